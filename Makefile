@@ -1,0 +1,43 @@
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup kafka demo test check fast bench format clean help
+
+help: ## this table
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
+
+$(VENV)/.installed: pyproject.toml requirements.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "areba needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
+	touch $@
+
+setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
+
+demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
+	$(BIN)/areba demo
+
+test: setup ## every test, Kafka included
+	$(BIN)/python -m pytest
+
+fast: setup ## unit and property tests
+	$(BIN)/python -m pytest -q tests/unit tests/property -m "not slow and not kafka"
+
+check: setup ## format, lint, types, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(MAKE) --no-print-directory fast
+
+format: setup ## rewrite the sources in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## the table of speeds and benchmarks/results.json
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the build made
+	rm -rf $(VENV) .local

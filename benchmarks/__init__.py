@@ -1,0 +1,1 @@
+"""Speeds, each beside a reference that runs in the same process or right next to it."""

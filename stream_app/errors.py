@@ -1,0 +1,89 @@
+"""Every error that areba raises on purpose.
+
+    ArebaError
+     +-- ConfigurationError     a setting is wrong; `lines` has one line for each          exit 2
+     |    +-- TopicError        a topic is missing or set up in a way we cannot serve      exit 2
+     |    +-- DataSetError      a data set is missing or is not what its checksum says     exit 2
+     +-- StateError             a task cannot be restored                                  exit 3
+     +-- RestartNeededError     whoever started the process should start it again          exit 4
+     |    +-- UnknownOutcomeError   nobody can say whether the transaction was committed
+     |    +-- FencedError           a newer producer has our transactional id
+     +-- FencedAgainError       fenced at once after a start: another instance has our name exit 5
+     +-- TransactionAbortedError    a transaction was given up; its tasks are restored
+     +-- DeliveryError          records were not accepted by the broker                    exit 1
+     +-- BooksError             what the topics hold does not add up                       exit 1
+
+A malformed input record is no error of ours: it is a dead letter with a `records.Reason`.
+"""
+
+from collections.abc import Iterable
+
+
+class ArebaError(Exception):
+    """The root; `exit_code` is the status of a process that ends with it."""
+
+    exit_code = 1
+
+
+class ConfigurationError(ArebaError):
+    """Settings are wrong.
+
+    Args:
+        lines: One line for each wrong setting, ready to be printed.
+    """
+
+    exit_code = 2
+
+    def __init__(self, lines: str | Iterable[str]) -> None:
+        self.lines = (lines,) if isinstance(lines, str) else tuple(lines)
+        super().__init__("\n".join(self.lines))
+
+
+class TopicError(ConfigurationError):
+    """A topic is missing, or its settings would break a promise."""
+
+
+class DataSetError(ConfigurationError):
+    """A data set is missing, or its bytes are not those of its checksum."""
+
+
+class StateError(ArebaError):
+    """The state of a task cannot be rebuilt; the message has both numbers and the way on."""
+
+    exit_code = 3
+
+
+class RestartNeededError(ArebaError):
+    """The process must start afresh: the path that a `kill -9` takes."""
+
+    exit_code = 4
+
+
+class UnknownOutcomeError(RestartNeededError):
+    """The broker did not say whether the transaction was committed."""
+
+
+class FencedError(RestartNeededError):
+    """A newer producer has our transactional id, or the transaction timed out (both look alike)."""
+
+
+class FencedAgainError(ArebaError):
+    """Fenced within `transaction.timeout.ms` of a start: another instance of this name runs."""
+
+    exit_code = 5
+
+
+class TransactionAbortedError(ArebaError):
+    """The transaction was aborted; the state of its tasks is void."""
+
+
+class DeliveryError(ArebaError):
+    """Records were handed to the client, but the broker did not accept them."""
+
+
+class BooksError(ArebaError):
+    """`areba verify` found something off; `lines` names each."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))

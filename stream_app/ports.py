@@ -1,0 +1,217 @@
+"""What the worker needs of the world: a source, a transaction, a log reader, a clock. No implementation here.
+
+`kafka.py` and `embedded.py` both keep these contracts; tests/contract runs one suite over the two.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from stream_app.records import OutputRecords, RawRecords
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+
+class Committed(NamedTuple):
+    """A committed offset of the group and the string that was stored with it."""
+
+    offset: int
+    metadata: str
+
+
+class Watermarks(NamedTuple):
+    """The first offset that a partition still has, and the one behind its last record."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one partition gave in one poll.
+
+    Attributes:
+        partition: Where the records come from.
+        records: Rows in offset order; may be empty.
+        at_end: Whether, behind these records, the partition was read to its end (an end-of-partition event came after
+            the last of them). A partition is absent from a poll that has no news of it.
+    """
+
+    partition: TopicPartition
+    records: RawRecords
+    at_end: bool
+
+
+class Source(Protocol):
+    """A member of a consumer group that reads committed records. Not thread-safe.
+
+    The group co-assigns equal partition numbers of the subscribed topics (the `range` assignor, eager).
+    """
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        on_assign: Callable[[Sequence[TopicPartition]], None],
+        on_revoke: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        """Join the group. Both callbacks run inside `poll` (or `close`); revoke also when partitions were lost.
+
+        After `on_assign` no partition is read until `start_at` has been called for it.
+        """
+
+    def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these assigned partitions from these offsets on; what was fetched of them before is dropped."""
+
+    def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read no more of these, until `start_at`."""
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch no more of these for now; nothing that was not yet given by `poll` is lost for good."""
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on behind the last record that `poll` gave."""
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        """At most `max_records` records, as soon as there is any news, else nothing after `timeout_s`.
+
+        Raises:
+            StateError: An offset that was asked for is gone (retention).
+        """
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+        """The group's stable committed offsets (waits, bounded, for open transactions that hold offsets)."""
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """Asked of the broker, not remembered."""
+
+    def group_metadata(self) -> object:
+        """What `Transaction.send_offsets` needs to fence members of an older generation."""
+
+    def close(self) -> None:
+        """Leave the group."""
+
+
+class Transaction(Protocol):
+    """A transactional producer. Not thread-safe. One transaction at a time."""
+
+    def initialise(self) -> None:
+        """Fence older producers of this transactional id and abort what they left open; bounded.
+
+        Raises:
+            FencedError: A newer one fenced us meanwhile.
+            UnknownOutcomeError: The broker did not answer in time.
+        """
+
+    def begin(self) -> None:
+        """Open a transaction."""
+
+    def produce(self, partition: TopicPartition, records: OutputRecords) -> None:
+        """Queue the records, in order.
+
+        Raises:
+            TransactionAbortedError: The transaction cannot be committed any more (`abort` has been done).
+            FencedError: A newer producer has our id.
+        """
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+        """Make the group's offsets part of the transaction. Raises as `commit` does."""
+
+    def commit(self) -> None:
+        """Commit, waiting for all records.
+
+        Raises:
+            TransactionAbortedError: It was aborted, cleanly: nothing of it will ever be read.
+            FencedError: A newer producer has our id, or the broker aborted a transaction that took too long.
+            UnknownOutcomeError: Nobody can say; start again.
+        """
+
+    def abort(self) -> None:
+        """Give the transaction up. Raises as `commit` does, except TransactionAbortedError."""
+
+    def close(self) -> None:
+        """Release the client; an open transaction is aborted if the broker answers in time."""
+
+
+class LogReader(Protocol):
+    """Reads one partition of one topic from any offset on, committed records only. Not thread-safe."""
+
+    def seek(self, offset: int) -> None:
+        """Go on reading from this offset (0 and everything below the first offset: from the first)."""
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """The next records, or None when there was no news in time. `at_end` as in `Fetched`."""
+
+    def close(self) -> None:
+        """Release the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What start-up checks of a topic. `settings` are the broker's effective ones, by Kafka's names."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+class Cluster(Protocol):
+    """Administration: what topics there are. All calls are bounded in time."""
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
+        """Those of the named topics that exist."""
+
+    def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
+        """Create topics; one that exists already is left as it is.
+
+        Raises:
+            TopicError: The broker refused one.
+        """
+
+    def reader(self, partition: TopicPartition) -> LogReader:
+        """A reader of one partition, at its first offset."""
+
+
+class Clock(Protocol):
+    """Wall time for logs and deadlines; no result ever depends on it."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+
+    def monotonic_s(self) -> float:
+        """Seconds, never going back."""
+
+
+class Sender(Protocol):
+    """An idempotent producer (acks=all) for tools and replayers. Not thread-safe."""
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+    ) -> None:
+        """Queue one record; without `partition` it goes where Java's default partitioner sends its key.
+
+        Blocks, bounded, while the queue is full.
+
+        Raises:
+            DeliveryError: An earlier record failed, or the queue stayed full.
+        """
+
+    def flush(self, timeout_s: float) -> Mapping[TopicPartition, Watermarks]:
+        """Wait for all records; the offsets that this sender has written so far: first, and behind the last.
+
+        Raises:
+            DeliveryError: Some were not delivered; the message counts them and has the first reason.
+        """
+
+    def close(self) -> None:
+        """Release the client."""

@@ -1,0 +1,322 @@
+"""The records of every topic, one by one (what people and tools see) and in columns (what the stages work on).
+
+Event time is milliseconds since 1970, the CreateTime of the Kafka record. A class is 0 or 1; 1 is the positive one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_ID_BYTES = 64
+"""An id fits 8 machine words beside its length; ids of the field (UUIDs, ULIDs, card tokens) are shorter."""
+
+ID_WORDS = 1 + MAX_ID_BYTES // 8
+"""uint64 words that hold one id: its length in bytes, then its bytes, little-endian, padded with zeros."""
+
+Header: TypeAlias = tuple[str, bytes | None]
+Headers: TypeAlias = Mapping[int, Sequence[Header]]
+"""Headers by row: most records have none."""
+
+Floats: TypeAlias = NDArray[np.float32]
+Longs: TypeAlias = NDArray[np.int64]
+Integers: TypeAlias = NDArray[np.int32]
+Bytes: TypeAlias = NDArray[np.uint8]
+Words: TypeAlias = NDArray[np.uint64]
+
+
+class Side(IntEnum):
+    """Which input a record came from; the smaller one goes first on a tie."""
+
+    EXAMPLES = 0
+    LABELS = 1
+
+
+class Kind(IntEnum):
+    """What a value decoded to."""
+
+    MALFORMED = 0
+    DATA = 1  # an Example on the examples side, a Label on the labels side
+    MARK = 2
+
+
+class MarkKind(IntEnum):
+    """What a control record asks for; the order is that of the Avro enum."""
+
+    ADVANCE = 0
+    PROMOTE = 1
+
+
+class OutcomeKind(IntEnum):
+    """How an example, or a repeated record, ended; the order is that of the Avro enum."""
+
+    JOINED = 0
+    UNLABELLED = 1
+    EVICTED = 2
+    DUPLICATE = 3
+    CORRECTION = 4
+
+
+class Reason(IntEnum):
+    """Why a record became a dead letter. Those up to BAD_TIME are malformed, whatever the state."""
+
+    UNDECODABLE = 1
+    WRONG_SCHEMA = 2
+    TOO_LARGE = 3
+    WRONG_DIMENSION = 4
+    NOT_FINITE = 5
+    BAD_ID = 6
+    BAD_LABEL = 7
+    BAD_TIME = 8
+    UNKNOWN_STREAM = 9
+    CONFLICTING_EXAMPLE = 10
+    CONFLICTING_LABEL = 11
+    LATE_LABEL = 12
+    ORPHAN_LABEL = 13
+    UNKNOWN_LEARNER = 14
+
+    @property
+    def text(self) -> str:
+        """The reason as headers and reports spell it: `wrong-schema`."""
+        return self.name.lower().replace("_", "-")
+
+    @property
+    def malformed(self) -> bool:
+        """Whether the breaker counts it."""
+        return self <= Reason.BAD_TIME
+
+
+# One by one -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Features of one event; its class is not known yet."""
+
+    stream: str
+    id: str
+    features: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The class of one example, sent later. A higher revision corrects a lower one."""
+
+    stream: str
+    id: str
+    label: int
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A control record: `advance` has `time_ms`, `promote` has `learner`."""
+
+    stream: str
+    kind: MarkKind
+    time_ms: int | None = None
+    learner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One learner's answer on the arrival of an example; `score` is P(class 1), `model_version` the updates seen."""
+
+    stream: str
+    id: str
+    learner: str
+    champion: bool
+    score: float
+    label: int
+    model_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an example was closed, or that a record was a repeat; None where it does not apply.
+
+    `learner` and `score` are those of the champion's prediction; `delay_ms` is label time less example time. The
+    offsets are the input offsets that this outcome settles.
+    """
+
+    stream: str
+    id: str
+    outcome: str
+    label: int | None
+    learner: str | None
+    score: float | None
+    delay_ms: int | None
+    example_offset: int | None
+    label_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The state of one learner of a stream after `labelled` accepted labels.
+
+    `recall`, `specificity` and `gmean` are None until both classes were seen. The prequential sums are the faded
+    counts of correct predictions and of labels of each class (fading factor of the configuration).
+    """
+
+    stream: str
+    learner: str
+    champion: bool
+    labelled: int
+    recall: float | None
+    specificity: float | None
+    gmean: float | None
+    positive_correct: float
+    positive_total: float
+    negative_correct: float
+    negative_total: float
+    positive_size: float
+    negative_size: float
+    positive_queue: int
+    negative_queue: int
+    positive_capacity: int
+    negative_capacity: int
+    updates: int
+    examples: int
+    unlabelled: int
+    evicted: int
+    duplicates: int
+    pending: int
+    waiting: int
+    delay_ms_p50: int | None
+    delay_ms_p90: int | None
+    delay_ms_p99: int | None
+
+
+# In columns -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecords:
+    """Consecutive records of one input partition, undecoded, n rows in offset order.
+
+    Attributes:
+        offsets: int64 `[n]`, ascending (with gaps where the broker keeps control records).
+        timestamps: int64 `[n]`, milliseconds; -1 where the record has no CreateTime.
+        keys: n keys.
+        values: n values; None is a tombstone, which no input has a use for.
+        headers: By row; rows without headers are absent.
+    """
+
+    offsets: Longs
+    timestamps: Longs
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Headers = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The values of a `RawRecords`, decoded: n rows, the same order.
+
+    Attributes:
+        kinds: uint8 `[n]`, `Kind`.
+        reasons: uint8 `[n]`, `Reason` where malformed, else 0.
+        stream_names: The distinct stream names of these rows, in order of first appearance.
+        streams: int32 `[n]`, index into `stream_names`; -1 where malformed.
+        ids: uint64 `[n, ID_WORDS]`; zeros where there is none.
+        features: float32 `[total]`, the features of all examples behind one another.
+        feature_starts: int64 `[n]`, first element of the row in `features`.
+        feature_counts: int32 `[n]`; 0 where there are none.
+        labels: int8 `[n]`, the class; -1 where there is none.
+        revisions: int64 `[n]`, revision of a label; 0 elsewhere.
+        marks: The control records, by row.
+    """
+
+    kinds: Bytes
+    reasons: Bytes
+    stream_names: Sequence[str]
+    streams: Integers
+    ids: Words
+    features: Floats
+    feature_starts: Longs
+    feature_counts: Integers
+    labels: NDArray[np.int8]
+    revisions: Longs
+    marks: Mapping[int, Mark]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionColumns:
+    """n predictions; `streams` and `learners` index the name lists."""
+
+    stream_names: Sequence[str]
+    learner_names: Sequence[str]
+    streams: Integers
+    learners: Integers
+    ids: Words
+    champions: NDArray[np.bool_]
+    scores: Floats
+    labels: NDArray[np.int8]
+    model_versions: Longs
+
+
+NO_LONG = np.iinfo(np.int64).min
+"""A null in a column of longs."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeColumns:
+    """n outcomes. Nulls: label -1, learner -1, score NaN, delay and offsets `NO_LONG`."""
+
+    stream_names: Sequence[str]
+    learner_names: Sequence[str]
+    streams: Integers
+    outcomes: Bytes
+    ids: Words
+    labels: NDArray[np.int8]
+    learners: Integers
+    scores: Floats
+    delays_ms: Longs
+    example_offsets: Longs
+    label_offsets: Longs
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecords:
+    """Records for one output topic, in the order in which they are sent to the task's partition.
+
+    Attributes:
+        keys: n keys.
+        values: n values.
+        timestamps: n event times in milliseconds: those of the records that caused them.
+        headers: By row; rows without headers are absent.
+    """
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    timestamps: Sequence[int]
+    headers: Headers = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def pack_id(text: str) -> Words:
+    """The id as `ID_WORDS` uint64 words.
+
+    Raises:
+        ValueError: The id has no byte or more than `MAX_ID_BYTES` in UTF-8.
+    """
+    raw = text.encode()
+    if not 1 <= len(raw) <= MAX_ID_BYTES:
+        raise ValueError(f"an id has 1 to {MAX_ID_BYTES} bytes, not {len(raw)}")
+    words = np.zeros(ID_WORDS, dtype="<u8")
+    words[0] = len(raw)
+    words[1:].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
+    return words
+
+
+def unpack_id(words: Words) -> str:
+    """The id that `pack_id` packed."""
+    return words[1:].tobytes()[: int(words[0])].decode()
