@@ -12,8 +12,11 @@
      +-- TransactionAbortedError    a transaction was given up; its tasks are restored
      +-- DeliveryError          records were not accepted by the broker                    exit 1
      +-- BooksError             what the topics hold does not add up                       exit 1
+     +-- UndecodableError       one value that a tool reads is not a record of its schema  exit 1
+     +-- WrongSchemaError       one value that a tool reads names no schema of ours        exit 1
 
-A malformed input record is no error of ours: it is a dead letter with a `records.Reason`.
+A malformed input record is no error of ours: it is a dead letter with a `records.Reason`. The last two are for readers of
+single values.
 """
 
 from collections.abc import Iterable
@@ -87,3 +90,11 @@ class BooksError(ArebaError):
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
         super().__init__("\n".join(self.lines))
+
+
+class UndecodableError(ArebaError):
+    """The bytes of a value are not those of a record of the schema that they name."""
+
+
+class WrongSchemaError(ArebaError):
+    """A value does not begin with the fingerprint of a schema of ours."""

@@ -175,6 +175,11 @@ class Cluster(Protocol):
     def reader(self, partition: TopicPartition) -> LogReader:
         """A reader of one partition, at its first offset."""
 
+    def committed(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | None]:
+        """A group's stable committed offsets, asked by somebody who is no member of it."""
+
 
 class Clock(Protocol):
     """Wall time for logs and deadlines; no result ever depends on it."""

@@ -190,6 +190,37 @@ class Metric:
     delay_ms_p99: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What one transaction did for one task: the ranges it read (start, and behind the last) and what it wrote.
+
+    `digest` is SHA-256 chained over offsets and output bytes, `records` the count of output records, `tripped` why the
+    breaker stopped the task behind it.
+    """
+
+    sequence: int
+    examples_start: int
+    examples_end: int
+    labels_start: int
+    labels_end: int
+    digest: bytes
+    records: int
+    tripped: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An act that changes a result and is no input: `configuration` (text: the settings) or `resume` (text: a note).
+
+    It holds from the commit record with `sequence` on; `engine` is the version of areba that wrote it.
+    """
+
+    sequence: int
+    kind: str
+    engine: str
+    text: str
+
+
 # In columns -----------------------------------------------------------------------------------------------------------
 
 

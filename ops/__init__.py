@@ -1,0 +1,1 @@
+"""Everything around the application: the local Kafka, and what operators need."""

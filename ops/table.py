@@ -1,0 +1,139 @@
+"""The tables of the demo: one live while it runs, one at its end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from stream_app.records import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRow:
+    """One learner of a stream while it runs; `lag` counts input records of its partition not yet committed."""
+
+    metric: Metric
+    partition: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalRow:
+    """One learner of a stream at the end: its last metric, and the predictions counted on the topic."""
+
+    metric: Metric
+    predictions: int
+
+
+def percentage(value: float | None) -> str:
+    """`97.3`, or a dash where both classes were not yet seen."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def duration(milliseconds: int | None) -> str:
+    """A delay in its natural unit: `250 ms`, `12.0 s`, `3.5 min`, `2.1 h`."""
+    if milliseconds is None:
+        return "-"
+    for bound, divisor, unit in ((1_000, 1, "ms"), (60_000, 1_000, "s"), (3_600_000, 60_000, "min")):
+        if milliseconds < bound:
+            return f"{milliseconds} ms" if divisor == 1 else f"{milliseconds / divisor:.1f} {unit}"
+    return f"{milliseconds / 3_600_000:.1f} h"
+
+
+def _name(metric: Metric) -> str:
+    return f"{metric.learner} *" if metric.champion else metric.learner
+
+
+def _table(title: str, headings: Sequence[str]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption="* champion; recall, specificity and G-mean in percent",
+        caption_justify="left",
+    )
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if index < 2 else "right", no_wrap=True)
+    return table
+
+
+def live(rows: Sequence[LiveRow]) -> Table:
+    """The table while it runs; rows in the order given."""
+    headings = (
+        "stream",
+        "learner",
+        "examples",
+        "labelled",
+        "recall",
+        "specif.",
+        "G-mean",
+        "updates",
+        "partition",
+        "lag",
+    )
+    table = _table("", headings)
+    stream = None
+    for row in rows:
+        metric = row.metric
+        first = metric.stream != stream
+        if first and stream is not None:
+            table.add_section()
+        stream = metric.stream
+        table.add_row(
+            metric.stream if first else "",
+            _name(metric),
+            f"{metric.examples:,}",
+            f"{metric.labelled:,}",
+            percentage(metric.recall),
+            percentage(metric.specificity),
+            percentage(metric.gmean),
+            f"{metric.updates:,}",
+            str(row.partition) if first else "",
+            f"{row.lag:,}" if first else "",
+        )
+    return table
+
+
+def final(rows: Sequence[FinalRow]) -> Table:
+    """One row a stream and learner; rows in the order given."""
+    headings = (
+        "stream",
+        "learner",
+        "examples",
+        "predictions",
+        "labelled",
+        "unlabelled",
+        "recall",
+        "specif.",
+        "G-mean",
+        "median delay",
+    )
+    table = _table("Every stream and learner", headings)
+    stream = None
+    for row in rows:
+        metric = row.metric
+        if stream is not None and metric.stream != stream:
+            table.add_section()
+        table.add_row(
+            metric.stream if metric.stream != stream else "",
+            _name(metric),
+            f"{metric.examples:,}",
+            f"{row.predictions:,}",
+            f"{metric.labelled:,}",
+            f"{metric.unlabelled:,}",
+            percentage(metric.recall),
+            percentage(metric.specificity),
+            percentage(metric.gmean),
+            duration(metric.delay_ms_p50),
+        )
+        stream = metric.stream
+    return table
+
+
+def plain(rows: Sequence[LiveRow]) -> str:
+    """One line for logs and pipes: `fraud areba 12,000 labelled G-mean 91.2; ...`, champions only."""
+    return "; ".join(
+        f"{row.metric.stream} {row.metric.labelled:,} labelled G-mean {percentage(row.metric.gmean)}"
+        for row in rows
+        if row.metric.champion
+    )

@@ -1,0 +1,1 @@
+"""Producers: data sets and synthetic streams, replayed onto `examples` and, late, onto `labels`."""

@@ -1,0 +1,50 @@
+"""Data sets by name: `load("fraud")`."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from producers.datasets.base import DataSet, Recipe
+from producers.datasets.cervical import RECIPE as CERVICAL
+from producers.datasets.credit import RECIPE as CREDIT
+from producers.datasets.files import data_dir_from_environment
+from producers.datasets.forest import RECIPE as FOREST
+from producers.datasets.fraud import RECIPE as FRAUD
+from producers.datasets.mnist import RECIPE as MNIST
+from stream_app.errors import DataSetError
+
+__all__ = ["RECIPES", "DataSet", "Recipe", "find", "load"]
+
+RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (CERVICAL, CREDIT, MNIST, FOREST, FRAUD)}
+
+
+def find(name: str, others: tuple[str, ...] = ()) -> Recipe:
+    """The recipe of this name.
+
+    Args:
+        name: What was asked for.
+        others: Names besides the registry's that would have been right, for the message.
+
+    Raises:
+        DataSetError: There is none; the message offers the nearest name.
+    """
+    if name in RECIPES:
+        return RECIPES[name]
+    known = (*RECIPES, *others)
+    near = difflib.get_close_matches(name, known, n=1)
+    raise DataSetError(
+        f"{name}: no such data set; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+    )
+
+
+def load(name: str, data_dir: Path | None = None) -> DataSet:
+    """The data set of this name.
+
+    Args:
+        name: One of `RECIPES`.
+        data_dir: Folder with the publishers' files; without it `AREBA_DATA_DIR`, and without that what is shipped.
+
+    Raises:
+        DataSetError: No such name; a file is missing, damaged, or has another checksum.
+    """
+    return find(name).load(data_dir or data_dir_from_environment())

@@ -1,0 +1,152 @@
+"""What a data set is once it is loaded, and what is known of how it is made."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from producers.datasets.files import PublishedFile, ShippedFile
+from stream_app.errors import DataSetError
+
+Rows: TypeAlias = NDArray[Any]
+"""Rows as the publisher has them, `[n, columns]`, in whatever type holds them exactly."""
+
+DEFAULT_INTERVAL_MS = 1_000
+"""Event time between two examples where the data has no clock of its own: delays in seconds read as events."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """Examples with their classes, in order, and the network that the paper's section on compared methods gives them.
+
+    Attributes:
+        name: The name it was asked for by.
+        features: float32 `[n, d]`, finite, preprocessed.
+        labels: int8 `[n]`, the class that a producer sends; 1 is the positive one.
+        clean_labels: int8 `[n]`, the class before label noise; None where there is no noise.
+        preprocessing: How `features` were made from the source, in words.
+        source: `shipped`, `published` (from `AREBA_DATA_DIR`) or `synthetic`.
+        learning_rate: Adam's.
+        hidden: Units of each hidden layer.
+        l2: Weight of the sum of squared hidden-layer weights in the loss.
+        drift_kind: `prior`, `likelihood` or `posterior`; None where there is none or nobody knows.
+        drift_step: The first example after the drift.
+        interval_ms: Event time from one example to the next.
+    """
+
+    name: str
+    features: NDArray[np.float32]
+    labels: NDArray[np.int8]
+    clean_labels: NDArray[np.int8] | None
+    preprocessing: str
+    source: str
+    learning_rate: float
+    hidden: tuple[int, ...] = (8,)
+    l2: float = 0.0
+    drift_kind: str | None = None
+    drift_step: int | None = None
+    interval_ms: int = DEFAULT_INTERVAL_MS
+
+    def __post_init__(self) -> None:
+        n = len(self.labels)
+        if self.features.ndim != 2 or self.features.shape[0] != n or self.features.dtype != np.float32:
+            raise DataSetError(
+                f"{self.name}: features are {self.features.dtype} {self.features.shape}, not float32 [n, d]"
+            )
+        if not np.isfinite(self.features).all():
+            raise DataSetError(f"{self.name}: a feature is not finite")
+        for labels in (self.labels, self.clean_labels):
+            if labels is not None and (labels.dtype != np.int8 or len(labels) != n or ((labels | 1) != 1).any()):
+                raise DataSetError(f"{self.name}: classes are int8, 0 or 1, one for each example")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def dimension(self) -> int:
+        """Features of an example."""
+        return int(self.features.shape[1])
+
+    def prefix(self, count: int) -> Self:
+        """The first examples of it; all when it has no more."""
+        clean = None if self.clean_labels is None else self.clean_labels[:count]
+        drifts = self.drift_step is not None and self.drift_step < count
+        return replace(
+            self,
+            features=self.features[:count],
+            labels=self.labels[:count],
+            clean_labels=clean,
+            drift_kind=self.drift_kind if drifts else None,
+            drift_step=self.drift_step if drifts else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one data set is made from its publisher's files, and what of it is shipped.
+
+    Attributes:
+        name: The name in the registry.
+        title: One line for people.
+        files: The publisher's files, in the order that `select` wants them.
+        shipped: What this package has of it.
+        select: The unpacked files -> the rows that the paper uses, in order, unscaled, `[n, columns]`.
+        prepare: Those rows, or the first of them -> features float32 `[n, d]` and classes int8 `[n]`.
+        cut: The unpacked files -> the content of the shipped file.
+        restore: The content of the shipped file -> the rows of `select`, or the first of them.
+        packing: xz's `lc`, `lp`, `pb` that suit the content (the file is readable whatever they are).
+        preprocessing: As in `DataSet`; so are the last three.
+    """
+
+    name: str
+    title: str
+    files: tuple[PublishedFile, ...]
+    shipped: ShippedFile
+    select: Callable[[Sequence[bytes]], Rows]
+    prepare: Callable[[Rows], tuple[NDArray[np.float32], NDArray[np.int8]]]
+    cut: Callable[[Sequence[bytes]], bytes]
+    restore: Callable[[bytes], Rows]
+    packing: tuple[int, int, int]
+    preprocessing: str
+    learning_rate: float
+    hidden: tuple[int, ...] = (8,)
+    l2: float = 0.0
+
+    def load(self, data_dir: Path | None) -> DataSet:
+        """The data set: from the publisher's files when a folder is given, else what is shipped.
+
+        Raises:
+            DataSetError: A file is missing, damaged, or not the one it should be.
+        """
+        if data_dir is None:
+            rows, source = self.restore(self.shipped.read()), "shipped"
+        else:
+            rows, source = self.select([file.read(data_dir) for file in self.files]), "published"
+        features, labels = self.prepare(rows)
+        return DataSet(
+            name=self.name,
+            features=features,
+            labels=labels,
+            clean_labels=None,
+            preprocessing=self.preprocessing,
+            source=source,
+            learning_rate=self.learning_rate,
+            hidden=self.hidden,
+            l2=self.l2,
+        )
+
+
+def scaled(values: NDArray[np.float64], lowest: Sequence[float], highest: Sequence[float]) -> NDArray[np.float64]:
+    """Columns from [lowest, highest] to [0, 1]; a column without a range becomes 0."""
+    low, high = np.asarray(lowest, np.float64), np.asarray(highest, np.float64)
+    span = np.where(high > low, high - low, 1.0)
+    result: NDArray[np.float64] = (values - low) / span
+    return result
+
+
+def first_content(contents: Sequence[bytes]) -> bytes:
+    """The publisher's file itself is shipped."""
+    return contents[0]

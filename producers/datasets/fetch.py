@@ -1,0 +1,95 @@
+"""Download a publisher's files, each checked against its known checksum. Never a package registry."""
+
+import gzip
+import logging
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pooch
+from requests.exceptions import RequestException
+
+from producers.datasets.base import Recipe
+from producers.datasets.files import PublishedFile, check
+from stream_app.errors import DataSetError
+
+CONNECT_TIMEOUT_S = 30
+"""For an answer, and between two pieces of it."""
+
+Tell = Callable[[str], None]
+
+
+def default_folder() -> Path:
+    """Where fetched files go when nothing else is said: below the user's cache."""
+    return Path(pooch.os_cache("areba")) / "data"
+
+
+def fetch(recipe: Recipe, folder: Path, tell: Tell, progress: object = False) -> None:
+    """Bring all files of a data set into a folder, by the layout of `AREBA_DATA_DIR`.
+
+    Args:
+        recipe: The data set.
+        folder: The root of that layout; made when it is not there.
+        tell: Given a line about each file.
+        progress: A progress bar as pooch wants it, or False.
+
+    Raises:
+        DataSetError: No source of a file could be reached, or what came has another checksum.
+    """
+    for file in recipe.files:
+        if file.path_in(folder) is not None:
+            file.read(folder)
+            tell(f"{file.name}: already there, checksum right")
+            continue
+        content = _download(file, tell, progress)
+        target = folder / file.folder / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        half = target.with_suffix(f".part-{os.getpid()}")
+        half.write_bytes(content)
+        half.rename(target)
+        tell(f"{file.name}: {len(content):,} bytes, checksum right")
+
+
+def _download(file: PublishedFile, tell: Tell, progress: object) -> bytes:
+    """The unpacked file from the first source that has it."""
+    problems: list[str] = []
+    logging.getLogger("pooch").setLevel(logging.WARNING)  # it would print a checksum of the container
+    with tempfile.TemporaryDirectory() as folder:
+        for url in file.urls:
+            tell(f"{file.name}: from {url}")
+            try:
+                downloader = pooch.HTTPDownloader(progressbar=progress, timeout=CONNECT_TIMEOUT_S)
+                name = Path(urlsplit(url).path).name
+                path = Path(pooch.retrieve(url, known_hash=None, fname=name, path=folder, downloader=downloader))
+                content = _unpacked(path, file.name)
+                check(path, content, file.sha256)
+            except (RequestException, OSError, ValueError, zipfile.BadZipFile, zlib.error, DataSetError) as error:
+                problems.append(f"{file.name}: {url}: {_first_line(error)}")
+            else:
+                return content
+    raise DataSetError([*problems, f"{file.name}: no source could be used; is there a network?"])
+
+
+def _unpacked(path: Path, name: str) -> bytes:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            member = _member(archive.namelist(), name)
+            content = archive.read(member)
+            return gzip.decompress(content) if member.endswith(".gz") else content
+    content = path.read_bytes()
+    return gzip.decompress(content) if path.suffix == ".gz" else content
+
+
+def _member(names: Sequence[str], wanted: str) -> str:
+    for name in names:
+        if Path(name).name in {wanted, f"{wanted}.gz"}:
+            return name
+    raise ValueError(f"the archive has no {wanted}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

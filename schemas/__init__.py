@@ -1,0 +1,22 @@
+"""The Avro schemas of every topic, one flat file for each record type and version: `example.v1.avsc`.
+
+A published file never changes: a change is a new file, `example.v2.avsc`, and readers know both by their fingerprints.
+`golden/` has a value of each in bytes (`example.v1.bin`) and in words (`example.v1.json`).
+"""
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+FILE_NAME = re.compile(r"([a-z]+)\.v([0-9]+)\.avsc")
+"""Record type in small letters, version."""
+
+
+def sources() -> Mapping[tuple[str, int], str]:
+    """The JSON text of each schema, by record type in small letters and version, read from this package."""
+    found = {}
+    for entry in files(__name__).iterdir():
+        name = FILE_NAME.fullmatch(entry.name)
+        if name:
+            found[name[1], int(name[2])] = entry.read_text(encoding="utf-8")
+    return dict(sorted(found.items()))

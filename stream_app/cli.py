@@ -1,0 +1,154 @@
+"""The `areba` command. Every subcommand is thin: it reads its options, calls one function, and exits with its status."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from stream_app import __version__
+from stream_app.config import load, memory_bound_bytes
+from stream_app.errors import ArebaError, ConfigurationError, RestartNeededError
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+CONFIG_OPTION = click.option(
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="YAML file; AREBA__SECTION__KEY in the environment goes before it.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def cli() -> None:
+    """Online learning on Kafka streams that are imbalanced, that drift, and whose labels come late."""
+    logging.basicConfig(level=os.environ.get("AREBA_LOG_LEVEL", "INFO").upper(), format=LOG_FORMAT, stream=sys.stderr)
+
+
+@cli.command()
+@CONFIG_OPTION
+@click.option("--restarts", default=0, hidden=True, help="How often this process has started afresh by itself.")
+def run(path: Path, restarts: int) -> None:
+    """Run one worker of the consumer group, until SIGTERM or Ctrl-C."""
+    from stream_app.start import run_worker  # noqa: PLC0415  (Torch and Numba take seconds; --help should not)
+
+    config = load(path, os.environ)
+    stop = _stop_on_signals()
+    logging.getLogger("areba").info(
+        "areba %s application=%s instance=%s brokers=%s memory bound of a task %d MB",
+        __version__,
+        config.application.id,
+        config.application.instance,
+        config.kafka.bootstrap_servers,
+        memory_bound_bytes(config.task_settings(), config.worker.buffer_bytes) >> 20,
+    )
+    try:
+        run_worker(config, stop)
+    except RestartNeededError as error:
+        if restarts >= config.worker.max_restarts:
+            raise
+        logging.getLogger("areba").warning("%s; starting afresh (%d)", error, restarts + 1)
+        command = ["run", "-c", str(path), "--restarts", str(restarts + 1)]
+        os.execv(sys.executable, [sys.executable, "-m", "stream_app.cli", *command])  # noqa: S606  (ourselves)
+
+
+@cli.group()
+def topics() -> None:
+    """The topics that an application needs."""
+
+
+@topics.command("create")
+@CONFIG_OPTION
+@click.option("--partitions", type=click.IntRange(1, 10_000), default=4, show_default=True)
+@click.option("--replication", type=click.IntRange(1, 10), default=1, show_default=True)
+def topics_create(path: Path, partitions: int, replication: int) -> None:
+    """Create those that are missing, with the settings that the promises need."""
+    from stream_app.start import create_topics  # noqa: PLC0415  (see run)
+
+    for line in create_topics(load(path, os.environ), partitions, replication):
+        click.echo(line)
+
+
+@topics.command("check")
+@CONFIG_OPTION
+def topics_check(path: Path) -> None:
+    """Say what is wrong with them, all at once."""
+    from stream_app.start import check_topics  # noqa: PLC0415  (see run)
+
+    check_topics(load(path, os.environ))
+    click.echo("topics are as they should be")
+
+
+@cli.command()
+@CONFIG_OPTION
+@click.option("--task", type=click.IntRange(0), required=True, help="Number of the task that the breaker stopped.")
+def resume(path: Path, task: int) -> None:
+    """Let a task go on that the breaker stopped."""
+    from stream_app.start import resume_task  # noqa: PLC0415  (see run)
+
+    click.echo(resume_task(load(path, os.environ), task))
+
+
+@cli.command()
+@CONFIG_OPTION
+@click.option(
+    "--manifest",
+    "manifests",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="What a replayer wrote of what it sent; may be given several times.",
+)
+def verify(path: Path, manifests: Sequence[Path]) -> None:
+    """Balance the books from the topics alone; exit status 1 when anything is off."""
+    from stream_app.start import verify_books  # noqa: PLC0415  (see run)
+
+    sys.exit(verify_books(load(path, os.environ), manifests))
+
+
+@cli.command()
+@click.option("--bootstrap-servers", help="A Kafka that runs already; by default a local one is started.")
+@click.option("--short", is_flag=True, help="A small form, for a first look.")
+def demo(bootstrap_servers: str | None, short: bool) -> None:
+    """Show the whole way of the data: six streams, two workers, one of them killed on the way."""
+    from ops.demo import main as run_demo  # noqa: PLC0415  (see run)
+
+    sys.exit(run_demo(bootstrap_servers=bootstrap_servers, short=short))
+
+
+def _stop_on_signals() -> Callable[[], bool]:
+    """Ask to stop at SIGTERM and SIGINT; a second one ends the process at once."""
+    asked = threading.Event()
+
+    def ask(number: int, _: FrameType | None) -> None:
+        asked.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
+    return asked.is_set
+
+
+def main() -> None:
+    """Entry point: errors of ours are a few lines and an exit status, not a traceback."""
+    try:
+        cli()
+    except ConfigurationError as error:
+        for line in error.lines:
+            click.echo(line, err=True)
+        sys.exit(error.exit_code)
+    except ArebaError as error:
+        click.echo(str(error), err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

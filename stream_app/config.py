@@ -1,0 +1,1081 @@
+"""One YAML file and the environment become one frozen, validated `Config`.
+
+The file has sections (`join: {ttl_ms: ...}`). A variable `AREBA__JOIN__TTL_MS` (or `AREBA_JOIN__TTL_MS`) goes before
+the file: sections and keys in capitals, joined by two underscores. In a section of librdkafka settings one underscore
+stands for a dot (`AREBA__KAFKA__ALL__SASL_PASSWORD` is `kafka.all.sasl.password`). Names of streams and learners are
+found whatever their case, with an underscore for a hyphen.
+
+`Config` is what one process runs with. `TaskSettings` is the part of it that changes a result: it is stored in the
+progress topic as `to_json` writes it, and `changes` says what a running application may take over.
+"""
+
+import difflib
+import json
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    WrapSerializer,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from stream_app.errors import ConfigurationError, StateError
+from stream_app.records import ID_WORDS
+
+METHODS = ("areba", "baseline")
+"""The learners there are; `stream_app.learners` has one file for each."""
+
+MAX_FILE_BYTES = 1 << 18
+"""100 streams with every setting take 60 kB; a larger file is no configuration."""
+
+MAX_DEPTH = 16
+"""Nesting of the YAML file; ours needs 5. The parser recurses, so a limit keeps the interpreter's stack whole."""
+
+MAX_LEARNERS = 16
+"""Learners of a stream: each predicts every example and keeps a model and a score for each pending one."""
+
+SECRET = re.compile(
+    r"password|secret|token|passphrase|credential|private|jaas|key\.pem|sasl\.oauthbearer\.config", re.IGNORECASE
+)
+"""Names of settings whose values never reach a log."""
+
+REDACTED = "***"
+
+_EXACTLY_ONCE = "exactly-once delivery stands on it"
+_CALLBACK = "takes a function; the worker has its own"
+
+REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "bootstrap.servers": "has a key of its own: kafka.bootstrap_servers",
+        "metadata.broker.list": "has a key of its own: kafka.bootstrap_servers",
+        "enable.idempotence": f"always on: {_EXACTLY_ONCE}",
+        "acks": f"always all: {_EXACTLY_ONCE}",
+        "request.required.acks": f"always all: {_EXACTLY_ONCE}",
+        "max.in.flight": "set by the idempotent producer: more than 5 may reorder records",
+        "max.in.flight.requests.per.connection": "set by the idempotent producer: more than 5 may reorder records",
+        "retries": "set by the idempotent producer: a record that is given up leaves a gap",
+        "message.send.max.retries": "set by the idempotent producer: a record that is given up leaves a gap",
+        "queuing.strategy": "always fifo: outputs leave in merge order",
+        "msg_order_cmp": "outputs leave in merge order",
+        "transactional.id": "made of application.id and application.instance: it fences the process before this one",
+        "transaction.timeout.ms": "always 10000: exit codes and the wait after a crash are built on it",
+        "message.timeout.ms": "follows transaction.timeout.ms: no record outlives its transaction",
+        "delivery.timeout.ms": "follows transaction.timeout.ms: no record outlives its transaction",
+        "isolation.level": "always read_committed: an aborted record must never be learned",
+        "enable.auto.commit": "always off: offsets are committed by the transaction that holds their outputs",
+        "auto.commit.enable": "always off: offsets are committed by the transaction that holds their outputs",
+        "auto.commit.interval.ms": "there is no auto-commit; see worker.commit_interval_ms",
+        "enable.auto.offset.store": "always off: offsets are committed by the transaction that holds their outputs",
+        "offset.store.method": "always the broker: offsets are committed by the transaction that holds their outputs",
+        "auto.offset.reset": "always error: a jump to another offset would lose records silently",
+        "group.id": "is application.id",
+        "group.instance.id": "a restarted worker needs a new member: its generation fences the one before",
+        "group.protocol": "always classic: the eager assignor gives examples and labels of a partition to one worker",
+        "group.remote.assignor": "always range: it gives examples and labels of a partition to one worker",
+        "partition.assignment.strategy": "always range: it gives examples and labels of a partition to one worker",
+        "enable.partition.eof": "always on: the merge has to know when a partition is at its end",
+        "partitioner": "outputs go to the partition of their inputs; producers of inputs use murmur2_random",
+        "partitioner_cb": _CALLBACK,
+        "default.topic.config": "is obsolete; its settings stand beside the others",
+        "error_cb": _CALLBACK,
+        "stats_cb": _CALLBACK,
+        "throttle_cb": _CALLBACK,
+        "oauth_cb": _CALLBACK,
+        "rebalance_cb": _CALLBACK,
+        "on_commit": _CALLBACK,
+        "on_delivery": _CALLBACK,
+        "dr_cb": _CALLBACK,
+        "logger": _CALLBACK,
+    }
+)
+"""librdkafka settings that carry a guarantee (or cannot be text), each with the reason why it is not for users."""
+
+
+# Kinds of values ------------------------------------------------------------------------------------------------------
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError(f"must be a number, is {value}")  # noqa: TRY004  (pydantic collects ValueError)
+    return value
+
+
+def _client_name(name: str) -> str:
+    if name in REFUSED_SETTINGS:
+        raise ValueError(f"not for users to set: {REFUSED_SETTINGS[name]}")
+    return name
+
+
+def _client_value(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _empty(value: object) -> object:
+    """A section whose lines are all commented out is null in YAML."""
+    return {} if value is None else value
+
+
+def _as_dict(value: Mapping[str, Any], handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  (plain data)
+    return handler(dict(value))
+
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=str)
+Frozen: TypeAlias = Annotated[
+    Mapping[Key, Item], BeforeValidator(_empty), AfterValidator(MappingProxyType), WrapSerializer(_as_dict)
+]
+
+Integer: TypeAlias = Annotated[int, BeforeValidator(_number)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+
+TopicName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
+"""What Kafka allows in names of topics; two of them and a suffix stay below its 249 characters."""
+
+LearnerName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,64}$")]
+StreamName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
+"""A stream is a record key and a label of metrics: no control characters, and short."""
+
+ClientName: TypeAlias = Annotated[str, AfterValidator(_client_name)]
+ClientValue: TypeAlias = Annotated[str, BeforeValidator(_client_value)]
+
+Features: TypeAlias = Annotated[Integer, Field(ge=1, le=1_000_000)]
+Budget: TypeAlias = Annotated[Integer, Field(ge=2, le=10_000, multiple_of=2)]
+Theta: TypeAlias = Annotated[Number, Field(gt=0, lt=1)]
+LearningRate: TypeAlias = Annotated[Number, Field(gt=0, le=1)]
+Units: TypeAlias = Annotated[Integer, Field(ge=1, le=16_384)]
+Hidden: TypeAlias = Annotated[tuple[Units, ...], Field(min_length=1, max_length=8)]
+Penalty: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
+Scaler: TypeAlias = Literal["none", "standard"]
+Network: TypeAlias = Annotated[str, StringConstraints(pattern=r"^(dense|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
+
+DAY_MS = 86_400_000
+MAX_MS = 3_653 * DAY_MS
+"""Ten years: no label is later, and sums of times stay far inside 64 bits."""
+
+
+class Settings(BaseModel):
+    """A section: unknown keys are errors; nothing changes once it is made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_empty(cls, data: object) -> object:
+        return _empty(data)
+
+
+# What changes a result ------------------------------------------------------------------------------------------------
+
+
+class LearnerSettings(Settings):
+    """One learner: a method and its hyper-parameters, named as in the paper (AREBA; compared methods).
+
+    Attributes:
+        method: One of `METHODS`.
+        budget: B, the examples in both queues together; even.
+        theta: Decay of the class sizes.
+        learning_rate: Of Adam.
+        hidden: Units of each hidden layer.
+        l2: Weight of the sum of squared hidden-layer weights in the loss.
+        scaler: `standard` keeps running means and deviations of the features, updated at prediction.
+        network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.
+    """
+
+    method: str
+    budget: Budget = 20
+    theta: Theta = 0.99
+    learning_rate: LearningRate = 0.01
+    hidden: Hidden = (8,)
+    l2: Penalty = 0.0
+    scaler: Scaler = "none"
+    network: Network = "dense"
+
+    @field_validator("method")
+    @classmethod
+    def _known(cls, method: str, info: ValidationInfo) -> str:
+        methods: tuple[str, ...] = (info.context or {}).get("methods", METHODS)
+        if method not in methods:
+            raise ValueError(f"there is no method {method!r}{_or_nearest(method, methods)}")
+        return method
+
+
+def _from_list(value: object) -> object:
+    """`to_json` writes learners as a list, since their order is that of the outputs."""
+    if isinstance(value, list):
+        return {item["name"]: {key: item[key] for key in item if key != "name"} for item in value}
+    return value
+
+
+class StreamSettings(Settings):
+    """A stream as it is run: every learner with all its settings.
+
+    Attributes:
+        features: Numbers in an example; None: as many as the first one has.
+        champion: The learner whose predictions count.
+        learners: In the configured order, which is that of the outputs.
+    """
+
+    features: Features | None = None
+    champion: LearnerName
+    learners: Annotated[Frozen[LearnerName, LearnerSettings], BeforeValidator(_from_list)]
+
+    @model_validator(mode="after")
+    def _champion_is_a_learner(self) -> Self:
+        if self.champion not in self.learners:
+            raise ValueError(f"champion: there is no learner {self.champion!r}")
+        return self
+
+    @field_serializer("learners")
+    def _as_list(self, learners: Mapping[str, LearnerSettings]) -> list[dict[str, Any]]:
+        return [{"name": name, **settings.model_dump(mode="json")} for name, settings in learners.items()]
+
+
+class JoinSettings(Settings):
+    """How long and how much the join remembers, per stream; times are event time.
+
+    Attributes:
+        ttl_ms: How long an example waits for its label, and a label for its example.
+        max_clock_lead_ms: How far a producer's clock may run ahead before what is on time expires; the inputs'
+            `message.timestamp.after.max.ms` must not be larger.
+        max_pending_per_stream: Examples that wait for labels; the oldest is evicted above it.
+        max_waiting_per_stream: Labels that wait for examples; the oldest becomes a dead letter above it.
+        max_closed_per_stream: Closed examples that are remembered, to tell repeats; the longest closed is forgotten.
+        closed_ttl_ms: How long they are remembered.
+        max_open_marks_per_stream: Marks that wait for their twins; the oldest is dropped above it.
+    """
+
+    ttl_ms: Annotated[Integer, Field(ge=1, le=MAX_MS)] = DAY_MS
+    max_clock_lead_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 3_600_000
+    max_pending_per_stream: Annotated[Integer, Field(ge=1, le=10_000_000)] = 100_000
+    max_waiting_per_stream: Annotated[Integer, Field(ge=1, le=10_000_000)] = 10_000
+    max_closed_per_stream: Annotated[Integer, Field(ge=0, le=100_000_000)] = 200_000
+    closed_ttl_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = DAY_MS
+    max_open_marks_per_stream: Annotated[Integer, Field(ge=1, le=1_000)] = 16
+
+
+class MetricSettings(Settings):
+    """When metrics are published, and how fast their sums fade (1 never forgets)."""
+
+    every_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
+    fading_factor: Annotated[Number, Field(gt=0, le=1)] = 0.99
+
+
+class LimitSettings(Settings):
+    """Bounds on what comes in. `max_record_bytes` is a value's size, below Kafka's own default of 1 MiB."""
+
+    max_streams_per_task: Annotated[Integer, Field(ge=1, le=100_000)] = 100
+    max_record_bytes: Annotated[Integer, Field(ge=100, le=100_000_000)] = 1_000_000
+    max_features: Features = 10_000
+
+
+UnknownStreams: TypeAlias = Literal["dead-letter", "model"]
+Predictions: TypeAlias = Literal["champion", "all"]
+
+
+class TaskSettings(Settings):
+    """Everything that changes a result; equal settings and equal ranges give equal bytes.
+
+    `application_id` is part of it, since random numbers are seeded with it. `default_stream` is that of streams which
+    the configuration does not name (`unknown_streams` = `model`).
+    """
+
+    application_id: TopicName
+    join: JoinSettings = JoinSettings()
+    metrics: MetricSettings = MetricSettings()
+    limits: LimitSettings = LimitSettings()
+    unknown_streams: UnknownStreams = "dead-letter"
+    predictions: Predictions = "champion"
+    streams: Frozen[StreamName, StreamSettings] = Field(default_factory=dict)
+    default_stream: StreamSettings
+
+    def to_json(self) -> str:
+        """The one text for these settings: keys sorted, no spaces, floats as Python's repr writes them."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str, methods: tuple[str, ...] = METHODS) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            StateError: It is not such a text, or names what this version does not have.
+        """
+        try:
+            return cls.model_validate(json.loads(text), context={"methods": methods})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise StateError(f"the stored configuration cannot be read: {_first_line(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs between two `TaskSettings`.
+
+    Attributes:
+        added_streams: New ones, which a running application takes over.
+        refused: One line for each other setting that changed; empty when the new settings may be used.
+    """
+
+    added_streams: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+# What one process runs with -------------------------------------------------------------------------------------------
+
+
+def _host() -> str:
+    return re.sub(r"[^a-zA-Z0-9._-]", "-", platform.node())[:100] or "worker"
+
+
+class ApplicationSettings(Settings):
+    """The application's name, and that of this process among its workers (the host's name by default)."""
+
+    id: TopicName = "areba"
+    instance: TopicName = Field(default_factory=_host)
+
+
+class KafkaSettings(Settings):
+    """Where the brokers are, and librdkafka settings by their own names: for all clients, or for one kind of them."""
+
+    bootstrap_servers: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] = "127.0.0.1:9092"
+    topic_prefix: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{0,100}$")] = ""
+    all: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
+    consumer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
+    producer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield from _redact(self.model_dump()).items()
+
+
+class WorkerSettings(Settings):
+    """How a process does its work; no result depends on it.
+
+    Attributes:
+        commit_interval_ms: Time from one transaction to the next; with exactly-once, latency is about this.
+        max_batch_records: Records of one task in one transaction: bounds what an abort re-processes.
+        buffer_bytes: Fetched records of one partition that wait for the other side; above it the partition is paused.
+        start_timeout_ms: Patience with the brokers and topics at start.
+        restore_timeout_ms: A restore without progress for so long parks the task.
+        max_restarts: How often a process starts afresh by itself (exit status 4) within an hour; 0: never.
+    """
+
+    commit_interval_ms: Annotated[Integer, Field(ge=0, le=5_000)] = 10  # half of transaction.timeout.ms
+    max_batch_records: Annotated[Integer, Field(ge=1, le=1_000_000)] = 10_000
+    buffer_bytes: Annotated[Integer, Field(ge=1 << 16, le=1 << 34)] = 1 << 26
+    start_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
+    restore_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
+    max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
+
+
+class BreakerSettings(Settings):
+    """When malformed records pause a task: so many in a row, or a share of all once there were enough to say."""
+
+    in_a_row: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
+    share: Annotated[Number, Field(gt=0, le=1)] = 0.05
+    share_after_records: Annotated[Integer, Field(ge=1, le=1_000_000_000_000)] = 10_000
+
+
+class LearnerOverrides(Settings):
+    """Learner settings that a stream has of its own; None: as configured in `learners`."""
+
+    budget: Budget | None = None
+    theta: Theta | None = None
+    learning_rate: LearningRate | None = None
+    hidden: Hidden | None = None
+    l2: Penalty | None = None
+    scaler: Scaler | None = None
+    network: Network | None = None
+
+    def applied_to(self, settings: LearnerSettings) -> LearnerSettings:
+        """The learner's settings with those that are given here put in."""
+        own = {name: getattr(self, name) for name in LearnerOverrides.model_fields}
+        return settings.model_copy(update={name: value for name, value in own.items() if value is not None})
+
+
+class StreamOverrides(LearnerOverrides):
+    """A stream of the file: what is set beside `features` holds for all its learners, `learners` for one by name."""
+
+    features: Features | None = None
+    champion: LearnerName | None = None
+    learners: Frozen[LearnerName, LearnerOverrides] = Field(default_factory=dict)
+
+
+class Topics(NamedTuple):
+    """Full names of an application's topics."""
+
+    examples: str
+    labels: str
+    predictions: str
+    outcomes: str
+    metrics: str
+    dead_letters: str
+    changelog: str
+    progress: str
+
+
+class _Conflict(NamedTuple):
+    path: tuple[str, ...]
+    message: str
+
+
+class _ConflictsError(ValueError):
+    """Settings that are right one by one but not together."""
+
+    def __init__(self, conflicts: list[_Conflict]) -> None:
+        self.conflicts = conflicts
+        super().__init__("; ".join(f"{'.'.join(path)}: {message}" for path, message in conflicts))
+
+
+class Config(Settings):
+    """The whole configuration of one process; its repr and `redacted()` show no secret."""
+
+    application: ApplicationSettings = Field(default_factory=ApplicationSettings)
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    worker: WorkerSettings = WorkerSettings()
+    join: JoinSettings = JoinSettings()
+    metrics: MetricSettings = MetricSettings()
+    limits: LimitSettings = LimitSettings()
+    breaker: BreakerSettings = BreakerSettings()
+    unknown_streams: UnknownStreams = "dead-letter"
+    predictions: Predictions = "champion"
+    learners: Annotated[Frozen[LearnerName, LearnerSettings], Field(min_length=1, max_length=MAX_LEARNERS)] = Field(
+        default_factory=lambda: {name: LearnerSettings(method=name) for name in ("areba", "baseline")}
+    )
+    streams: Frozen[StreamName, StreamOverrides] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _settings_agree(self) -> Self:
+        conflicts = list(_conflicts(self))
+        if conflicts:
+            raise _ConflictsError(conflicts)
+        return self
+
+    @property
+    def transactional_id(self) -> str:
+        """Stable over restarts: a new process of this name fences the one before."""
+        return f"{self.application.id}-{self.application.instance}"
+
+    @property
+    def group_id(self) -> str:
+        """The consumer group."""
+        return self.application.id
+
+    @property
+    def topics(self) -> Topics:
+        """Names with the prefix."""
+        prefix, own = self.kafka.topic_prefix, self.kafka.topic_prefix + self.application.id
+        return Topics(
+            examples=f"{prefix}examples",
+            labels=f"{prefix}labels",
+            predictions=f"{prefix}predictions",
+            outcomes=f"{prefix}outcomes",
+            metrics=f"{prefix}metrics",
+            dead_letters=f"{prefix}dead-letters",
+            changelog=f"{own}-changelog",
+            progress=f"{own}-progress",
+        )
+
+    def task_settings(self) -> TaskSettings:
+        """The part that changes a result, every stream with its learners resolved."""
+        return TaskSettings(
+            application_id=self.application.id,
+            join=self.join,
+            metrics=self.metrics,
+            limits=self.limits,
+            unknown_streams=self.unknown_streams,
+            predictions=self.predictions,
+            streams={name: self._resolved(stream) for name, stream in self.streams.items()},
+            default_stream=self._resolved(StreamOverrides()),
+        )
+
+    def _resolved(self, stream: StreamOverrides) -> StreamSettings:
+        none = LearnerOverrides()
+        learners = {
+            name: stream.learners.get(name, none).applied_to(stream.applied_to(settings))
+            for name, settings in self.learners.items()
+        }
+        # Not validated again: its parts are, and a method that was passed to `load` is unknown here.
+        return StreamSettings.model_construct(
+            features=stream.features,
+            champion=stream.champion or next(iter(self.learners)),
+            learners=MappingProxyType(learners),
+        )
+
+    def redacted(self) -> dict[str, Any]:
+        """Plain data for logs and for `areba config`: secrets are replaced by stars."""
+        return _redact(self.model_dump(mode="json", exclude_none=True))
+
+
+def _conflicts(config: Config) -> Iterator[_Conflict]:
+    limits = config.limits
+    if config.worker.buffer_bytes < limits.max_record_bytes:
+        message = f"must be at least limits.max_record_bytes ({limits.max_record_bytes})"
+        yield _Conflict(("worker", "buffer_bytes"), f"{message}, is {config.worker.buffer_bytes}")
+    if len(config.streams) > limits.max_streams_per_task:
+        message = f"must allow the {len(config.streams)} configured streams, is {limits.max_streams_per_task}"
+        yield _Conflict(("limits", "max_streams_per_task"), message)
+    for name, stream in config.streams.items():
+        path = ("streams", name)
+        if stream.features is not None and stream.features > limits.max_features:
+            message = f"must be at most limits.max_features ({limits.max_features}), is {stream.features}"
+            yield _Conflict((*path, "features"), message)
+        for learner in stream.learners:
+            if learner not in config.learners:
+                message = f"there is no learner {learner!r}{_or_nearest(learner, config.learners)}"
+                yield _Conflict((*path, "learners", learner), message)
+        if stream.champion is not None and stream.champion not in config.learners:
+            message = f"there is no learner {stream.champion!r}{_or_nearest(stream.champion, config.learners)}"
+            yield _Conflict((*path, "champion"), message)
+
+
+def _redact(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _redact(value) if isinstance(value, Mapping) else REDACTED if SECRET.search(name) else value
+        for name, value in data.items()
+    }
+
+
+# Changes of a running application -------------------------------------------------------------------------------------
+
+
+_WAY_OUT = "set it back, or start another application.id"
+
+
+def changes(old: TaskSettings, new: TaskSettings, running: Iterable[str] = ()) -> Changes:
+    """What a running application with settings `old` would have to take over to run with `new`.
+
+    A new stream is taken over. Anything else that changes a result is refused: outputs before and after could not both
+    be told from the inputs.
+
+    Args:
+        old: The stored settings.
+        new: Those of the file.
+        running: Streams that have state; one that is configured only now must keep the settings it runs with.
+    """
+    added = tuple(name for name in new.streams if name not in old.streams)
+    lines = [f"streams.{name}: was removed: {_WAY_OUT}" for name in old.streams if name not in new.streams]
+    apart = {"streams", "default_stream"}
+    before, after = (
+        _leaves(old.model_dump(mode="json", exclude=apart)),
+        _leaves(new.model_dump(mode="json", exclude=apart)),
+    )
+    lines += [_refusal(key, before.get(key), value) for key, value in after.items() if before.get(key) != value]
+    lines += _stream_changes(_stream_pairs(old, new, running))
+    return Changes(added, tuple(lines))
+
+
+def _stream_pairs(
+    old: TaskSettings, new: TaskSettings, running: Iterable[str]
+) -> Iterator[tuple[str, StreamSettings, StreamSettings]]:
+    live = set(running)
+    for name, settings in new.streams.items():
+        if name in old.streams:
+            yield name, old.streams[name], settings
+        elif name in live:
+            yield name, old.default_stream, settings
+    if old.unknown_streams == new.unknown_streams == "model":
+        yield "those not configured", old.default_stream, new.default_stream
+
+
+def _stream_changes(pairs: Iterable[tuple[str, StreamSettings, StreamSettings]]) -> Iterator[str]:
+    """One line a setting: `learners.areba.budget` may have changed for fifty streams at once."""
+    streams_of: dict[tuple[str, str, str], list[str]] = {}
+    for name, old, new in pairs:
+        before, after = _stream_leaves(old), _stream_leaves(new)
+        for key in before.keys() & after.keys():
+            if before[key] != after[key]:
+                streams_of.setdefault((key, str(before[key]), str(after[key])), []).append(name)
+    for (key, before_text, after_text), names in sorted(streams_of.items()):
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield _refusal(key, before_text, after_text, f" (streams: {shown})")
+
+
+def _stream_leaves(stream: StreamSettings) -> dict[str, object]:
+    data = stream.model_dump(mode="json")
+    learners = {item.pop("name"): item for item in data.pop("learners")}
+    return {**_leaves(data), "learners": ", ".join(learners), **_leaves(learners, "learners.")}
+
+
+def _leaves(data: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
+    leaves: dict[str, object] = {}
+    for name, value in data.items():
+        leaves |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return leaves
+
+
+def _refusal(key: str, before: object, after: object, where: str = "") -> str:
+    return f"{key}: {before} -> {after}{where} would change results: {_WAY_OUT}"
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+ID_BYTES = 8 * ID_WORDS
+SLOT_BYTES = ID_BYTES + 80
+"""A row of the join beside features and scores: id, hash, times, offsets, class, outcome, entry of the index."""
+SCORE_BYTES = 16
+"""One learner's score, class and model version."""
+LABEL_BYTES = 1_000
+"""A waiting label's key, value and headers as Python objects; the value itself is below 300 bytes."""
+
+
+def memory_bound_bytes(settings: TaskSettings, buffer_bytes: int = 0) -> int:
+    """The most that the state of one task takes, in bytes, all its bounds reached at once.
+
+    With d features (`max_features` where a stream names none), L learners, of them S with a scaler:
+
+        stream  = pending x (4 d (1 + S) + slot + 16 L) + waiting x (slot + 1000) + closed x (slot + 16 L)
+                  + the sum over its learners of network + queues
+        network = 16 x parameters                      weights, two moments, gradient: float32
+        queues  = 4 B x (4 d + id)                     two queues of 2 B rows (one row for methods without queues)
+        task    = the sum over the configured streams, with `unknown_streams` = `model` also over as many default
+                  streams as `max_streams_per_task` leaves room for, + 2 x buffer_bytes
+
+    where slot = id + 80 and id = 72 bytes. Python, Torch, Numba and the Kafka client come on top.
+    """
+    limits = settings.limits
+    total = sum(_stream_bytes(settings, stream) for stream in settings.streams.values())
+    if settings.unknown_streams == "model":
+        room = max(0, limits.max_streams_per_task - len(settings.streams))
+        total += room * _stream_bytes(settings, settings.default_stream)
+    return total + 2 * buffer_bytes
+
+
+def _stream_bytes(settings: TaskSettings, stream: StreamSettings) -> int:
+    join, learners = settings.join, stream.learners.values()
+    row_bytes = 4 * (settings.limits.max_features if stream.features is None else stream.features)
+    scaled = sum(learner.scaler != "none" for learner in learners)
+    pending = row_bytes * (1 + scaled) + SLOT_BYTES + SCORE_BYTES * len(learners)
+    return (
+        join.max_pending_per_stream * pending
+        + join.max_waiting_per_stream * (SLOT_BYTES + LABEL_BYTES)
+        + join.max_closed_per_stream * (SLOT_BYTES + SCORE_BYTES * len(learners))
+        + sum(_learner_bytes(learner, row_bytes) for learner in learners)
+    )
+
+
+def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
+    sizes = (row_bytes // 4, *learner.hidden, 1)
+    parameters = sum((inputs + 1) * units for inputs, units in pairwise(sizes))
+    rows = 1 if learner.method == "baseline" else 4 * learner.budget
+    return 16 * parameters + rows * (row_bytes + ID_BYTES)
+
+
+# Loading --------------------------------------------------------------------------------------------------------------
+
+Path_: TypeAlias = tuple[str, ...]
+Place: TypeAlias = tuple[tuple[int, ...], str]
+"""Its rank among the lines of errors, and `file:line` or a variable."""
+
+
+class _Wrong(NamedTuple):
+    """A wrong setting: where it stands (`file:line` or a variable), and a line about it."""
+
+    rank: tuple[int, ...]
+    line: str
+
+
+def _dotted(path: Path_) -> str:
+    """One line, whatever is in a name."""
+    return ".".join(name if name and name.isprintable() else repr(name) for name in path)
+
+
+class _Document:
+    """The merged settings as plain data, and where each of them came from."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = str(file) if file else "defaults"
+        self.data: dict[str, Any] = {}
+        self.places: dict[Path_, Place] = {}
+        self.wrong: list[_Wrong] = []
+
+    def complain(self, path: Path_, message: str) -> None:
+        """Note a wrong setting, with the place of the nearest thing above it that was written down."""
+        above = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in self.places), None)
+        rank, place = self.places[above] if above is not None else ((0,), self.file)
+        key = f"{_dotted(path)}: " if path else ""
+        self.wrong.append(_Wrong(rank, f"{place}: {key}{message}"))
+
+    def lines(self) -> list[str]:
+        """Every complaint once, in the order of the file, then of the variables."""
+        return list(dict.fromkeys(wrong.line for wrong in sorted(self.wrong, key=lambda wrong: wrong.rank)))
+
+
+def load(path: Path | None, environment: Mapping[str, str], methods: tuple[str, ...] = METHODS) -> Config:
+    """Read the file (None: defaults only), put the environment's settings on top, and validate.
+
+    Args:
+        path: The YAML file.
+        environment: Variables; those that do not look like settings are ignored.
+        methods: Names of the learning methods there are.
+
+    Raises:
+        ConfigurationError: One line for each wrong setting, all of them at once; or one line when the file cannot be
+            read or is no YAML.
+    """
+    document = _Document(path)
+    if path is not None:
+        _read_file(document, path)
+    _read_environment(document, environment)
+    config = _validated(document, methods)
+    if config is None or document.wrong:
+        raise ConfigurationError(document.lines())
+    return config
+
+
+def _validated(document: _Document, methods: tuple[str, ...]) -> Config | None:
+    """Validate; what is wrong is taken out and the rest validated again, so that conflicts are found as well."""
+    context = {"methods": methods}
+    try:
+        return Config.model_validate(document.data, context=context)
+    except ValidationError as error:
+        _explain(document, error)
+        for details in error.errors(include_url=False):
+            _take_out(document.data, tuple(map(str, details["loc"])), methods)
+    if not document.data.get("learners"):
+        document.data.pop("learners", None)
+    try:
+        Config.model_validate(document.data, context=context)
+    except ValidationError as error:
+        _explain(document, error)
+    return None
+
+
+def _take_out(data: dict[str, Any], path: Path_, methods: tuple[str, ...]) -> None:
+    here = data
+    for name in path[:-1]:
+        below = here.get(name)
+        if not isinstance(below, dict) or (path[-1] == "[key]" and name == path[-2]):
+            here.pop(name, None)
+            return
+        here = below
+    if path and path[-1] == "method":
+        here["method"] = methods[0]
+    elif path:
+        here.pop(path[-1], None)
+
+
+# The file -------------------------------------------------------------------------------------------------------------
+
+_PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader without aliases (a few of them make gigabytes) and with a limit on nesting."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401  (PyYAML's own)
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        mark: Any = event.start_mark
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not read: write it out", problem_mark=mark)
+        if self.depth == MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem=f"more than {MAX_DEPTH} levels deep", problem_mark=mark)
+        self.depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def _read_file(document: _Document, path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(raw) > MAX_FILE_BYTES:
+        raise ConfigurationError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, column = _position(raw[: error.start].decode("utf-8-sig", "replace"))
+        raise ConfigurationError(f"{path}: line {line}, column {column}: not UTF-8") from error
+    document.data, document.places = {}, {}
+    loader = None
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        if node is not None:
+            _take_root(document, loader, node)
+    except yaml.reader.ReaderError as error:
+        line, column = _position(text[: error.position])
+        raise ConfigurationError(f"{path}: line {line}, column {column}: {error.reason}") from error
+    except yaml.MarkedYAMLError as error:
+        mark: Any = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ConfigurationError(f"{path}: {where}{_problem(error)}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigurationError(f"{path}: {_first_line(error)}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    """Without the lines of the file that PyYAML would quote."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        return " ".join(f"{error.context or ''} {error.problem or ''}".split())
+    return _first_line(error)
+
+
+def _position(text: str) -> tuple[int, int]:
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
+
+
+def _take_root(document: _Document, loader: _Loader, node: yaml.Node) -> None:
+    document.places[()] = ((0,), document.file)
+    if isinstance(node, yaml.MappingNode):
+        document.data = _plain(document, loader, node, ())
+    elif not (isinstance(node, yaml.ScalarNode) and loader.construct_object(node) is None):
+        document.complain((), "must be sections, such as `join:`, with settings below them")
+
+
+def _plain(document: _Document, loader: _Loader, node: yaml.Node, path: Path_) -> Any:  # noqa: ANN401  (plain data)
+    """The node as dict, list or scalar, noting the line of every key; `path` is that of the node."""
+    if isinstance(node, yaml.ScalarNode):
+        value = loader.construct_object(node)
+        # librdkafka reads text: a password of 0123 must not become 83.
+        return node.value if _is_client_setting(path) and value is not None else value
+    if node.tag not in _PLAIN_TAGS:
+        mark: Any = node.start_mark
+        raise yaml.MarkedYAMLError(problem=f"the tag {node.tag} is not read", problem_mark=mark)
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(document, loader, item, path) for item in node.value]
+    data: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        mark = key_node.start_mark
+        name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
+        here = (*path, name)
+        place = ((1, mark.line, mark.column), f"{document.file}:{mark.line + 1}")
+        if name in data:
+            message = f"{_dotted(here)}: is set twice, first in {document.places[here][1]}"
+            document.wrong.append(_Wrong(place[0], f"{place[1]}: {message}"))
+            continue
+        document.places[here] = place
+        if not isinstance(key_node, yaml.ScalarNode) or not isinstance(loader.construct_object(key_node), str):
+            document.complain(here, "a key must be text: put it in quotes")
+            continue
+        data[name] = _plain(document, loader, value_node, here)
+    return data
+
+
+def _is_client_setting(path: Path_) -> bool:
+    return len(path) == 3 and path[0] == "kafka" and path[1] in {"all", "consumer", "producer"}
+
+
+# The environment ------------------------------------------------------------------------------------------------------
+
+
+def _read_environment(document: _Document, environment: Mapping[str, str]) -> None:
+    given: dict[str, str] = {}
+    for number, variable in enumerate(sorted(environment)):
+        rest = variable.removeprefix("AREBA__")
+        if rest == variable:
+            rest = variable.removeprefix("AREBA_")
+            if rest == variable or "__" not in rest:  # AREBA_DATA_DIR and the like are no settings
+                continue
+        value = environment[variable]
+        if rest in given and environment[given[rest]] != value:
+            document.wrong.append(
+                _Wrong((2, number), f"{variable}: differs from {given[rest]}, which is the same setting")
+            )
+        given[rest] = variable
+        _put(document, ((2, number), variable), rest.lower().split("__"), value)
+
+
+def _put(document: _Document, place: Place, parts: list[str], text: str) -> None:
+    if parts[0] == "kafka" and len(parts) > 2:
+        parts = [*parts[:2], ".".join(parts[2:]).replace("_", ".")]
+    here = document.data
+    path: Path_ = ()
+    for number, part in enumerate(parts):
+        name = _as_written(here, part, path)
+        path = (*path, name)
+        if not name:
+            document.wrong.append(_Wrong(place[0], f"{place[1]}: not of the form AREBA__SECTION__KEY"))
+            return
+        if number < len(parts) - 1:
+            if here.get(name) is None:
+                here[name] = {}
+                document.places.setdefault(path, place)
+            here = here[name]
+            if not isinstance(here, dict):
+                return  # what stands there is wrong and gets a line of its own
+    document.places = {key: value for key, value in document.places.items() if key[: len(path)] != path}
+    document.places[path] = place
+    try:
+        here[path[-1]] = _parsed(path, text)
+    except yaml.YAMLError as error:
+        here.pop(path[-1], None)
+        document.complain(path, f"not YAML: {_problem(error)}")
+
+
+def _as_written(here: Mapping[str, Any], part: str, path: Path_) -> str:
+    """A stream or learner of the file that a variable can only spell in capitals with underscores."""
+    if part in here or not (path and path[-1] in {"streams", "learners"}):
+        return part
+    alike = [name for name in here if name.lower().replace("-", "_").replace(".", "_") == part]
+    return alike[0] if len(alike) == 1 else part
+
+
+def _parsed(path: Path_, text: str) -> Any:  # noqa: ANN401  (plain data)
+    """Text is taken as it is; lists and mappings are YAML's short form (`[512, 512]`)."""
+    if not _is_structure(_annotation_at(path)):
+        return text
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        own = _Document(None)
+        value = None if node is None else _plain(own, loader, node, path)
+        if own.wrong:
+            raise yaml.MarkedYAMLError(problem=own.wrong[0].line)
+        return value
+    finally:
+        loader.dispose()
+
+
+# Explaining -----------------------------------------------------------------------------------------------------------
+
+
+def _explain(document: _Document, error: ValidationError) -> None:
+    for details in error.errors(include_url=False):
+        path = tuple(str(part) for part in details["loc"])
+        if path and path[-1] == "[key]":
+            path = path[:-1]
+        cause = details.get("ctx", {}).get("error")
+        if isinstance(cause, _ConflictsError):
+            for conflict in cause.conflicts:
+                document.complain(conflict.path, conflict.message)
+        else:
+            document.complain(path, _message(path, details["type"], details.get("ctx", {}), details["input"]))
+
+
+def _message(path: Path_, kind: str, context: Mapping[str, Any], value: object) -> str:
+    if kind == "extra_forbidden":
+        return f"unknown setting{_nearest_key(path)}"
+    is_now = f", is {_shown(path, value)}"
+    texts = {
+        "missing": "is missing",
+        "string_type": f"must be text: put it in quotes{is_now}"
+        if isinstance(value, int | float)
+        else f"must be text{is_now}",
+        "int_from_float": f"must be a whole number{is_now}",
+        "int_type": f"must be a whole number{is_now}",
+        "int_parsing": f"must be a whole number{is_now}",
+        "float_type": f"must be a number{is_now}",
+        "float_parsing": f"must be a number{is_now}",
+        "finite_number": f"must be a finite number{is_now}",
+        "greater_than_equal": f"must be at least {context.get('ge')}{is_now}",
+        "less_than_equal": f"must be at most {context.get('le')}{is_now}",
+        "greater_than": f"must be more than {context.get('gt')}{is_now}",
+        "less_than": f"must be less than {context.get('lt')}{is_now}",
+        "multiple_of": f"must be a multiple of {context.get('multiple_of')}{is_now}",
+        "literal_error": f"must be {context.get('expected')}{is_now}{_nearest(value, _choices(path))}",
+        "string_pattern_mismatch": f"must match {context.get('pattern')}{is_now}",
+        "tuple_type": f"must be a list, such as [8]{is_now}",
+        "model_type": f"must be a section with settings below it{is_now}",
+        "dict_type": f"must be a section with names below it{is_now}",
+        "too_short": f"needs at least {context.get('min_length')}",
+        "too_long": f"may have at most {context.get('max_length')}",
+        "value_error": f"{context.get('error')}",
+    }
+    return texts.get(kind, f"wrong ({kind.replace('_', ' ')}: {context or 'see the documentation'}){is_now}")
+
+
+def _shown(path: Path_, value: object) -> str:
+    if isinstance(value, Mapping):
+        return "a section"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None:
+        return "empty"
+    if any(SECRET.search(part) for part in path):
+        return REDACTED
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _nearest(word: object, words: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(word), list(words), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _or_nearest(word: object, words: Iterable[str]) -> str:
+    """`; did you mean ...?`, or the choice when there is nothing near."""
+    known = list(words)
+    return _nearest(word, known) or f" (there are: {', '.join(known)})"
+
+
+def _nearest_key(path: Path_) -> str:
+    """Look among the keys of the same section, then among those of all sections."""
+    above, name = path[:-1], path[-1]
+    siblings = list(_keys_of(_annotation_at(above)))
+    near = difflib.get_close_matches(name, siblings, 1)
+    if near:
+        return f"; did you mean {'.'.join((*above, near[0]))}?"
+    elsewhere = {
+        key: f"{section}.{key}" for section, field in Config.model_fields.items() for key in _keys_of(field.annotation)
+    }
+    near = difflib.get_close_matches(name, elsewhere, 1)
+    if near:
+        return f"; did you mean {elsewhere[near[0]]}?"
+    return f" (there are: {', '.join(siblings)})"
+
+
+def _keys_of(annotation: Any) -> Iterable[str]:  # noqa: ANN401  (a type)
+    return annotation.model_fields if isinstance(annotation, type) and issubclass(annotation, BaseModel) else ()
+
+
+def _annotation_at(path: Path_) -> Any:  # noqa: ANN401  (a type)
+    """The type of the setting with this path; None where there is none."""
+    annotation: Any = Config
+    for name in path:
+        if get_origin(annotation) is Mapping:
+            annotation = _bare(get_args(annotation)[1])
+        elif name in _keys_of(annotation):
+            annotation = _bare(annotation.model_fields[name].annotation)
+        else:
+            return None
+    return annotation
+
+
+def _bare(annotation: Any) -> Any:  # noqa: ANN401  (a type)
+    """Without `Annotated` and `| None`."""
+    if get_origin(annotation) is Annotated:
+        return _bare(get_args(annotation)[0])
+    others = [choice for choice in get_args(annotation) if choice is not type(None)]
+    if type(None) in get_args(annotation) and len(others) == 1:
+        return _bare(others[0])
+    return annotation
+
+
+def _is_structure(annotation: Any) -> bool:  # noqa: ANN401  (a type)
+    return get_origin(annotation) in {Mapping, tuple} or bool(_keys_of(annotation))
+
+
+def _choices(path: Path_) -> tuple[str, ...]:
+    annotation = _annotation_at(path)
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).split("\n")
+    return " ".join(" ".join(lines[:3]).split())[:300]

@@ -1,0 +1,127 @@
+"""Records of one input partition that wait for their turn: since the other side's head is not known, or for a full range.
+
+The client's own queue cannot hold them: pausing a partition throws away what was fetched.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from stream_app.ports import Fetched
+from stream_app.records import Longs, RawRecords
+
+ROW_BYTES = 120
+"""What a waiting record costs beside its key and value: Python objects and columns, measured on CPython 3.11."""
+
+NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
+
+
+class WaitingRecords:
+    """A queue of records in offset order, in the chunks in which they were fetched."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[RawRecords] = deque()
+        self._sizes: deque[int] = deque()
+        self._rows = 0
+        self.bytes = 0
+        self.at_end = False
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def add(self, fetched: Fetched) -> None:
+        """Take what a poll gave; its news about the end replaces what was known."""
+        self.at_end = fetched.at_end
+        if not len(fetched.records):
+            return
+        size = sum(map(len, filter(None, fetched.records.values))) + ROW_BYTES * len(fetched.records)
+        self._chunks.append(fetched.records)
+        self._sizes.append(size)
+        self._rows += len(fetched.records)
+        self.bytes += size
+
+    def times(self, limit: int) -> Longs:
+        """int64, the timestamps of the first `limit` records."""
+        return self._first(limit, "timestamps")
+
+    def rows_below(self, offset: int) -> int | None:
+        """How many records lie below this offset; None while the record just below it has not come.
+
+        Raises:
+            LookupError: That record does not exist any more: a later one was fetched in its place.
+        """
+        rows = 0
+        for chunk in self._chunks:
+            if chunk.offsets[-1] >= offset - 1:
+                place = int(np.searchsorted(chunk.offsets, offset - 1))
+                if chunk.offsets[place] != offset - 1:
+                    raise LookupError(offset - 1)
+                return rows + place + 1
+            rows += len(chunk)
+        return None
+
+    def take(self, rows: int) -> RawRecords:
+        """Remove the first records and return them as one."""
+        taken: list[RawRecords] = []
+        while rows:
+            chunk, size = self._chunks.popleft(), self._sizes.popleft()
+            if len(chunk) > rows:
+                kept = size * (len(chunk) - rows) // len(chunk)
+                self._chunks.appendleft(_slice(chunk, rows, len(chunk)))
+                self._sizes.appendleft(kept)
+                chunk, size = _slice(chunk, 0, rows), size - kept
+            taken.append(chunk)
+            rows -= len(chunk)
+            self._rows -= len(chunk)
+            self.bytes -= size
+        return _concatenate(taken)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._chunks.clear()
+        self._sizes.clear()
+        self._rows = 0
+        self.bytes = 0
+        self.at_end = False
+
+    def _first(self, limit: int, column: str) -> Longs:
+        parts: list[Longs] = []
+        missing = limit
+        for chunk in self._chunks:
+            if missing <= 0:
+                break
+            parts.append(getattr(chunk, column)[:missing])
+            missing -= len(chunk)
+        if not parts:
+            return NO_RECORDS.timestamps
+        return np.concatenate(parts)
+
+
+def _slice(records: RawRecords, start: int, end: int) -> RawRecords:
+    headers = {row - start: headers for row, headers in records.headers.items() if start <= row < end}
+    return RawRecords(
+        records.offsets[start:end].copy(),
+        records.timestamps[start:end].copy(),
+        records.keys[start:end],
+        records.values[start:end],
+        headers,
+    )
+
+
+def _concatenate(chunks: list[RawRecords]) -> RawRecords:
+    if not chunks:
+        return NO_RECORDS
+    if len(chunks) == 1:
+        return chunks[0]
+    headers = {}
+    base = 0
+    for chunk in chunks:
+        headers.update({base + row: cells for row, cells in chunk.headers.items()})
+        base += len(chunk)
+    return RawRecords(
+        np.concatenate([chunk.offsets for chunk in chunks]),
+        np.concatenate([chunk.timestamps for chunk in chunks]),
+        [key for chunk in chunks for key in chunk.keys],
+        [value for chunk in chunks for value in chunk.values],
+        headers,
+    )

@@ -1,0 +1,988 @@
+"""The ports over Apache Kafka. The only module that imports confluent_kafka.
+
+Settings come in three layers: our tuned values, over them the user's, over them those that carry the guarantees.
+
+    read_committed, auto.offset.reset=error,     nothing aborted is read, nothing is skipped or read again unnoticed
+    no auto-commit, enable.partition.eof
+    partition.assignment.strategy=range          equal partition numbers of both inputs go to one member
+    enable.idempotence, acks=all                 a retry neither doubles nor reorders
+    partitioner=murmur2_random                   a key goes where a Java producer sends it
+
+Errors of a transaction are sorted by what may be done next: try again (until a bound), abort it, or start the process
+again. Nothing else in the application needs to know librdkafka's codes.
+"""
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import numpy as np
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from stream_app.errors import (
+    ConfigurationError,
+    DeliveryError,
+    FencedError,
+    StateError,
+    TopicError,
+    TransactionAbortedError,
+    UnknownOutcomeError,
+)
+from stream_app.ports import Committed, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
+from stream_app.records import Header, OutputRecords, RawRecords
+
+LOGGER = logging.getLogger("stream_app.kafka")
+
+REQUEST_TIMEOUT_S = 15.0
+"""For a question that any live broker answers in milliseconds: long enough for a change of leader (6-9 s)."""
+
+STABLE_TIMEOUT_S = 30.0
+"""Committed offsets are unstable while a dead instance's transaction is open: transaction.timeout.ms, the broker's
+check for it (every 10 s), and as much again."""
+
+TRANSACTION_TIMEOUT_S = 120.0
+"""A broker that is gone for a minute is waited for; well below max.poll.interval.ms (300 s)."""
+
+ATTEMPT_TIMEOUT_S = 5.0
+"""One attempt inside `TRANSACTION_TIMEOUT_S`; the next one goes on where it stopped."""
+
+RETRY_PAUSE_S = 0.01
+"""Between two attempts, lest an error that comes at once is asked for in a busy loop."""
+
+ROOM_TIMEOUT_S = 30.0
+"""A full queue empties at the broker's speed (256 MB at 10 MB a second); without any progress records expire before."""
+
+CLOSE_TIMEOUT_S = 5.0
+"""A clean stop is a courtesy: what is left open, the next start or the broker's timeout ends."""
+
+SEEK_ATTEMPTS = 20
+"""A partition takes a seek once its fetcher has started, some milliseconds after its assignment."""
+
+PROBE_INTERVAL_S = 1.0
+"""How often a member that reads nothing asks whether the brokers are back."""
+
+CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
+    {
+        "session.timeout.ms": 10_000,  # how long a killed member's partitions stand still
+        "heartbeat.interval.ms": 2_000,
+        "fetch.queue.backoff.ms": 1,  # the default of 1 s stalls a fast consumer whose queue was full for a moment
+        "fetch.wait.max.ms": 10,  # "at its end" is never older than this
+        "fetch.error.backoff.ms": 50,
+        "queued.max.messages.kbytes": 65_536,  # memory of what is fetched ahead
+        "retry.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 1_000,
+    }
+)
+
+CONSUMER_GUARANTEES: Mapping[str, object] = MappingProxyType(
+    {
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "partition.assignment.strategy": "range",
+        "group.protocol": "classic",
+        "allow.auto.create.topics": False,
+    }
+)
+
+TRANSACTION_TUNING: Mapping[str, object] = MappingProxyType(
+    {
+        "transaction.timeout.ms": 10_000,  # how long a killed member's transaction holds readers up
+        "retry.backoff.ms": 1,  # a small transaction takes 100 ms at the default: the coordinator asks for one retry
+        "retry.backoff.max.ms": 100,
+        "reconnect.backoff.max.ms": 1_000,
+        "linger.ms": 5,  # a commit flushes at once, whatever this is
+        "batch.size": 1_000_000,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 262_144,
+    }
+)
+
+PRODUCER_GUARANTEES: Mapping[str, object] = MappingProxyType(
+    {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
+)
+
+SENDER_TUNING: Mapping[str, object] = MappingProxyType(
+    {
+        "linger.ms": 5,
+        "batch.size": 1_000_000,
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 262_144,
+        "reconnect.backoff.max.ms": 1_000,
+    }
+)
+
+_FENCED_CODES = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001  (the client's public names of its own errors begin with an underscore)
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+_REFUSED_CODES = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.INVALID_SESSION_TIMEOUT,
+        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+    }
+)
+"""Errors that no retry mends: somebody has to change a setting or a permission."""
+
+_PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
+_AUTO_OFFSET_RESET = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+_ALL_BROKERS_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+_STATE = KafkaError._STATE  # noqa: SLF001
+
+_NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """Seconds, never going back."""
+        return time.monotonic()
+
+
+# What all clients share -----------------------------------------------------------------------------------------------
+
+
+class Outages:
+    """Says once that no broker can be reached, and once that one can be again. The clients of a worker share one."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether no broker could be reached when last heard of."""
+        return self._since_s is not None
+
+    def down(self, reason: str) -> None:
+        """No broker can be reached."""
+        if self._since_s is None:
+            self._since_s = time.monotonic()
+            LOGGER.warning("no Kafka broker can be reached; waiting for one (%s)", reason)
+
+    def up(self) -> None:
+        """A broker has answered."""
+        if self._since_s is not None:
+            LOGGER.warning("a Kafka broker answers again, after %.1f s", time.monotonic() - self._since_s)
+            self._since_s = None
+
+
+class _ClientLog:
+    """Passes librdkafka's log lines on. Broken connections are `Outages`' business: once, not once a second."""
+
+    def log(self, level: int, form: str, facility: str, client: str, text: str) -> None:
+        LOGGER.log(logging.DEBUG if facility in {"FAIL", "ERROR"} else level, form, facility, client, text)
+
+
+def _settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[str, object]) -> dict[str, Any]:
+    """The layers, later ones over earlier ones, and what every client of ours has."""
+
+    def on_error(error: KafkaError) -> None:
+        if error.code() == _ALL_BROKERS_DOWN:
+            outages.down(error.str())
+        elif error.code() in _REFUSED_CODES:
+            LOGGER.error("Kafka refuses us: %s", error.str())
+        else:
+            LOGGER.debug("Kafka client: %s", error.str())
+
+    merged: dict[str, Any] = {"log.connection.close": False}
+    for layer in layers:
+        merged.update(layer)
+    return {**merged, "bootstrap.servers": bootstrap_servers, "error_cb": on_error, "logger": _ClientLog()}
+
+
+def _made(make: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> Any:  # noqa: ANN401  (any client)
+    """Create a client.
+
+    Raises:
+        ConfigurationError: librdkafka knows no such setting, or not with this value.
+    """
+    try:
+        return make(settings)
+    except (KafkaException, ValueError, TypeError) as problem:
+        raise ConfigurationError(f"kafka settings: {_text(problem)}") from None
+
+
+def _text(problem: BaseException) -> str:
+    error = problem.args[0] if problem.args else problem
+    return f"{error.str()} ({error.name()})" if isinstance(error, KafkaError) else str(error)
+
+
+def _error(problem: KafkaException) -> KafkaError:
+    error: KafkaError = problem.args[0]
+    return error
+
+
+def _headers_by_row(messages: Sequence[Message]) -> dict[int, Sequence[Header]]:
+    if not any(map(Message.headers, messages)):
+        return {}
+    return {row: headers for row, headers in enumerate(map(Message.headers, messages)) if headers}  # type: ignore[misc]
+
+
+def _columns(messages: Sequence[Message]) -> RawRecords:
+    """The records of one partition, in columns: one pass in C for each column."""
+    count = len(messages)
+    stamps = np.fromiter(itertools.chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * count)
+    kinds, times = stamps[0::2], stamps[1::2]
+    return RawRecords(
+        offsets=np.fromiter(map(Message.offset, messages), np.int64, count),
+        timestamps=np.where(kinds == TIMESTAMP_CREATE_TIME, times, -1),
+        keys=list(map(Message.key, messages)),
+        values=list(map(Message.value, messages)),
+        headers=_headers_by_row(messages),
+    )
+
+
+def _drain(consumer: Consumer, max_records: int, timeout_s: float) -> list[Message]:
+    """What is there; if nothing is, whatever comes first within the timeout, and what came with it.
+
+    (`consume` alone waits until it has `max_records` of them, or for the whole of the timeout.)
+    """
+    messages: list[Message] = consumer.consume(max_records, 0)
+    if messages or timeout_s <= 0:
+        return messages
+    first = consumer.poll(timeout_s)
+    if first is None:
+        return []
+    if max_records > 1:
+        return [first, *consumer.consume(max_records - 1, 0)]
+    return [first]
+
+
+def _raise_read_error(message: Message, error: KafkaError, asked: int | None) -> None:
+    """Raise what a reader cannot go on from; note the rest, which the client retries by itself."""
+    place = f"{message.topic()}[{message.partition()}]"
+    if error.code() == _AUTO_OFFSET_RESET:
+        raise StateError(f"{place}: offset {asked if asked is not None else message.offset()} is gone ({error.str()})")
+    if error.code() in _REFUSED_CODES:
+        raise TopicError(f"{place}: {error.str()}")
+    if error.fatal():
+        raise FencedError(f"consumer: {error.str()}")
+    LOGGER.warning("%s: %s", place, error.str())
+
+
+def _query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermarks:
+    """First offset, and the one behind the last record (whether committed or not)."""
+    place = ClientPartition(*partition)
+    found = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+        futures = admin.list_offsets(
+            {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
+        )
+        try:
+            found.append(futures[place].result(REQUEST_TIMEOUT_S + 1).offset)
+        except KafkaException as problem:
+            raise _unanswered(problem, f"{partition.topic}[{partition.partition}]: first and last offset") from None
+    return Watermarks(*found)
+
+
+def _unanswered(problem: KafkaException, what: str) -> ConfigurationError | UnknownOutcomeError:
+    """What to raise when a question stays without an answer: start again, unless that cannot help."""
+    if _error(problem).code() in _REFUSED_CODES:
+        return TopicError(f"{what}: {_text(problem)}")
+    return UnknownOutcomeError(f"{what}: {_text(problem)}")
+
+
+# Source ---------------------------------------------------------------------------------------------------------------
+
+
+class KafkaSource:
+    """`ports.Source` as a member of a consumer group.
+
+    What the client has fetched of a partition before `start_at` is never given: `seek` outdates it inside the client,
+    and a batch in the midst of which the group was rebalanced is dropped whole and read again.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        group_id: str,
+        settings: Mapping[str, str] | None = None,
+        outages: Outages | None = None,
+    ) -> None:
+        self._outages = outages or Outages()
+        common = (bootstrap_servers, self._outages)
+        layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, {"group.id": group_id})
+        self._consumer: Consumer = _made(Consumer, _settings(*common, *layers))
+        admin_settings = _settings(*common, _admin_settings(settings or {}))
+        self._make_admin: Callable[[], AdminClient] = lambda: _made(AdminClient, admin_settings)
+        self._admin: AdminClient | None = None
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._next: dict[TopicPartition, int] = {}  # of every partition that is read: behind what `poll` gave
+        self._paused: set[TopicPartition] = set()
+        self._rebalanced = False
+        self._assigning = False
+        self._probed_s = 0.0
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        on_assign: Callable[[Sequence[TopicPartition]], None],
+        on_revoke: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        """Join the group."""
+
+        def assigned(_: Consumer, partitions: list[ClientPartition]) -> None:
+            self._forget(_plain(partitions))
+            self._assigning = True  # `start_at` only takes note: the assignment below carries the offsets
+            try:
+                on_assign(sorted(self._assigned))
+            finally:
+                self._assigning = False
+                self._assign()
+
+        def revoked(_: Consumer, partitions: list[ClientPartition]) -> None:
+            try:
+                on_revoke(sorted(_plain(partitions)))
+            finally:
+                self._forget(())
+                self._consumer.unassign()
+
+        self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked)
+
+    def _forget(self, assigned: Iterable[TopicPartition]) -> None:
+        self._assigned = frozenset(assigned)
+        self._next = {}
+        self._paused = set()
+        self._rebalanced = True
+
+    def _assign(self) -> None:
+        """Tell the client all that is assigned, where to read it, and what not to read (for now)."""
+        self._consumer.assign([ClientPartition(*p, self._next.get(p, 0)) for p in self._assigned])
+        self._consumer.pause(_client([p for p in self._assigned if p not in self._next or p in self._paused]))
+
+    def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these from these offsets on.
+
+        Raises:
+            ValueError: One of them is not assigned.
+        """
+        strangers = sorted(set(offsets) - self._assigned)
+        if strangers:
+            raise ValueError(f"not assigned: {strangers}")
+        self._next.update(offsets)
+        self._paused.difference_update(offsets)
+        if not self._assigning:
+            self._seek(offsets)
+
+    def _seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            for partition, offset in offsets.items():
+                self._seek_one(ClientPartition(*partition, offset))
+        except KafkaException:
+            self._assign()  # a fetcher that stopped at an error takes no seek, but starts anew when assigned
+        else:
+            self._consumer.resume(_client(p for p in offsets if p not in self._paused))
+
+    def _seek_one(self, place: ClientPartition) -> None:
+        for attempt in range(SEEK_ATTEMPTS):
+            try:
+                self._consumer.seek(place)
+            except KafkaException as problem:
+                if _error(problem).code() != _STATE or attempt == SEEK_ATTEMPTS - 1:
+                    raise
+                time.sleep(RETRY_PAUSE_S)
+            else:
+                return
+
+    def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read no more of these, until `start_at`."""
+        stopped = [p for p in partitions if self._next.pop(p, None) is not None]
+        self._paused.difference_update(stopped)
+        if not self._assigning:
+            self._consumer.pause(_client(stopped))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch no more of these for now; what is fetched and was not given is fetched again."""
+        chosen = [p for p in partitions if p in self._next]
+        self._paused.update(chosen)
+        if not self._assigning:
+            self._consumer.pause(_client(chosen))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on behind the last record that `poll` gave."""
+        chosen = [p for p in partitions if p in self._paused]
+        self._paused.difference_update(chosen)
+        if chosen and not self._assigning:
+            self._seek({p: self._next[p] for p in chosen})
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        """At most `max_records` records of the partitions that are read, in columns."""
+        messages = _drain(self._consumer, max_records, timeout_s)
+        if self._outages.lasting:
+            self._probe(messages)
+        if self._rebalanced:  # messages from before and after it are in one batch: read them again
+            self._rebalanced = False
+            if messages:
+                self._seek({p: offset for p, offset in self._next.items() if p not in self._paused})
+            return ()
+        return self._fetched(messages) if messages else ()
+
+    def _fetched(self, messages: list[Message]) -> list[Fetched]:
+        errors = list(map(Message.error, messages))
+        ends: dict[TopicPartition, int] = {}
+        if any(errors):
+            ends = self._handle_errors(messages, errors)
+            messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
+        result = []
+        for partition, chosen in _by_partition(messages).items():
+            if partition not in self._next:
+                continue  # fetched before we stopped reading it
+            records = _columns(chosen)
+            behind = int(records.offsets[-1]) + 1
+            end = ends.pop(partition, -1)
+            self._next[partition] = max(behind, end)
+            result.append(Fetched(partition, records, at_end=end >= behind))
+        for partition, end in ends.items():
+            if partition in self._next:
+                self._next[partition] = end
+                result.append(Fetched(partition, _NO_RECORDS, at_end=True))
+        return result
+
+    def _handle_errors(
+        self, messages: Sequence[Message], errors: Sequence[KafkaError | None]
+    ) -> dict[TopicPartition, int]:
+        """The newest end-of-partition event of each partition; anything worse is raised or noted."""
+        ends = {}
+        for message, error in zip(messages, errors, strict=True):
+            if error is None:
+                continue
+            partition = TopicPartition(message.topic() or "", message.partition() or 0)
+            if error.code() == _PARTITION_EOF:
+                ends[partition] = message.offset() or 0
+            elif error.code() != _AUTO_OFFSET_RESET or partition in self._next:
+                _raise_read_error(message, error, self._next.get(partition))
+        return ends
+
+    def _probe(self, messages: Sequence[Message]) -> None:
+        """Find out whether the brokers are back, at most every `PROBE_INTERVAL_S`."""
+        if not any(message.error() is None for message in messages):
+            now_s = time.monotonic()
+            if now_s - self._probed_s < PROBE_INTERVAL_S:
+                return
+            self._probed_s = now_s
+            try:
+                self._consumer.list_topics(timeout=RETRY_PAUSE_S * 10)
+            except KafkaException:
+                return
+        self._outages.up()
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+        """The group's stable committed offsets.
+
+        Raises:
+            UnknownOutcomeError: They did not become stable, or no broker answered, within `STABLE_TIMEOUT_S`.
+        """
+        deadline = time.monotonic() + STABLE_TIMEOUT_S
+        while True:
+            try:
+                answers = self._consumer.committed(_client(partitions), timeout=STABLE_TIMEOUT_S)
+            except KafkaException as problem:
+                if time.monotonic() > deadline or _error(problem).code() in _REFUSED_CODES:
+                    raise _unanswered(problem, "committed offsets") from None
+                time.sleep(RETRY_PAUSE_S)
+                continue
+            failed = [answer for answer in answers if answer.error is not None]
+            if not failed:
+                break
+            if time.monotonic() > deadline:
+                raise UnknownOutcomeError(f"committed offset of {failed[0].topic}: {failed[0].error}")
+            time.sleep(RETRY_PAUSE_S)
+        return {
+            TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None
+            for a in answers
+        }
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """Asked of the broker. Records of open transactions lie below `high`.
+
+        Raises:
+            UnknownOutcomeError: No broker answered in time.
+        """
+        if self._admin is None:
+            self._admin = self._make_admin()
+        return _query_watermarks(self._admin, partition)
+
+    def group_metadata(self) -> object:
+        """The group's generation and our member id."""
+        metadata: object = self._consumer.consumer_group_metadata()
+        return metadata
+
+    def close(self) -> None:
+        """Leave the group; `on_revoke` runs."""
+        self._consumer.close()
+        self._admin = None
+
+
+def _plain(partitions: Iterable[ClientPartition]) -> list[TopicPartition]:
+    return [TopicPartition(p.topic, p.partition) for p in partitions]
+
+
+def _client(partitions: Iterable[TopicPartition]) -> list[ClientPartition]:
+    return [ClientPartition(*p) for p in partitions]
+
+
+def _by_partition(messages: list[Message]) -> dict[TopicPartition, list[Message]]:
+    """Split a batch, keeping the order; messages come in long runs of one partition."""
+    places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
+    groups: dict[TopicPartition, list[Message]] = {}
+    start = 0
+    for place, run in itertools.groupby(places):
+        stop = start + len(list(run))
+        groups.setdefault(TopicPartition(*place), []).extend(messages[start:stop])  # type: ignore[arg-type]
+        start = stop
+    return groups
+
+
+# Transaction ----------------------------------------------------------------------------------------------------------
+
+
+class KafkaTransaction:
+    """`ports.Transaction` as a transactional producer."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        transactional_id: str,
+        settings: Mapping[str, str] | None = None,
+        outages: Outages | None = None,
+        timeout_s: float = TRANSACTION_TIMEOUT_S,
+    ) -> None:
+        """Create the client.
+
+        Args:
+            bootstrap_servers: Where to find the brokers.
+            transactional_id: Stable over restarts of this instance, and nobody else's.
+            settings: Further librdkafka settings.
+            outages: What says that brokers are gone and back.
+            timeout_s: How long a call may wait for a broker before the outcome counts as unknown.
+        """
+        self._id = transactional_id
+        self._outages = outages or Outages()
+        self._timeout_s = timeout_s
+        names = {"transactional.id": transactional_id, "delivery.report.only.error": True}
+        layers = (TRANSACTION_TUNING, settings or {}, PRODUCER_GUARANTEES, names)
+        self._producer: Producer = _made(Producer, _settings(bootstrap_servers, self._outages, *layers))
+        self._open = False
+
+    def initialise(self) -> None:
+        """Fence older producers of this id and end what they left open."""
+        self._call("init_transactions", self._producer.init_transactions)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self._producer.poll(0)
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as problem:
+            self._fail("begin", _error(problem))
+        self._open = True
+
+    def produce(self, partition: TopicPartition, records: OutputRecords) -> None:
+        """Queue the records.
+
+        Raises:
+            TransactionAbortedError: The transaction cannot be committed any more.
+            FencedError: A newer producer has our id.
+            DeliveryError: A record is larger than `message.max.bytes`.
+        """
+        topic, number = partition
+        produce = self._producer.produce
+        headers = records.headers
+        rows = zip(records.values, records.keys, records.timestamps, strict=True)
+        try:
+            for row, (value, key, timestamp) in enumerate(rows):
+                named = headers.get(row) if headers else None
+                while True:
+                    try:
+                        if named:
+                            produce(topic, value, key, number, timestamp=timestamp, headers=list(named))
+                        else:
+                            produce(topic, value, key, number, None, None, timestamp)
+                    except BufferError:
+                        self._make_room()
+                    else:
+                        break
+        except KafkaException as problem:
+            error = _error(problem)
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                size = max(map(len, filter(None, records.values)), default=0)
+                raise DeliveryError(
+                    f"{topic}[{number}]: a record of {size} bytes is larger than message.max.bytes"
+                ) from None
+            self._fail(f"produce to {topic}[{number}]", error, gone_wrong=True)
+
+    def _make_room(self) -> None:
+        """Wait until the client's queue has room."""
+        deadline = time.monotonic() + ROOM_TIMEOUT_S
+        before = len(self._producer)
+        while len(self._producer) >= before:
+            self._producer.poll(RETRY_PAUSE_S)
+            if time.monotonic() > deadline:
+                self._abandon(f"the send queue stayed full for {ROOM_TIMEOUT_S:.0f} s")
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+        """Make the group's offsets part of the transaction."""
+        places = [ClientPartition(*p, committed.offset, committed.metadata) for p, committed in offsets.items()]
+        send = self._producer.send_offsets_to_transaction
+        self._call("send offsets", lambda timeout_s: send(places, group, timeout_s))
+
+    def commit(self) -> None:
+        """Commit, waiting for all records."""
+        self._call("commit", self._producer.commit_transaction)
+        self._open = False
+        self._outages.up()
+
+    def abort(self) -> None:
+        """Give the transaction up."""
+        if self._open:
+            self._call("abort", self._producer.abort_transaction, aborting=True)
+            self._open = False
+
+    def close(self) -> None:
+        """Release the client; an open transaction is aborted if the broker answers in time."""
+        if self._open:
+            self._open = False
+            try:
+                self._producer.abort_transaction(CLOSE_TIMEOUT_S)
+            except KafkaException as problem:
+                LOGGER.info("transaction left open: %s", _text(problem))
+        self._producer.close()
+
+    def _call(self, what: str, request: Callable[[float], Any], *, aborting: bool = False) -> None:
+        """Ask until there is an answer, or the bound is reached."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                request(min(ATTEMPT_TIMEOUT_S, self._timeout_s))
+            except KafkaException as problem:
+                error = _error(problem)
+                if not error.retriable() or time.monotonic() > deadline:
+                    self._fail(what, error, aborting=aborting)
+                LOGGER.debug("%s: %s; again", what, error.str())
+                time.sleep(RETRY_PAUSE_S)
+            else:
+                return
+
+    def _fail(self, what: str, error: KafkaError, *, aborting: bool = False, gone_wrong: bool = False) -> NoReturn:
+        """Raise what follows from this error: an abort is carried out first."""
+        text = f"transaction of {self._id}: {what}: {error.str()} ({error.name()})"
+        if error.code() in _FENCED_CODES:
+            raise FencedError(text)
+        if error.fatal():
+            raise UnknownOutcomeError(text)
+        if error.code() in _REFUSED_CODES and not self._open:
+            raise ConfigurationError(text)
+        if not aborting and (gone_wrong or error.txn_requires_abort()):
+            self._abandon(text)
+        raise UnknownOutcomeError(text)
+
+    def _abandon(self, text: str) -> NoReturn:
+        self.abort()
+        raise TransactionAbortedError(text)
+
+
+# Log reader, cluster --------------------------------------------------------------------------------------------------
+
+
+class KafkaLogReader:
+    """`ports.LogReader`: one partition, no group."""
+
+    def __init__(
+        self, bootstrap_servers: str, partition: TopicPartition, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._partition = partition
+        layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, {"group.id": "areba-log-reader"})
+        self._consumer: Consumer = _made(Consumer, _settings(bootstrap_servers, Outages(), *layers))
+        self._admin: AdminClient = _made(
+            AdminClient, _settings(bootstrap_servers, Outages(), _admin_settings(settings or {}))
+        )
+        self._next = 0
+        self.seek(0)
+
+    def seek(self, offset: int) -> None:
+        """Go on reading from this offset, or from the first if that is larger.
+
+        Raises:
+            UnknownOutcomeError: No broker answered in time.
+        """
+        self._next = max(offset, _query_watermarks(self._admin, self._partition).low)
+        self._consumer.assign([ClientPartition(*self._partition, self._next)])
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """The next records, or None when there was no news in time.
+
+        Raises:
+            StateError: The offset that was asked for lies behind the end.
+        """
+        messages = _drain(self._consumer, max_records, timeout_s)
+        if not messages:
+            return None
+        end = -1
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.code() == _PARTITION_EOF:
+                end = message.offset() or 0
+            elif not self._moved(error):
+                _raise_read_error(message, error, self._next)
+        messages = [message for message in messages if message.error() is None]
+        if not messages and end < 0:
+            return None
+        records = _columns(messages) if messages else _NO_RECORDS
+        behind = int(records.offsets[-1]) + 1 if messages else self._next
+        self._next = max(behind, end)
+        return Fetched(self._partition, records, at_end=end >= behind)
+
+    def _moved(self, error: KafkaError) -> bool:
+        """Whether retention has moved the first offset past ours; then reading goes on there."""
+        if error.code() != _AUTO_OFFSET_RESET or self._next >= _query_watermarks(self._admin, self._partition).low:
+            return False
+        self.seek(self._next)
+        return True
+
+    def close(self) -> None:
+        """Release the client."""
+        self._consumer.close()
+
+
+_ADMIN_PREFIXES = ("security.", "ssl.", "sasl.", "socket.", "broker.", "client.", "enable.ssl")
+
+
+def _admin_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those that any client understands; the rest would be warned about."""
+    return {name: value for name, value in settings.items() if name.startswith(_ADMIN_PREFIXES)}
+
+
+class KafkaCluster:
+    """`ports.Cluster`."""
+
+    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._settings = dict(settings or {})
+        conf = _settings(bootstrap_servers, Outages(), _admin_settings(self._settings))
+        # A question that finds no broker is an error with a text of its own, so nobody needs to be told twice.
+        conf["error_cb"] = lambda error: LOGGER.debug("Kafka client: %s", error.str())
+        self._admin: AdminClient = _made(AdminClient, conf)
+
+    def broker_count(self, timeout_s: float = REQUEST_TIMEOUT_S) -> int:
+        """How many brokers the cluster has at this moment; 0 when none answers in time."""
+        try:
+            return len(self._admin.list_topics(timeout=timeout_s).brokers)
+        except KafkaException:
+            return 0
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
+        """Those of the named topics that exist.
+
+        Raises:
+            ConfigurationError: No broker answers, or it refuses us.
+        """
+        existing = self._metadata()
+        found = [name for name in names if name in existing]
+        if not found:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
+        futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+        result = {}
+        for resource, future in futures.items():
+            try:
+                entries = future.result(REQUEST_TIMEOUT_S + 1)
+            except KafkaException as problem:
+                raise TopicError(f"{resource.name}: its settings cannot be read: {_text(problem)}") from None
+            settings = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+            result[resource.name] = TopicInfo(resource.name, existing[resource.name], settings)
+        return result
+
+    def _metadata(self) -> dict[str, int]:
+        """Partitions by topic."""
+        try:
+            listed = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as problem:
+            raise ConfigurationError(
+                f"kafka.bootstrap_servers: no Kafka broker answers at {self._bootstrap_servers}: {_text(problem)}"
+            ) from None
+        return {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.error is None}
+
+    def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
+        """Create topics and wait until all brokers know them.
+
+        Raises:
+            TopicError: The broker refused one; all are named.
+        """
+        wanted = [
+            NewTopic(t.name, num_partitions=t.partitions, replication_factor=replication, config=dict(t.settings))
+            for t in topics
+        ]
+        lines = []
+        for name, future in self._admin.create_topics(wanted, request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                future.result(REQUEST_TIMEOUT_S + 1)
+            except KafkaException as problem:
+                if _error(problem).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    lines.append(f"{name}: cannot be created: {_text(problem)}")
+        if lines:
+            raise TopicError(lines)
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while missing := sorted({topic.name for topic in topics} - self._metadata().keys()):
+            if time.monotonic() > deadline:
+                raise TopicError(f"created, but not seen within {REQUEST_TIMEOUT_S:.0f} s: {', '.join(missing)}")
+            time.sleep(RETRY_PAUSE_S)
+
+    def reader(self, partition: TopicPartition) -> LogReader:
+        """A reader of one partition, at its first offset."""
+        return KafkaLogReader(self._bootstrap_servers, partition, self._settings)
+
+    def committed(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | None]:
+        """A group's stable committed offsets; None where it has none.
+
+        Raises:
+            TopicError: The broker refuses to tell us.
+            UnknownOutcomeError: No broker answered, or an open transaction held them, for `STABLE_TIMEOUT_S`.
+        """
+        request = ConsumerGroupTopicPartitions(group_id, _client(partitions))
+        deadline = time.monotonic() + STABLE_TIMEOUT_S
+        while True:
+            futures = self._admin.list_consumer_group_offsets(
+                [request], require_stable=True, request_timeout=REQUEST_TIMEOUT_S
+            )
+            try:
+                answers = futures[group_id].result(REQUEST_TIMEOUT_S + 1).topic_partitions
+            except KafkaException as problem:
+                if time.monotonic() > deadline or _error(problem).code() in _REFUSED_CODES:
+                    raise _unanswered(problem, f"committed offsets of {group_id}") from None
+                failed = True
+            else:
+                failed = any(answer.error is not None for answer in answers)
+            if not failed:
+                break
+            if time.monotonic() > deadline:
+                raise UnknownOutcomeError(f"committed offsets of {group_id} did not become stable")
+            time.sleep(10 * RETRY_PAUSE_S)
+        return {
+            TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None
+            for a in answers
+        }
+
+
+# Sender ---------------------------------------------------------------------------------------------------------------
+
+
+class KafkaSender:
+    """`ports.Sender` as an idempotent producer."""
+
+    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
+        layers = (SENDER_TUNING, settings or {}, PRODUCER_GUARANTEES)
+        self._producer: Producer = _made(Producer, _settings(bootstrap_servers, Outages(), *layers))
+        self._sent = 0
+        self._failed = 0
+        self._first_failure = ""
+        self._written: dict[tuple[str | None, int | None], list[int]] = {}
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed += 1
+            place = f"{message.topic()}[{message.partition()}]"
+            self._first_failure = self._first_failure or f"{place}: {error.str()} ({error.name()})"
+            return
+        offset = message.offset() or 0
+        place_key = (message.topic(), message.partition())
+        span = self._written.get(place_key)
+        if span is None:
+            self._written[place_key] = [offset, offset + 1]
+        elif offset >= span[1]:
+            span[1] = offset + 1
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+    ) -> None:
+        """Queue one record."""
+        if self._failed:
+            self._raise_failed()
+        number = -1 if partition is None else partition
+        deadline = 0.0
+        while True:
+            try:
+                if headers:
+                    self._producer.produce(
+                        topic, value, key, number, self._delivered, timestamp=timestamp_ms, headers=list(headers)
+                    )
+                else:
+                    self._producer.produce(topic, value, key, number, self._delivered, None, timestamp_ms)
+            except BufferError:
+                deadline = deadline or time.monotonic() + ROOM_TIMEOUT_S
+                if time.monotonic() > deadline:
+                    raise DeliveryError(f"the send queue stayed full for {ROOM_TIMEOUT_S:.0f} s") from None
+                self._producer.poll(RETRY_PAUSE_S)
+            except KafkaException as problem:
+                raise DeliveryError(f"{topic}: {_text(problem)}") from None
+            else:
+                break
+        self._sent += 1
+        if self._sent % 1_000 == 0:
+            self._producer.poll(0)
+
+    def _raise_failed(self) -> NoReturn:
+        raise DeliveryError(f"{self._failed} of {self._sent} records were not delivered; first: {self._first_failure}")
+
+    def flush(self, timeout_s: float) -> Mapping[TopicPartition, Watermarks]:
+        """Wait for all records; where this sender has written."""
+        left = self._producer.flush(timeout_s)
+        if self._failed:
+            self._raise_failed()
+        if left:
+            raise DeliveryError(f"{left} of {self._sent} records were not delivered within {timeout_s:g} s")
+        return {TopicPartition(*place): Watermarks(*span) for place, span in self._written.items()}  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Release the client; what was not flushed is given up."""
+        self._producer.close()

@@ -1,0 +1,246 @@
+"""AREBA: adaptive rebalancing (Malialis, Panayiotou, Polycarpou 2020, algorithm 2), followed to the letter.
+
+A queue a class holds the most recently labelled examples. On a label, in this order: the class sizes decay and grow; the
+example enters the queue of its class, and the oldest leaves a queue longer than its capacity; the capacities adapt; the
+network takes one step on all that both queues hold.
+
+What that means where one might not expect it (B is the budget, even):
+
+- As long as one class has never been seen, the capacity of the other grows by one a label, up to B, and its queue with it.
+  The first example of the missing class takes part in all that follows: from here on no queue is ever empty again.
+- With that first example, the larger queue falls to one: the minority's capacity goes from 1 to 2, and the majority's
+  is set to one less than that. Then each time the minority fills its queue, both grow, one step apart, until the
+  minority has B / 2, and at its next example the majority has B / 2 too. A lower capacity drops the oldest at once.
+- The minority class is the smaller of the decayed sizes; equal sizes make it the negative class. When it flips, the
+  capacities stay until the new minority's queue is full, and may stay unequal for ever: up to B / 2 and B / 2 + 1 or so.
+- A class that stays away keeps its examples, however old; as the minority it adapts nothing until its queue is full.
+- Strictly alternating classes keep one example each: ...
+- With B = 2 and classes n, p, p, p, n the queues hold three examples: ...
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app import kernels
+from stream_app.learners.base import LEARN, PREDICT
+from stream_app.learners.online import Batch, Scaler, State, see
+from stream_app.native import compiled
+from stream_app.records import ID_WORDS, Floats, Longs, Words
+
+NEGATIVE, POSITIVE = 0, 1
+
+
+class Memory(NamedTuple):
+    """Both queues; where an array has two elements, the first is the negative class's.
+
+    Attributes:
+        budget: B.
+        theta: Decay of the class sizes.
+        width: Numbers in an example.
+        sizes: float64 `[2]`, the decayed class sizes s_n and s_p.
+        capacities: int64 `[2]`.
+        lengths: int64 `[2]`, examples held.
+        firsts: int64 `[2]`, the oldest example's place in its ring of B rows.
+        examples: float32 `[2 * B * width]`, the ring of negatives, then that of positives.
+        ids: uint64 `[2 * B, ID_WORDS]`, the same rows.
+        starts: int64 `[2 * B]`, scratch: where the rows to learn from begin in `examples`.
+        targets: float32, scratch: their classes.
+    """
+
+    budget: int
+    theta: float
+    width: int
+    sizes: NDArray[np.float64]
+    capacities: Longs
+    lengths: Longs
+    firsts: Longs
+    examples: Floats
+    ids: Words
+    starts: Longs
+    targets: Floats
+
+
+@compiled
+def _wrapped(place: int, budget: int) -> int:
+    """A place in a ring; a division would take longer than the rest of a small step."""
+    return place - budget if place >= budget else place
+
+
+@compiled
+def _append(memory: Memory, batch: Batch, slot: int, label: int) -> None:
+    """Behind the newest of its class; in a full ring that place is the oldest's."""
+    budget = memory.budget
+    if memory.lengths[label] == memory.capacities[label]:
+        _drop_oldest(memory, label)
+    row = label * budget + _wrapped(memory.firsts[label] + memory.lengths[label], budget)
+    for i in range(memory.width):
+        memory.examples[row * memory.width + i] = batch.seen[slot * memory.width + i]
+    for word in range(ID_WORDS):
+        memory.ids[row, word] = batch.ids[slot, word]
+    memory.lengths[label] += 1
+
+
+@compiled
+def _drop_oldest(memory: Memory, label: int) -> None:
+    memory.firsts[label] = _wrapped(memory.firsts[label] + 1, memory.budget)
+    memory.lengths[label] -= 1
+
+
+@compiled
+def _set_capacity(memory: Memory, label: int, capacity: int) -> None:
+    memory.capacities[label] = capacity
+    while memory.lengths[label] > capacity:
+        _drop_oldest(memory, label)
+
+
+@compiled
+def _adapt(memory: Memory) -> None:
+    """Lines 19 to 45 of the algorithm."""
+    lengths, capacities = memory.lengths, memory.capacities
+    if lengths[NEGATIVE] == 0 or lengths[POSITIVE] == 0:
+        present = NEGATIVE if lengths[POSITIVE] == 0 else POSITIVE
+        if capacities[present] < memory.budget:
+            _set_capacity(memory, present, capacities[present] + 1)
+        return
+    minority = POSITIVE if memory.sizes[NEGATIVE] > memory.sizes[POSITIVE] else NEGATIVE
+    majority = 1 - minority
+    if lengths[minority] < capacities[minority]:
+        return
+    half = memory.budget // 2
+    if capacities[minority] < half:
+        _set_capacity(memory, minority, capacities[minority] + 1)
+        _set_capacity(memory, majority, capacities[minority] - 1)
+    elif capacities[minority] == half:
+        _set_capacity(memory, majority, capacities[minority])
+
+
+@compiled
+def admit(memory: Memory, batch: Batch, slot: int, label: int) -> int:
+    """Lines 13 to 45: take a labelled example in; how many there are to learn from (`starts`, `targets`)."""
+    for k in range(2):
+        memory.sizes[k] = memory.theta * memory.sizes[k] + (1.0 - memory.theta if k == label else 0.0)
+    _append(memory, batch, slot, label)
+    _adapt(memory)
+    count = 0
+    for k in (POSITIVE, NEGATIVE):
+        for age in range(memory.lengths[k]):
+            row = k * memory.budget + _wrapped(memory.firsts[k] + age, memory.budget)
+            memory.starts[count] = row * memory.width
+            memory.targets[count] = k
+            count += 1
+    return count
+
+
+@compiled
+def _report(memory: Memory, row: NDArray[np.float64]) -> None:
+    for k in (POSITIVE, NEGATIVE):
+        row[2 - k] = memory.sizes[k]
+        row[4 - k] = memory.lengths[k]
+        row[6 - k] = memory.capacities[k]
+
+
+@compiled
+def _run(batch: Batch, scaler: Scaler, network: kernels.Network, memory: Memory) -> None:
+    reported = 0
+    for k in range(len(batch.codes)):
+        code, slot = batch.codes[k], batch.slots[k]
+        batch.versions[k] = network.updates[0]
+        if code == PREDICT:
+            see(batch, scaler, slot)
+            batch.scores[k] = kernels.predict(network, batch.seen, slot * batch.width)
+        elif code == LEARN:
+            count = admit(memory, batch, slot, batch.labels[k])
+            kernels.learn(network, memory.examples, memory.starts, memory.targets, count)
+        else:
+            batch.reports[reported, 0] = network.updates[0]
+            _report(memory, batch.reports[reported])
+            reported += 1
+
+
+class Areba:
+    """The method's state. Capacities are those of the pseudocode, so `batch_rows` is 2 B.
+
+    Args:
+        budget: B, even and at least 2.
+        theta: Decay of the class sizes, between 0 and 1.
+        features: Numbers in an example.
+    """
+
+    def __init__(self, budget: int, theta: float, features: int) -> None:
+        if budget < 2 or budget % 2:
+            raise ValueError(f"AREBA's budget is even and at least 2, not {budget}")
+        rows = 2 * budget
+        self.batch_rows = rows
+        self._memory = Memory(
+            budget=budget,
+            theta=theta,
+            width=features,
+            sizes=np.zeros(2),
+            capacities=np.ones(2, np.int64),
+            lengths=np.zeros(2, np.int64),
+            firsts=np.zeros(2, np.int64),
+            examples=np.zeros(rows * features, np.float32),
+            ids=np.zeros((rows, ID_WORDS), np.uint64),
+            starts=np.zeros(rows, np.int64),
+            targets=np.zeros(-(-rows // kernels.WIDTH) * kernels.WIDTH, np.float32),
+        )
+
+    def run(self, batch: Batch, scaler: Scaler, network: kernels.Network) -> None:
+        """See `online.Method`."""
+        _run(batch, scaler, network, self._memory)
+
+    def admit(self, batch: Batch, operation: int) -> tuple[Floats, Floats]:
+        """See `online.Method`."""
+        memory = self._memory
+        count = admit(memory, batch, batch.slots[operation], batch.labels[operation])
+        return memory.examples.reshape(-1, memory.width)[memory.starts[:count] // memory.width], memory.targets[:count].copy()
+
+    def report(self, row: NDArray[np.float64]) -> None:
+        """See `online.Method`."""
+        _report(self._memory, row)
+
+    def _rows(self, label: int) -> Longs:
+        """The rows of one queue, oldest first."""
+        memory = self._memory
+        ages: Longs = np.arange(memory.lengths[label], dtype=np.int64)
+        return label * memory.budget + (memory.firsts[label] + ages) % memory.budget
+
+    def arrays(self) -> State:
+        """Class sizes, capacities (negative first), and each queue's examples and ids, oldest first."""
+        memory = self._memory
+        examples = memory.examples.reshape(-1, memory.width)
+        arrays: dict[str, NDArray[np.generic]] = {
+            "class_sizes": memory.sizes.copy(),
+            "capacities": memory.capacities.copy(),
+        }
+        for label, name in ((NEGATIVE, "negative"), (POSITIVE, "positive")):
+            arrays[f"{name}_examples"] = examples[self._rows(label)]
+            arrays[f"{name}_ids"] = memory.ids[self._rows(label)]
+        return arrays
+
+    def fits(self, arrays: State) -> bool:
+        """See `online.Method`."""
+        memory = self._memory
+        capacities = arrays["capacities"]
+        if arrays["class_sizes"].shape != (2,) or capacities.shape != (2,):
+            return False
+        for label, name in ((NEGATIVE, "negative"), (POSITIVE, "positive")):
+            held = len(arrays[f"{name}_examples"])
+            if arrays[f"{name}_examples"].shape != (held, memory.width) or held > capacities[label]:
+                return False
+            if arrays[f"{name}_ids"].shape != (held, ID_WORDS) or not 1 <= capacities[label] <= memory.budget:
+                return False
+        return True
+
+    def load(self, arrays: State) -> None:
+        """See `online.Method`."""
+        memory = self._memory
+        memory.sizes[...] = arrays["class_sizes"]
+        memory.capacities[...] = arrays["capacities"]
+        memory.firsts[...] = 0
+        for label, name in ((NEGATIVE, "negative"), (POSITIVE, "positive")):
+            memory.lengths[label] = len(arrays[f"{name}_examples"])
+            memory.examples.reshape(-1, memory.width)[self._rows(label)] = arrays[f"{name}_examples"]
+            memory.ids[self._rows(label)] = arrays[f"{name}_ids"]

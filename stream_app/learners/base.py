@@ -1,0 +1,85 @@
+"""What every learner takes and gives: operations in, answers out, and all of its state as arrays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.records import Bytes, Floats, Integers, Longs, Words
+
+PREDICT, LEARN, REPORT = 0, 1, 2
+"""The codes of operations."""
+
+REPORT_COLUMNS = (
+    "updates",
+    "positive_size",
+    "negative_size",
+    "positive_queue",
+    "negative_queue",
+    "positive_capacity",
+    "negative_capacity",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """m operations of one stream, carried out one after the other.
+
+    A slot is a row of the features. It is predicted once, learned at most once after that, and used again only in a later
+    call than the one that closed it.
+
+    Attributes:
+        codes: uint8 `[m]`, `PREDICT`, `LEARN` or `REPORT`.
+        slots: int32 `[m]`, row of the features; -1 at `REPORT`.
+        labels: int8 `[m]`, the class at `LEARN`; -1 elsewhere.
+    """
+
+    codes: Bytes
+    slots: Integers
+    labels: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What m operations gave.
+
+    Attributes:
+        scores: float32 `[m]`, P(class 1) at `PREDICT`; NaN elsewhere.
+        labels: int8 `[m]`, the learner's class at `PREDICT`, 1 where the score is over 0.5; -1 elsewhere.
+        versions: int64 `[m]`, updates before the operation.
+        reports: float64 `[reports, 7]`, a row for each `REPORT`, in order, by `REPORT_COLUMNS`; zeros where the method
+            has no such thing.
+    """
+
+    scores: Floats
+    labels: NDArray[np.int8]
+    versions: Longs
+    reports: NDArray[np.float64]
+
+
+class Learner(Protocol):
+    """One method with its model on one stream. Not thread-safe; holds no thread, file or clock."""
+
+    def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
+        """Carry the operations out; where a list of them is cut into calls changes nothing.
+
+        Args:
+            operations: What to do, in order.
+            features: float32 `[slots, d]`, C-contiguous and writable; may be another array at each call.
+            ids: uint64 `[slots, ID_WORDS]`, the examples' ids, likewise.
+        """
+
+    def arrays(self) -> Mapping[str, NDArray[np.generic]]:
+        """Copies of the whole state, always by the same names in the same order."""
+
+    def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """Become the learner that gave these arrays: it goes on to the same bits.
+
+        Raises:
+            StateError: The arrays are not those of a learner of this kind and shape.
+        """

@@ -1,0 +1,295 @@
+"""The Torch models: the dense network over one flat buffer, and any other module, trained through autograd.
+
+A module takes float32 `[n, d]` and gives logits, `[n]` or `[n, 1]`; P(class 1) is their sigmoid. Its parameters become
+views of one flat float32 buffer, which the compiled steps (`kernels`), the optimiser and a snapshot share. Code that
+replaces parameters (`.to()`, `copy.deepcopy`) breaks the link: copy into `flat` instead.
+
+Bits: the compiled path keeps strict IEEE order. Autograd gives equal bits on one kind of machine only, with one Torch
+thread (checked), deterministic algorithms and one example a prediction.
+"""
+
+import importlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app import kernels  # before Torch: it sets the number of threads
+from stream_app.errors import ConfigurationError
+from stream_app.records import Floats
+
+# isort: split
+import torch
+
+TRUNCATED_DEVIATION = 0.87962566103423978
+"""The standard deviation of a standard normal number that is cut at 2: what a truncated draw is divided by."""
+
+_PROBE_ROWS = 4
+"""Enough rows for batch statistics to differ from those of one row."""
+
+
+def random_generator(seed: bytes) -> np.random.Generator:
+    """Philox, keyed by the first half of a 32-byte seed and started at the second: counter-based, no hidden state."""
+    if len(seed) != 32:
+        raise ValueError(f"a seed has 32 bytes, not {len(seed)}")
+    key, counter = int.from_bytes(seed[:16], "little"), int.from_bytes(seed[16:], "little")
+    return np.random.Generator(np.random.Philox(key=key, counter=counter << 128))
+
+
+def truncated_normal(generator: np.random.Generator, size: int) -> NDArray[np.float64]:
+    """Standard normal numbers, those beyond 2 rejected; only + - * / decide, so the same on any machine."""
+    kept: list[NDArray[np.float64]] = []
+    missing = size
+    while missing > 0:
+        candidates = 4.0 * generator.random(2 * missing + 16) - 2.0
+        chances = generator.random(len(candidates))
+        kept.append(candidates[chances < _falling_exponential(0.5 * candidates * candidates)][:missing])
+        missing -= len(kept[-1])
+    return np.concatenate(kept) if kept else np.empty(0)
+
+
+def _falling_exponential(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """e**-x for 0 <= x <= 2, to 1e-14: the series at x / 16, squared four times."""
+    series = np.ones_like(x)
+    for term in range(10, 0, -1):
+        series = 1.0 - (x / 16.0) / term * series
+    for _ in range(4):
+        series = series * series
+    return series
+
+
+class DenseNetwork(torch.nn.Module):
+    """Fully connected: LeakyReLU (0.01) between the layers, logits behind the last.
+
+    Weights are He-normal (He et al. 2015; truncated at two deviations and corrected for that, as Keras does), biases zero.
+
+    Args:
+        features: Inputs.
+        hidden: Units of each hidden layer, at least one.
+        generator: Where the weights come from; without one they are drawn from a fixed seed.
+
+    Attributes:
+        widths: Inputs, hidden units..., 1.
+        flat: float32 `[p]`: of each layer the weights (inputs by units), then the biases. The parameters are views of it.
+    """
+
+    def __init__(
+        self, features: int, hidden: Sequence[int] = (8,), generator: np.random.Generator | None = None
+    ) -> None:
+        super().__init__()
+        generator = random_generator(bytes(32)) if generator is None else generator
+        self.widths = (features, *hidden, 1)
+        self.weights = torch.nn.ParameterList()
+        self.biases = torch.nn.ParameterList()
+        for inputs, units in pairwise(self.widths):
+            deviation = math.sqrt(2.0 / inputs) / TRUNCATED_DEVIATION
+            weights = (deviation * truncated_normal(generator, inputs * units)).astype(np.float32)
+            self.weights.append(torch.nn.Parameter(torch.from_numpy(weights).view(inputs, units)))
+            self.biases.append(torch.nn.Parameter(torch.zeros(units)))
+        self.flat = flatten([part for layer in zip(self.weights, self.biases, strict=True) for part in layer])
+
+    def forward(self, examples: torch.Tensor) -> torch.Tensor:
+        """Logits `[n]` of examples `[n, d]`."""
+        values = examples
+        last = len(self.weights) - 1
+        for layer, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
+            values = values @ weights + biases
+            if layer < last:
+                values = torch.nn.functional.leaky_relu(values, 0.01)
+        return values.squeeze(1)
+
+    def hidden_weights(self) -> Sequence[torch.Tensor]:
+        """The weights that L2 regularisation holds down: those of the hidden layers."""
+        return tuple(self.weights)[:-1]
+
+
+def flatten(parameters: Iterable[torch.nn.Parameter], gradients: torch.Tensor | None = None) -> torch.Tensor:
+    """Move parameters into one flat float32 buffer, in order, and make them views of it.
+
+    Where a flat buffer of gradients is given, the parameters' gradients become views of that.
+    """
+    kept = list(parameters)
+    flat = torch.zeros(sum(parameter.numel() for parameter in kept), dtype=torch.float32)
+    start = 0
+    for parameter in kept:
+        part = slice(start, start + parameter.numel())
+        flat[part] = parameter.data.reshape(-1)
+        parameter.data = flat[part].view(parameter.shape)
+        if gradients is not None and parameter.requires_grad:
+            parameter.grad = gradients[part].view(parameter.shape)
+        start = part.stop
+    return flat
+
+
+def compiled_network(network: DenseNetwork, learning_rate: float, l2: float, examples: int) -> kernels.Network:
+    """What compiled code needs to train this network, over its own memory, with at most so many examples a step."""
+    parameters: Floats = network.flat.numpy()
+    return kernels.Network(
+        widths=np.array(network.widths, np.int64),
+        parameters=parameters,
+        first=np.zeros_like(parameters),
+        second=np.zeros_like(parameters),
+        powers=np.ones(2),
+        rates=np.array([learning_rate, l2]),
+        updates=np.zeros(1, np.int64),
+        work=np.zeros(kernels.work_size(network.widths, examples), np.float32),
+    )
+
+
+# Autograd --------------------------------------------------------------------------------------------------------------
+
+
+class AutogradModel:
+    """Any module, trained one Adam step at a time by Torch autograd, with the arithmetic of `kernels`.
+
+    L2 regularisation holds down what the module's own `hidden_weights()` gives; of a module without one, all
+    parameters with two dimensions or more, except the last of them (the output layer).
+
+    Args:
+        module: Gives logits `[n]` or `[n, 1]` of examples float32 `[n, d]`.
+        features: d.
+        learning_rate: Of Adam.
+        l2: Times the sum of squared hidden weights, added to the loss.
+
+    Raises:
+        ConfigurationError: The module cannot be trained so that equal inputs give equal bits, or Torch has more than
+            one thread.
+    """
+
+    def __init__(self, module: torch.nn.Module, features: int, learning_rate: float, l2: float) -> None:
+        require_one_thread()
+        torch.use_deterministic_algorithms(mode=True)
+        self.module = module.to(torch.float32).train()
+        _refuse_unrepeatable(self.module, features)
+        kept = list(module.parameters())
+        self._gradients = torch.zeros(sum(parameter.numel() for parameter in kept), dtype=torch.float32)
+        self.flat = flatten(kept, self._gradients)
+        self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
+        self.powers = np.ones(2)
+        self.updates = np.zeros(1, np.int64)
+        self._learning_rate, self._l2 = learning_rate, l2
+        self._penalised = _hidden_weights(module) if l2 else ()
+
+    def predict(self, example: Floats) -> np.float32:
+        """P(class 1) of one example `[d]`."""
+        with torch.inference_mode():
+            logit = self.module(torch.from_numpy(example[None])).reshape(())
+            return np.float32(torch.sigmoid(logit).item())
+
+    def learn(self, examples: Floats, targets: Floats) -> None:
+        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0."""
+        self._gradients.zero_()
+        logits = self.module(torch.from_numpy(examples)).reshape(-1)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(targets))
+        for weights in self._penalised:
+            loss = loss + self._l2 * weights.square().sum()
+        loss.backward()  # type: ignore[no-untyped-call]  # Torch publishes no type here
+        self._adam()
+
+    def _adam(self) -> None:
+        """As `kernels` does it, with its limits against denormals."""
+        self.updates += 1
+        self.powers *= (kernels.BETA1, kernels.BETA2)
+        self.powers[self.powers < kernels.POWER_TINY] = 0.0
+        size = self._learning_rate / (1.0 - self.powers[0])
+        scale = 1.0 / math.sqrt(1.0 - self.powers[1])
+        gradients = self._gradients
+        self.first.mul_(kernels.BETA1).add_(gradients, alpha=1.0 - kernels.BETA1)
+        self.first.masked_fill_(self.first.abs() < float(kernels.TINY), 0.0)
+        gradients.masked_fill_(gradients.abs() < float(kernels.TINY_ROOT), 0.0)
+        self.second.mul_(kernels.BETA2).addcmul_(gradients, gradients, value=1.0 - kernels.BETA2)
+        self.second.masked_fill_(self.second < float(kernels.TINY), 0.0)
+        self.flat.sub_(self.first.mul(size).div_(self.second.sqrt().mul_(scale).add_(float(kernels.EPSILON))))
+
+    def arrays(self) -> Mapping[str, NDArray[np.generic]]:
+        """The state, as views: what is written into them is the model's."""
+        buffers = {f"buffer.{name}": buffer.numpy() for name, buffer in self.module.named_buffers()}
+        return {
+            "updates": self.updates,
+            "beta_powers": self.powers,
+            "parameters": self.flat.numpy(),
+            "first_moments": self.first.numpy(),
+            "second_moments": self.second.numpy(),
+            **buffers,
+        }
+
+
+def require_one_thread() -> None:
+    """Refuse to go on with sums that depend on the number of threads.
+
+    Raises:
+        ConfigurationError: Torch has more than one.
+    """
+    threads = torch.get_num_threads()
+    if threads != 1:
+        raise ConfigurationError(
+            f"Torch has {threads} threads, but its sums depend on their number: "
+            "import stream_app before torch, and leave torch.set_num_threads alone"
+        )
+
+
+def load_module(path: str, features: int, generator: np.random.Generator) -> torch.nn.Module:
+    """A user's own module, `package.module:Class`, made as `Class(features)` with Torch's random numbers seeded.
+
+    Raises:
+        ConfigurationError: There is no such class, it is no `torch.nn.Module`, or it cannot be made.
+    """
+    place, _, name = path.partition(":")
+    try:
+        kind = getattr(importlib.import_module(place), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"network {path}: {error}") from error
+    if not (isinstance(kind, type) and issubclass(kind, torch.nn.Module)):
+        raise ConfigurationError(f"network {path}: not a torch.nn.Module")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(generator.integers(2**63)))
+        try:
+            return kind(features)
+        except Exception as error:  # a user's code may raise anything
+            raise ConfigurationError(f"network {path}: {name}({features}) failed: {error}") from error
+
+
+def _hidden_weights(module: torch.nn.Module) -> tuple[torch.Tensor, ...]:
+    own = getattr(module, "hidden_weights", None)
+    if callable(own):
+        return tuple(own())
+    return tuple(parameter for parameter in module.parameters() if parameter.dim() >= 2)[:-1]
+
+
+def _refuse_unrepeatable(module: torch.nn.Module, features: int) -> None:
+    """Find out by name and by trial whether a module draws random numbers, mixes examples, or keeps statistics.
+
+    Raises:
+        ConfigurationError: It does, or it does not give one logit an example.
+    """
+    name = type(module).__name__
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd | torch.nn.modules.batchnorm._NormBase):  # noqa: SLF001  (the only common base)
+            raise ConfigurationError(
+                f"network {name}: {type(part).__name__} is refused: with dropout or batch statistics, a prediction "
+                "depends on more than the example and the weights"
+            )
+    rows = torch.from_numpy(random_generator(bytes(32)).standard_normal((_PROBE_ROWS, features)).astype(np.float32))
+    before = [buffer.clone() for buffer in module.buffers()]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            torch.manual_seed(1)
+            together = module(rows)
+            torch.manual_seed(2)
+            again = module(rows)
+            alone = module(rows[:1])
+        except Exception as error:  # a user's code may raise anything
+            raise ConfigurationError(f"network {name}: cannot predict examples [n, {features}]: {error}") from error
+    if together.shape not in {(_PROBE_ROWS,), (_PROBE_ROWS, 1)} or together.dtype != torch.float32:
+        raise ConfigurationError(
+            f"network {name}: gives {together.dtype} {tuple(together.shape)} for {_PROBE_ROWS} examples; "
+            "one float32 logit an example is needed"
+        )
+    if not torch.equal(together, again):
+        raise ConfigurationError(f"network {name}: two predictions of one example differ; is there dropout in forward?")
+    if not torch.allclose(together[:1].reshape(-1), alone.reshape(-1), rtol=1e-3, atol=1e-5):
+        raise ConfigurationError(f"network {name}: a prediction depends on the other examples; batch statistics?")
+    if not all(torch.equal(old, new) for old, new in zip(before, module.buffers(), strict=True)):
+        raise ConfigurationError(f"network {name}: a prediction changes a buffer; only parameters are learned")

@@ -1,0 +1,66 @@
+"""What the worker tells people: every log line's name and meaning in one place.
+
+assigned   the group gave us these tasks
+revoked    the group took these tasks back
+restored   a task is live again: its sequence, and how many records were re-processed
+parked     a task cannot be restored, and why
+tripped    the breaker stopped a task, and why; `areba resume` goes on
+resumed    an operator let a task go on
+aborted    a transaction was given up; its tasks are restored
+working    every ten seconds: records committed since the line before, and where each task is
+"""
+
+import logging
+from collections.abc import Sequence
+
+from stream_app.ports import Clock
+
+REPORT_INTERVAL_S = 10.0
+
+
+class Observer:
+    """Writes what happens to the log."""
+
+    def __init__(self, clock: Clock, logger: logging.Logger | None = None) -> None:
+        self._clock = clock
+        self._log = logger or logging.getLogger("areba.worker")
+        self._reported_s = clock.monotonic_s()
+        self._outputs = 0
+        self._offsets: dict[int, tuple[int, int]] = {}
+
+    def assigned(self, tasks: Sequence[int]) -> None:
+        self._log.info("assigned tasks=%s", _list(tasks))
+
+    def revoked(self, tasks: Sequence[int]) -> None:
+        self._log.info("revoked tasks=%s", _list(tasks))
+        for task in tasks:
+            self._offsets.pop(task, None)
+
+    def restored(self, task: int, sequence: int, records: int) -> None:
+        self._log.info("restored task=%d sequence=%d reprocessed=%d", task, sequence, records)
+
+    def parked(self, task: int, problem: str) -> None:
+        self._log.error("parked task=%d: %s", task, problem)
+
+    def tripped(self, task: int, problem: str) -> None:
+        self._log.error("tripped task=%d: %s; mend the producer, then: areba resume --task %d", task, problem, task)
+
+    def resumed(self, task: int) -> None:
+        self._log.info("resumed task=%d", task)
+
+    def aborted(self, problem: str) -> None:
+        self._log.warning("aborted: %s", problem)
+
+    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
+        self._outputs += outputs
+        self._offsets[task] = offsets
+        now = self._clock.monotonic_s()
+        if now - self._reported_s >= REPORT_INTERVAL_S:
+            where = " ".join(f"{number}:{one}/{two}" for number, (one, two) in sorted(self._offsets.items()))
+            self._log.info("working outputs=%d offsets=%s", self._outputs, where)
+            self._outputs = 0
+            self._reported_s = now
+
+
+def _list(tasks: Sequence[int]) -> str:
+    return ",".join(map(str, tasks)) or "none"

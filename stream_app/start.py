@@ -1,0 +1,193 @@
+"""Puts the parts together for the `areba` command: clients from the configuration, checks before the first record."""
+
+import fcntl
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from stream_app import __version__, codec
+from stream_app import topics as topic_plan
+from stream_app.config import Config, TaskSettings
+from stream_app.errors import ConfigurationError, StateError, TopicError, UnknownOutcomeError
+from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, Outages, SystemClock
+from stream_app.native import cache_folder
+from stream_app.observe import Observer
+from stream_app.ports import TopicPartition
+from stream_app.records import Act, Commit, Example, Label, RawRecords
+from stream_app.restore import RESUME
+from stream_app.task import Task
+from stream_app.worker import Ports, Worker
+
+LOG = logging.getLogger("areba")
+
+RETRY_S = 1.0
+"""Between two looks for a broker at start."""
+
+COMPILE_TIMEOUT_S = 300.0
+"""Compiling everything takes some 60 s on a slow core; two workers may have to take turns."""
+
+READ_TIMEOUT_S = 30.0
+"""Longest silence of a broker while a tool reads a topic."""
+
+
+def run_worker(config: Config, should_stop: Callable[[], bool]) -> None:
+    """Check the topics, compile, join the group, work.
+
+    Raises:
+        ArebaError: See errors.py.
+    """
+    clock = SystemClock()
+    cluster = connect(config)
+    _wait_for_topics(config, cluster, should_stop)
+    warm_up(config.task_settings())
+    outages = Outages()
+    servers = config.kafka.bootstrap_servers
+    source = KafkaSource(servers, config.group_id, {**config.kafka.all, **config.kafka.consumer}, outages)
+    producer = {**config.kafka.all, **config.kafka.producer}
+    transaction = KafkaTransaction(servers, config.transactional_id, producer, outages)
+    Worker(config, Ports(source, transaction, cluster, clock), Observer(clock)).run(should_stop)
+
+
+def connect(config: Config) -> KafkaCluster:
+    """The administrative client of a configuration."""
+    return KafkaCluster(config.kafka.bootstrap_servers, config.kafka.all)
+
+
+def create_topics(config: Config, partitions: int, replication: int) -> list[str]:
+    """Create the topics that are missing; a line for each that is there then."""
+    cluster = connect(config)
+    plan = topic_plan.plan(config.kafka.topic_prefix, config.application.id, partitions, replication)
+    cluster.create(plan, replication)
+    return [f"{topic.name}: {topic.partitions} partitions" for topic in cluster.topics([t.name for t in plan]).values()]
+
+
+def check_topics(config: Config) -> None:
+    """Raise all that is wrong with the topics.
+
+    Raises:
+        TopicError: One line each.
+    """
+    lines = topic_plan.check(connect(config), config)
+    if lines:
+        raise TopicError(lines)
+
+
+def _wait_for_topics(config: Config, cluster: KafkaCluster, should_stop: Callable[[], bool]) -> None:
+    """Be patient with a broker that is not up yet, not with topics that are wrong."""
+    deadline = time.monotonic() + config.worker.start_timeout_ms / 1000
+    said = False
+    while True:
+        try:
+            lines = topic_plan.check(cluster, config)
+        except UnknownOutcomeError as error:
+            if time.monotonic() >= deadline or should_stop():
+                raise ConfigurationError(f"kafka.bootstrap_servers: no broker answers: {error}") from error
+            if not said:
+                LOG.warning("waiting for a broker at %s", config.kafka.bootstrap_servers)
+                said = True
+            time.sleep(RETRY_S)
+            continue
+        if lines:
+            raise TopicError(lines)
+        return
+
+
+def warm_up(settings: TaskSettings) -> None:
+    """Compile (or load from the cache) what the configured streams need, one process at a time, before joining.
+
+    A member of the group that compiles in mid-flow would let its streams wait.
+    """
+    lock = cache_folder() / "lock"
+    with lock.open("w") as handle:
+        _wait_for_lock(handle.fileno())
+        start = time.monotonic()
+        small = settings.model_copy(update={"unknown_streams": "model"})
+        task = Task(0, small, ("examples", "labels"))
+        names = list(settings.streams) or ["warm-up"]
+        shapes = {name: (settings.streams[name].features if name in settings.streams else None) or 2 for name in names}
+        for _ in range(2):
+            task.step(*_rehearsal(shapes))
+        seconds = time.monotonic() - start
+    LOG.info("compiled code is ready (%.1f s)", seconds)
+
+
+def _wait_for_lock(descriptor: int) -> None:
+    deadline = time.monotonic() + COMPILE_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise ConfigurationError(
+                    "another process holds the lock of the compile cache; set AREBA_CACHE_DIR"
+                ) from None
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _rehearsal(shapes: dict[str, int]) -> tuple[RawRecords, RawRecords]:
+    """A few examples of each stream and their labels."""
+    examples = [
+        codec.encode(Example(name, f"{name}-{number}"[:64], [float(number % 2)] * features))
+        for name, features in shapes.items()
+        for number in range(4)
+    ]
+    labels = [codec.encode(Label(name, f"{name}-{number}"[:64], number % 2)) for name in shapes for number in range(4)]
+    return _raw(examples), _raw(labels)
+
+
+def _raw(values: list[bytes]) -> RawRecords:
+    numbers = np.arange(len(values), dtype=np.int64)
+    return RawRecords(numbers, numbers.copy(), [None] * len(values), values)
+
+
+def resume_task(config: Config, task: int) -> str:
+    """Append a `resume` record for a task that the breaker stopped.
+
+    Raises:
+        StateError: The task is not stopped.
+    """
+    cluster = connect(config)
+    partition = TopicPartition(config.topics.progress, task)
+    last = _last_progress(cluster, partition)
+    if not isinstance(last, Commit) or last.tripped is None:
+        raise StateError(f"task {task} is not stopped by the breaker: nothing to resume")
+    sender = KafkaSender(config.kafka.bootstrap_servers, {**config.kafka.all, **config.kafka.producer})
+    act = Act(sequence=last.sequence + 1, kind=RESUME, engine=__version__, text="")
+    sender.send(partition.topic, None, codec.encode(act), 0, partition=task)
+    sender.flush(READ_TIMEOUT_S)
+    sender.close()
+    return f"task {task} goes on; it had stopped after: {last.tripped}"
+
+
+def _last_progress(cluster: KafkaCluster, partition: TopicPartition) -> Commit | Act | None:
+    if partition.topic not in cluster.topics([partition.topic]):
+        raise TopicError(f"{partition.topic}: there is no such topic")
+    reader = cluster.reader(partition)
+    last: Commit | Act | None = None
+    try:
+        while True:
+            fetched = reader.poll(1000, READ_TIMEOUT_S)
+            if fetched is None:
+                raise StateError(f"{partition.topic}[{partition.partition}]: no answer in {READ_TIMEOUT_S:g} s")
+            for value in fetched.records.values:
+                record = codec.decode_one(value or b"")
+                if isinstance(record, Commit | Act):
+                    last = record
+            if fetched.at_end:
+                return last
+    finally:
+        reader.close()
+
+
+def verify_books(config: Config, manifests: Sequence[Path]) -> int:
+    """Print the books; the exit status."""
+    from stream_app.verify import verify  # noqa: PLC0415  (only this command needs it)
+
+    report = verify(connect(config), config, manifests)
+    report.show()
+    return 0 if report.ok else 1

@@ -1,0 +1,1 @@
+"""The tests, in tiers; see the README."""

@@ -1,0 +1,54 @@
+"""Fixtures for all tests: brokers, started when the first test asks and shared by the session."""
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from ops import broker, local_kafka
+from stream_app.errors import ConfigurationError
+
+
+def _without_kafka(reason: str) -> None:
+    """Skip on a developer's machine; a build server that has no Kafka has tested nothing."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[broker.Broker]:
+    """A Kafka of any kind with one broker or more; tests tell their topics apart by `prefix`."""
+    with broker.choose() as chosen:
+        if chosen.bootstrap_servers is None:
+            _without_kafka(chosen.reason)
+        yield chosen
+
+
+def _local_kafka(brokers: int) -> Iterator[local_kafka.LocalKafka]:
+    try:
+        cluster = local_kafka.start(brokers)
+    except ConfigurationError as problem:
+        _without_kafka(str(problem))
+        raise
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka3() -> Iterator[local_kafka.LocalKafka]:
+    """Three brokers, everything replicated to all; a test that kills one restarts it."""
+    yield from _local_kafka(3)
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[local_kafka.LocalKafka]:
+    """One broker for one test, which may do with it what it likes."""
+    yield from _local_kafka(1)
+
+
+@pytest.fixture
+def prefix() -> str:
+    """Goes before the names of topics, groups and transactional ids, so that no test meets another."""
+    return f"t{uuid.uuid4().hex[:8]}-"

@@ -1,0 +1,399 @@
+"""What one task must do with its inputs, in plain Python: lists, dicts, one record after the other.
+
+Written from DESIGN.md ("Order", "Join"), not from stream_app: it shares only the records and the settings with it. It is
+slow, has no batches and no scores; the property tests compare the real task with it, event by event.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from stream_app.config import StreamSettings, TaskSettings
+from stream_app.records import Example, Header, Label, Mark, MarkKind, Reason, Side
+
+Meaning: TypeAlias = Example | Label | Mark | Reason
+"""What a value says; a `Reason` where the decoder must refuse it."""
+
+
+class Record(NamedTuple):
+    """One input record."""
+
+    side: Side
+    offset: int
+    time_ms: int
+    meaning: Meaning
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[Header, ...] = ()
+
+
+class Predicted(NamedTuple):
+    """A prediction; `updates` is how many labels the stream's learners had seen."""
+
+    position: int
+    stream: str
+    id: str
+    learner: str
+    champion: bool
+    updates: int
+
+
+class Settled(NamedTuple):
+    """An outcome."""
+
+    position: int
+    stream: str
+    id: str
+    outcome: str
+    label: int | None = None
+    learner: str | None = None
+    delay_ms: int | None = None
+    example_offset: int | None = None
+    label_offset: int | None = None
+
+
+class Dead(NamedTuple):
+    """A dead letter: this record, for this reason."""
+
+    position: int
+    reason: Reason
+    record: Record
+
+
+class Reported(NamedTuple):
+    """The metrics of one learner."""
+
+    position: int
+    stream: str
+    learner: str
+    champion: bool
+    labelled: int
+    examples: int
+    unlabelled: int
+    evicted: int
+    duplicates: int
+    pending: int
+    waiting: int
+
+
+Event: TypeAlias = Predicted | Settled | Dead | Reported
+
+
+class Pending(NamedTuple):
+    """An example that was predicted and has no label yet."""
+
+    time_ms: int
+    arrival: int
+    features: bytes
+    offset: int
+    champion: str
+
+
+class Waiting(NamedTuple):
+    """A label whose example has not come."""
+
+    time_ms: int
+    arrival: int
+    label: int
+    record: Record
+
+
+class Closed(NamedTuple):
+    """What is remembered of an example; `stream_time_ms` is that of its closing."""
+
+    features: bytes
+    label: int | None
+    outcome: str
+    stream_time_ms: int
+
+
+@dataclass
+class Stream:
+    """All that is known of one stream."""
+
+    name: str
+    features: int | None
+    learners: tuple[str, ...]
+    champion: str
+    time_ms: int = -1
+    arrivals: int = 0
+    pending: dict[str, Pending] = field(default_factory=dict)
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    closed: dict[str, Closed] = field(default_factory=dict)  # in order of closing
+    open_marks: list[tuple[Side, int]] = field(default_factory=list)
+    labelled: int = 0
+    examples: int = 0
+    unlabelled: int = 0
+    evicted: int = 0
+    duplicates: int = 0
+
+
+def merge(examples: Sequence[Record], labels: Sequence[Record]) -> Iterator[Record]:
+    """The head with the smaller timestamp goes first, examples first on a tie; then the next head."""
+    example, label = 0, 0
+    while example < len(examples) or label < len(labels):
+        if label == len(labels):
+            take_example = True
+        elif example == len(examples):
+            take_example = False
+        else:
+            take_example = examples[example].time_ms <= labels[label].time_ms
+        if take_example:
+            yield examples[example]
+            example += 1
+        else:
+            yield labels[label]
+            label += 1
+
+
+class Oracle:
+    """A task's state; `run` takes all records, `apply` one of them in merge order."""
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings = settings
+        self.streams: dict[str, Stream] = {}
+        self.events: list[Event] = []
+        self.position = -1
+
+    def run(self, examples: Sequence[Record], labels: Sequence[Record]) -> list[Event]:
+        """All events, in order."""
+        for record in merge(examples, labels):
+            self.apply(record)
+        return self.events
+
+    def apply(self, record: Record) -> None:
+        """One record: checks that need no state, then its stream, then what it is."""
+        self.position += 1
+        meaning = record.meaning
+        if isinstance(meaning, Reason):
+            self.bury(record, meaning)
+            return
+        if record.time_ms < 0:
+            self.bury(record, Reason.BAD_TIME)
+            return
+        stream = self.stream(meaning.stream)
+        if stream is None:
+            self.bury(record, Reason.UNKNOWN_STREAM)
+            return
+        if isinstance(meaning, Mark):
+            self.mark(stream, record, meaning)
+            return
+        if isinstance(meaning, Example):
+            if stream.features is None:
+                stream.features = len(meaning.features)
+            if stream.features != len(meaning.features):
+                self.bury(record, Reason.WRONG_DIMENSION)
+                return
+        stream.time_ms = max(stream.time_ms, record.time_ms)
+        stream.arrivals += 1
+        self.expire(stream)
+        if isinstance(meaning, Example):
+            self.example(stream, record, meaning)
+        else:
+            self.label(stream, record, meaning)
+
+    def stream(self, name: str) -> Stream | None:
+        """The stream, opened by the first well-formed record that names it; None where it may not be."""
+        if name not in self.streams:
+            settings: StreamSettings | None = self.settings.streams.get(name)
+            if settings is None and self.settings.unknown_streams == "model":
+                settings = self.settings.default_stream
+            if settings is None or len(self.streams) >= self.settings.limits.max_streams_per_task:
+                return None
+            self.streams[name] = Stream(name, settings.features, tuple(settings.learners), settings.champion)
+        return self.streams[name]
+
+    # Examples -----------------------------------------------------------------------------------------------------
+
+    def example(self, stream: Stream, record: Record, example: Example) -> None:
+        """Repeat, or predict and then: too old, meets its label, or waits for it."""
+        features = struct.pack(f"<{len(example.features)}f", *example.features)
+        known = stream.pending.get(example.id) or stream.closed.get(example.id)
+        if known is not None:
+            if known.features == features:
+                stream.duplicates += 1
+                self.settle(stream, example.id, "duplicate", example_offset=record.offset)
+            else:
+                self.bury(record, Reason.CONFLICTING_EXAMPLE)
+            return
+        self.predict(stream, example.id)
+        pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion)
+        if self.expired(stream, record.time_ms):
+            self.close(stream, example.id, pending, "unlabelled")
+            late = stream.waiting.pop(example.id, None)
+            if late is not None:
+                self.bury(late.record, Reason.LATE_LABEL)
+        elif example.id in stream.waiting:
+            waiting = stream.waiting.pop(example.id)
+            self.join(stream, example.id, pending, waiting.label, waiting.record)
+        else:
+            stream.pending[example.id] = pending
+            if len(stream.pending) > self.settings.join.max_pending_per_stream:
+                oldest = min(stream.pending, key=lambda id_: stream.pending[id_][:2])
+                self.close(stream, oldest, stream.pending.pop(oldest), "evicted")
+
+    def predict(self, stream: Stream, id_: str) -> None:
+        """Every learner answers; which answers are published is a setting."""
+        stream.examples += 1
+        for learner in stream.learners:
+            champion = learner == stream.champion
+            if champion or self.settings.predictions == "all":
+                self.events.append(Predicted(self.position, stream.name, id_, learner, champion, stream.labelled))
+
+    # Labels -------------------------------------------------------------------------------------------------------
+
+    def label(self, stream: Stream, record: Record, label: Label) -> None:
+        """Meets its example, repeats another label, comes too late, or waits."""
+        if label.id in stream.pending:
+            self.join(stream, label.id, stream.pending.pop(label.id), label.label, record)
+        elif label.id in stream.waiting:
+            self.repeat(stream, record, label, stream.waiting[label.id].label)
+        elif label.id in stream.closed:
+            closed = stream.closed[label.id]
+            if closed.outcome == "joined":
+                self.repeat(stream, record, label, closed.label)
+            else:
+                self.bury(record, Reason.LATE_LABEL)
+        elif self.expired(stream, record.time_ms):
+            self.bury(record, Reason.ORPHAN_LABEL)
+        else:
+            stream.waiting[label.id] = Waiting(record.time_ms, stream.arrivals, label.label, record)
+            if len(stream.waiting) > self.settings.join.max_waiting_per_stream:
+                oldest = min(stream.waiting, key=lambda id_: stream.waiting[id_][:2])
+                self.bury(stream.waiting.pop(oldest).record, Reason.ORPHAN_LABEL)
+
+    def repeat(self, stream: Stream, record: Record, label: Label, before: int | None) -> None:
+        """A second label for an id."""
+        if label.label == before:
+            stream.duplicates += 1
+            self.settle(stream, label.id, "duplicate", label_offset=record.offset)
+        else:
+            self.bury(record, Reason.CONFLICTING_LABEL)
+
+    def join(self, stream: Stream, id_: str, example: Pending, label: int, record: Record) -> None:
+        """The learners learn, in this order; metrics follow every so many labels."""
+        stream.labelled += 1
+        self.settle(
+            stream,
+            id_,
+            "joined",
+            label=label,
+            learner=example.champion,
+            delay_ms=record.time_ms - example.time_ms,
+            example_offset=example.offset,
+            label_offset=record.offset,
+        )
+        self.remember(stream, id_, Closed(example.features, label, "joined", stream.time_ms))
+        if stream.labelled % self.settings.metrics.every_labels == 0:
+            self.report(stream)
+
+    # Closing ------------------------------------------------------------------------------------------------------
+
+    def expired(self, stream: Stream, time_ms: int) -> bool:
+        """A clock that runs ahead within its bound cannot expire what is on time."""
+        return stream.time_ms > time_ms + self.settings.join.ttl_ms + self.settings.join.max_clock_lead_ms
+
+    def expire(self, stream: Stream) -> None:
+        """Close what stream time has left behind, and forget what was closed long ago."""
+        expired = [held.time_ms for held in self.held(stream) if self.expired(stream, held.time_ms)]
+        if expired:
+            self.close_until(stream, max(expired))
+        for id_, closed in list(stream.closed.items()):
+            if closed.stream_time_ms + self.settings.join.closed_ttl_ms < stream.time_ms:
+                del stream.closed[id_]
+
+    def held(self, stream: Stream) -> list[Pending | Waiting]:
+        """Everything that waits for its other half."""
+        return [*stream.pending.values(), *stream.waiting.values()]
+
+    def close_until(self, stream: Stream, time_ms: int) -> None:
+        """Close all with timestamps up to this one, by (timestamp, arrival)."""
+        ids = {(held.time_ms, held.arrival): id_ for id_, held in stream.pending.items()}
+        ids |= {(held.time_ms, held.arrival): id_ for id_, held in stream.waiting.items()}
+        for key in sorted(ids):
+            if key[0] > time_ms:
+                break
+            id_ = ids[key]
+            if id_ in stream.pending:
+                self.close(stream, id_, stream.pending.pop(id_), "unlabelled")
+            else:
+                self.bury(stream.waiting.pop(id_).record, Reason.ORPHAN_LABEL)
+
+    def close(self, stream: Stream, id_: str, example: Pending, outcome: str) -> None:
+        """An example ends without a label."""
+        if outcome == "evicted":
+            stream.evicted += 1
+        else:
+            stream.unlabelled += 1
+        self.settle(stream, id_, outcome, learner=example.champion, example_offset=example.offset)
+        self.remember(stream, id_, Closed(example.features, None, outcome, stream.time_ms))
+
+    def remember(self, stream: Stream, id_: str, closed: Closed) -> None:
+        """The longest closed is forgotten first."""
+        stream.closed[id_] = closed
+        while len(stream.closed) > self.settings.join.max_closed_per_stream:
+            del stream.closed[next(iter(stream.closed))]
+
+    # Marks --------------------------------------------------------------------------------------------------------
+
+    def mark(self, stream: Stream, record: Record, mark: Mark) -> None:
+        """A promotion holds at once; an advance once it was seen on both sides."""
+        if mark.kind is MarkKind.PROMOTE:
+            if mark.learner in stream.learners:
+                stream.champion = mark.learner
+            else:
+                self.bury(record, Reason.UNKNOWN_LEARNER)
+            return
+        assert mark.time_ms is not None
+        other = Side.LABELS if record.side is Side.EXAMPLES else Side.EXAMPLES
+        if (other, mark.time_ms) in stream.open_marks:
+            stream.open_marks.remove((other, mark.time_ms))
+            self.close_until(stream, mark.time_ms)
+            if stream.examples:
+                self.report(stream)
+        elif (record.side, mark.time_ms) not in stream.open_marks:
+            stream.open_marks.append((record.side, mark.time_ms))
+            if len(stream.open_marks) > self.settings.join.max_open_marks_per_stream:
+                del stream.open_marks[0]
+
+    # Outputs ------------------------------------------------------------------------------------------------------
+
+    def bury(self, record: Record, reason: Reason) -> None:
+        """The record becomes a dead letter, caused by the record at this position (itself, mostly)."""
+        self.events.append(Dead(self.position, reason, record))
+
+    def settle(  # noqa: D417  (the others are those of `Settled`)
+        self,
+        stream: Stream,
+        id_: str,
+        outcome: str,
+        label: int | None = None,
+        learner: str | None = None,
+        delay_ms: int | None = None,
+        example_offset: int | None = None,
+        label_offset: int | None = None,
+    ) -> None:
+        """An outcome."""
+        self.events.append(
+            Settled(self.position, stream.name, id_, outcome, label, learner, delay_ms, example_offset, label_offset)
+        )
+
+    def report(self, stream: Stream) -> None:
+        """One record of metrics for each learner."""
+        for learner in stream.learners:
+            self.events.append(
+                Reported(
+                    self.position,
+                    stream.name,
+                    learner,
+                    learner == stream.champion,
+                    stream.labelled,
+                    stream.examples,
+                    stream.unlabelled,
+                    stream.evicted,
+                    stream.duplicates,
+                    len(stream.pending),
+                    len(stream.waiting),
+                )
+            )

@@ -1,0 +1,1 @@
+"""Generated inputs against models and laws."""
