@@ -33,8 +33,7 @@ from producers.manifest import (
     Range,
     StreamManifest,
 )
-from stream_app.avro import encode
-from stream_app.codec import encode_examples, encode_labels
+from stream_app.codec import MAX_STREAM_BYTES, encode, encode_examples, encode_labels
 from stream_app.errors import ConfigurationError
 from stream_app.ports import Clock, Sender, TopicPartition, Watermarks
 from stream_app.records import Mark, MarkKind, Side
@@ -84,8 +83,8 @@ class StreamPlan:
     interval_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.stream:
-            raise ConfigurationError("a stream has a name")
+        if not 1 <= len(self.stream.encode()) <= MAX_STREAM_BYTES:
+            raise ConfigurationError(f"stream {self.stream!r}: a name has 1 to {MAX_STREAM_BYTES} bytes")
         if not len(self.data):
             raise ConfigurationError(f"{self.stream}: there is no example in it")
         if not 0.0 <= self.unlabelled_share <= 1.0:
@@ -414,7 +413,8 @@ def _encoded(plan: Plan, planned: Schedule, first: int, last: int) -> list[Sent]
         stream_index, kind = divmod(int(group), 3 * len(Side))
         rows = np.flatnonzero(groups == group)
         stream = plan.streams[stream_index]
-        made = _values(plan, stream, planned, first + rows, *divmod(kind, len(Side)))
+        end_ms = _start(plan) + planned.ends_ms[stream_index]
+        made = _values(plan, stream, planned, first + rows, *divmod(kind, len(Side)), end_ms)
         for row, value in zip(rows.tolist(), made, strict=True):
             values[row] = value
     topics = (plan.examples_topic, plan.labels_topic)
@@ -425,12 +425,11 @@ def _encoded(plan: Plan, planned: Schedule, first: int, last: int) -> list[Sent]
 
 
 def _values(
-    plan: Plan, stream: StreamPlan, planned: Schedule, rows: NDArray[np.int64], content: int, side: int
+    plan: Plan, stream: StreamPlan, planned: Schedule, rows: NDArray[np.int64], content: int, side: int, end_ms: int
 ) -> list[bytes]:
     """The values of rows of one stream, content and side."""
     if content == MARK:
-        end = _start(plan) + planned.ends_ms[plan.streams.index(stream)]
-        return [encode(Mark(stream.stream, MarkKind.ADVANCE, time_ms=end))] * len(rows)
+        return [encode(Mark(stream.stream, MarkKind.ADVANCE, time_ms=end_ms))] * len(rows)
     numbers = planned.numbers[rows]
     if content == GARBAGE:
         return _garbage(Draws("replay", plan.seed, stream.stream, "garbage bytes"), numbers.tolist())

@@ -12,7 +12,7 @@ A drift at step t changes, from example t on (the paper's equations for the thre
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -54,6 +54,17 @@ class Drift(StrEnum):
     PRIOR = "prior"
     LIKELIHOOD = "likelihood"
     POSTERIOR = "posterior"
+
+
+SPEC_KEYS: Mapping[str, Callable[[str], int | float | Drift]] = {
+    "length": int,
+    "imbalance": float,
+    "drift": Drift,
+    "drift_at": int,
+    "noise": float,
+    "seed": int,
+}
+"""Options of a spec as text, and how each is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +125,15 @@ def parse_spec(text: str) -> SyntheticSpec:
         DataSetError: A key or a value that is not known; the message names it and the nearest key.
     """
     concept, _, options = text.partition(":")
-    kinds = {"length": int, "imbalance": float, "drift": Drift, "drift_at": int, "noise": float, "seed": int}
     values: dict[str, int | float | Drift] = {}
     for option in filter(None, options.split(",")):
         key, _, value = option.partition("=")
-        if key not in kinds:
-            near = difflib.get_close_matches(key, kinds, n=1)
-            raise DataSetError(
-                f"{text}: no option {key}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(kinds)}")
-            )
+        if key not in SPEC_KEYS:
+            near = difflib.get_close_matches(key, SPEC_KEYS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(SPEC_KEYS)}"
+            raise DataSetError(f"{text}: no option {key}; {hint}")
         try:
-            values[key] = kinds[key](value)
+            values[key] = SPEC_KEYS[key](value)
         except ValueError:
             known = f"; known: {', '.join(Drift)}" if key == "drift" else ""
             raise DataSetError(f"{text}: {key}={value} is not a value of {key}{known}") from None

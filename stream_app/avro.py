@@ -91,8 +91,6 @@ TYPE_CODES = MappingProxyType(
     {"string": STRING, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE, "boolean": BOOL}
 )
 
-WORD_BYTES = 8
-NOT_ASCII = np.uint64(0x8080808080808080)
 FLOAT_BYTES = 4
 DOUBLE_BYTES = 8
 
@@ -100,8 +98,8 @@ DOUBLE_BYTES = 8
 # Reading numbers, strings and blocks: compiled, shared by both decoders ----------------------------------------------
 
 
-# Unsigned places spare the compiler the question whether they count from the end; it then makes one load of the bytes
-# of a word, at any address.
+# Unsigned places (`uintp`) spare the compiler the question whether they count from the end: it then loads the bytes of
+# a word at once, at any address, and makes vectors of loops.
 
 
 @bare_inlined
@@ -130,7 +128,7 @@ def is_ascii(buffer: Bytes, position: int, end: int) -> bool:
     joined = np.uint8(0)
     for i in range(position, end):
         joined |= buffer[np.uintp(i)]
-    return joined < 0x80
+    return bool(joined < 0x80)
 
 
 @bare_inlined

@@ -28,6 +28,9 @@ MAX_FINDINGS = 1_000
 LOOKAHEAD_GROUPS = 2_000
 """Examples whose predictions are searched for one that is not where it should be; if farther away it is missing."""
 
+MAX_ADVANCES = 1_000
+"""Pairs of `advance` marks remembered per stream: a replay sends one."""
+
 UNKNOWN_STREAM_NAME = "?"
 """The stream of a record whose value and key tell none."""
 
@@ -210,6 +213,26 @@ class _Item:
     outcome: Output[Outcome] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Advance:
+    """A pair of `advance` marks: what it closes, and where and when its two records are, by `Side`."""
+
+    time_ms: int
+    offsets: dict[Side, int]
+    timestamps_ms: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    """A record that was given up, and the record that says so; its timestamp is that of the cause."""
+
+    item: _Item
+    fate: OutcomeKind | Reason
+    topic: str
+    offset: int
+    cause_ms: int
+
+
 @dataclass(slots=True)
 class _Stream:
     """What is remembered of a stream."""
@@ -218,14 +241,14 @@ class _Stream:
     dimension: int
     figures: Figures = field(default_factory=Figures)
     time_ms: int = -1
-    advanced_ms: int = -1
     closings: int = 0
     open: Counter[Side] = field(default_factory=Counter)
     peak: Counter[Side] = field(default_factory=Counter)
     known: tuple[dict[str, _Item], dict[str, _Item]] = field(default_factory=lambda: ({}, {}))
     settled: tuple[deque[_Item], deque[_Item]] = field(default_factory=lambda: (deque(), deque()))
-    unpaired: dict[int, dict[Side, int]] = field(default_factory=dict)
-    advances: deque[tuple[int, dict[Side, int]]] = field(default_factory=lambda: deque(maxlen=MAX_FINDINGS))
+    unpaired: dict[int, _Item] = field(default_factory=dict)
+    advances: deque[_Advance] = field(default_factory=lambda: deque(maxlen=MAX_ADVANCES))
+    doubts: deque[_Closing] = field(default_factory=lambda: deque(maxlen=MAX_FINDINGS))
     learners: frozenset[str] = frozenset()
 
     def surely_remembers(self, item: _Item) -> bool:
@@ -235,16 +258,26 @@ class _Stream:
         recent = self.closings - item.closing < self.rules.max_closed
         return recent and self.time_ms - item.timestamp_ms <= self.rules.closed_ttl_ms
 
-    def may_close(self, item: _Item) -> bool:
-        """Whether stream time or a pair of marks has reached the end of this record's life."""
-        return self.time_ms > item.timestamp_ms + self.rules.life_ms or self.advanced_ms >= item.timestamp_ms
+    def explains(self, closing: _Closing) -> bool:
+        """Whether a record that was given up had to be: its life was over, marks closed it, or a bound was reached."""
+        item, cause_ms = closing.item, closing.cause_ms
+        if closing.fate is not OutcomeKind.EVICTED:
+            life_end_ms = item.timestamp_ms + self.rules.life_ms
+            if cause_ms > life_end_ms or (cause_ms == item.timestamp_ms and self.time_ms > life_end_ms):
+                return True
+            if any(pair.time_ms >= item.timestamp_ms and cause_ms in pair.timestamps_ms for pair in self.advances):
+                return True
+        if closing.fate is OutcomeKind.UNLABELLED:
+            return False
+        bound = self.rules.max_pending if item.side is Side.EXAMPLES else self.rules.max_waiting
+        return self.peak[item.side] > bound
 
     def must_close(self, item: _Item) -> bool:
         """Whether nothing can have kept it open: stream time, or a pair of marks that both lie behind it."""
         if self.time_ms > item.timestamp_ms + self.rules.life_ms:
             return True
         return any(
-            item.timestamp_ms <= time_ms and item.offset < offsets[item.side] for time_ms, offsets in self.advances
+            item.timestamp_ms <= pair.time_ms and item.offset < pair.offsets[item.side] for pair in self.advances
         )
 
     def forget(self) -> None:
@@ -339,6 +372,7 @@ class PartitionBooks:
         self._streams: dict[str, _Stream] = {}
         self._strays: dict[tuple[str, str], deque[Group]] = {}
         self._beyond: list[tuple[str, int, str]] = []
+        self._closings: list[_Closing] = []
         self._slice = 0
 
     # What the caller does ---------------------------------------------------------------------------------------------
@@ -355,6 +389,7 @@ class PartitionBooks:
         for item in (*items, *labelled):
             self._move_time(item)
         self._settle_outcomes()
+        self._check_closings()
         for item in items:
             self._judge_example(item)
         for item in labelled:
@@ -382,20 +417,13 @@ class PartitionBooks:
         if not running:
             self._leftovers()
         waiting = {(item.stream, item.id): item for item in self._open[Side.LABELS].values() if item.id}
-        for item in self._open[Side.EXAMPLES].values():
+        for item in (*self._open[Side.EXAMPLES].values(), *self._open[Side.LABELS].values()):
             self._finish_item(item)
             label = waiting.get((item.stream, item.id)) if item.id else None
-            if label is not None:
+            if label is not None and item.side is Side.EXAMPLES:
                 self._input_off(item, f"is pending, and its label at {self._at(label)} is waiting: they never met")
-        for item in self._open[Side.LABELS].values():
-            self._finish_item(item)
         for name, stream in self._streams.items():
-            for equation, left, right in stream.figures.equations():
-                if left != right:
-                    text = (
-                        f"the books of stream {name} are off by {left - right:+,}: {equation}; {left:,}, not {right:,}"
-                    )
-                    self._findings.add(self._names.inputs[0], self._partition, None, text)
+            self._finish_stream(name, stream)
         return {name: stream.figures for name, stream in self._streams.items()}
 
     # Taking in --------------------------------------------------------------------------------------------------------
@@ -479,6 +507,8 @@ class PartitionBooks:
         counts[letter.reason] += 1
         if reason is None or not _possible(item, reason):
             self._off(topic, output.offset, f"{where}{_of(item)} cannot be {letter.reason!r}: {_what(item)}")
+        if reason is Reason.ORPHAN_LABEL:
+            self._closings.append(_Closing(item, reason, topic, output.offset, output.timestamp_ms))
         self._close(item, Reason.UNDECODABLE if reason is None else reason)
 
     # Outcomes ---------------------------------------------------------------------------------------------------------
@@ -518,7 +548,9 @@ class PartitionBooks:
             if item is not None:
                 self._close(item, kind)
         if example is not None and kind is not OutcomeKind.DUPLICATE:
-            self._check_closed(example, kind, output)
+            if kind is not OutcomeKind.JOINED:
+                closing = _Closing(example, kind, self._names.outcomes, output.offset, output.timestamp_ms)
+                self._closings.append(closing)
             example.outcome = output
             self._compare(example)
 
@@ -537,12 +569,18 @@ class PartitionBooks:
         del self._open[side][offset]
         return item
 
-    def _check_closed(self, item: _Item, kind: OutcomeKind, output: Output[Outcome]) -> None:
-        stream = self._stream(item.stream)
-        if kind is OutcomeKind.UNLABELLED and not stream.may_close(item):
-            self._outcome_off(output, f"unlabelled, but {self._at(item)} had not expired")
-        if kind is OutcomeKind.EVICTED and stream.peak[Side.EXAMPLES] <= stream.rules.max_pending:
-            self._outcome_off(output, "evicted, but the stream's bound was not reached")
+    def _check_closings(self) -> None:
+        """Ask why records were given up; outputs are read ahead of the inputs, so some answers come later."""
+        for closing in self._closings:
+            stream = self._stream(closing.item.stream)
+            if not stream.explains(closing):
+                stream.doubts.append(closing)
+        self._closings.clear()
+        for stream in self._streams.values():
+            if stream.doubts:
+                doubts = [closing for closing in stream.doubts if not stream.explains(closing)]
+                stream.doubts.clear()
+                stream.doubts.extend(doubts)
 
     def _close(self, item: _Item, fate: OutcomeKind | Reason) -> None:
         item.fate = fate
@@ -554,22 +592,18 @@ class PartitionBooks:
             stream.closings += 1
         item.closing, item.closed_slice, item.closed_ms = stream.closings, self._slice, stream.time_ms
         if item.slice_number < self._slice:
-            self._late_fate(item, fate, stream)
+            self._late_fate(item, fate)
             item.record = None
         if not _repeat_or_dead(item) or fate is Reason.ORPHAN_LABEL or item.slice_number < self._slice:
             stream.settled[item.side].append(item)
 
-    def _late_fate(self, item: _Item, fate: OutcomeKind | Reason, stream: _Stream) -> None:
+    def _late_fate(self, item: _Item, fate: OutcomeKind | Reason) -> None:
         """A record that was open at the end of a slice can no longer become a repeat, or be refused for its content."""
         if fate in (OutcomeKind.DUPLICATE, OutcomeKind.CORRECTION) or fate in (
             Reason.CONFLICTING_EXAMPLE,
             Reason.CONFLICTING_LABEL,
         ):
             self._input_off(item, f"became a {_fate_text(fate)} long after it was taken as new")
-        elif fate is Reason.ORPHAN_LABEL and not (
-            stream.may_close(item) or stream.peak[Side.LABELS] > stream.rules.max_waiting
-        ):
-            self._input_off(item, "became an orphan-label, but it had not expired")
 
     # Is the fate possible? --------------------------------------------------------------------------------------------
 
@@ -737,6 +771,21 @@ class PartitionBooks:
             state = "pending" if item.side is Side.EXAMPLES else "waiting"
             self._input_off(item, f"is still {state}, but stream time or a pair of marks has closed it")
 
+    def _finish_stream(self, name: str, stream: _Stream) -> None:
+        for closing in stream.doubts:
+            self._unexplained(closing)
+        for equation, left, right in stream.figures.equations():
+            if left != right:
+                text = f"the books of stream {name} are off by {left - right:+,}: {equation}; {left:,}, not {right:,}"
+                self._findings.add(self._names.inputs[0], self._partition, None, text)
+
+    def _unexplained(self, closing: _Closing) -> None:
+        item = closing.item
+        why = "the stream's bound was not reached" if closing.fate is OutcomeKind.EVICTED else "it had not expired"
+        self._off(
+            closing.topic, closing.offset, f"{self._at(item)} is {_fate_text(closing.fate)}, but {why}{_of(item)}"
+        )
+
     def _set_aside(self, topic: str, offset: int, side: Side, input_offset: int) -> None:
         if len(self._beyond) < MAX_FINDINGS:
             where = f"{self._names.inputs[side]}[{self._partition}] offset {input_offset}"
@@ -803,14 +852,13 @@ def _possible(item: _Item, reason: Reason) -> bool:
     return reason in (ON_DATA[item.side] if item.id else ON_MARKS)
 
 
-def _note_advance(stream: _Stream, item: _Item, time_ms: int) -> None:
+def _note_advance(stream: _Stream, mark: _Item, time_ms: int) -> None:
     """Pair an `advance` mark with its twin; like the join, forget the oldest single one above the bound."""
-    offsets = stream.unpaired.setdefault(time_ms, {})
-    offsets.setdefault(item.side, item.offset)
-    if len(offsets) == len(Side):
+    first = stream.unpaired.setdefault(time_ms, mark)
+    if first.side is not mark.side:
         del stream.unpaired[time_ms]
-        stream.advanced_ms = max(stream.advanced_ms, time_ms)
-        stream.advances.append((time_ms, offsets))
+        offsets = {first.side: first.offset, mark.side: mark.offset}
+        stream.advances.append(_Advance(time_ms, offsets, (first.timestamp_ms, mark.timestamp_ms)))
     elif len(stream.unpaired) > stream.rules.max_open_marks:
         del stream.unpaired[next(iter(stream.unpaired))]
 

@@ -82,9 +82,10 @@ def topics_create(path: Path, partitions: int, replication: int) -> None:
 @CONFIG_OPTION
 def topics_check(path: Path) -> None:
     """Say what is wrong with them, all at once."""
-    from stream_app.start import check_topics  # noqa: PLC0415  (see run)
+    from stream_app.start import check_topics, connect  # noqa: PLC0415  (see run)
 
-    check_topics(load(path, os.environ))
+    config = load(path, os.environ)
+    check_topics(config, connect(config))
     click.echo("topics are as they should be")
 
 

@@ -128,7 +128,7 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits) -> 
         limits: What is too much.
 
     Returns:
-        n rows. Memory beyond the input: 130 bytes a row, and at most the input's size twice over.
+        n rows. Memory beyond the input: 160 bytes a row, and at most the input's size twice over.
     """
     n = len(values)
     reasons = np.zeros(n, np.uint8)
@@ -149,7 +149,7 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits) -> 
     distinct, total = _decode_rows(
         buffer,
         np.cumsum(lengths),
-        side,
+        int(side),
         np.uint64(data),
         np.uint64(known[Mark].fingerprint),
         limits.max_features,
@@ -294,7 +294,7 @@ def _same(buffer: Bytes, first: int, second: int, length: int) -> bool:
     differ = np.uint8(0)
     for i in range(length):
         differ |= buffer[np.uintp(first + i)] ^ buffer[np.uintp(second + i)]
-    return differ == 0
+    return bool(differ == 0)
 
 
 @bare_inlined
@@ -307,9 +307,7 @@ def _hash(buffer: Bytes, start: int, end: int) -> np.uint64:
 
 
 @bare_inlined
-def _intern(
-    buffer: Bytes, start: int, end: int, names: Longs, hashes: Words, slots: Integers, distinct: int
-) -> int:
+def _intern(buffer: Bytes, start: int, end: int, names: Longs, hashes: Words, slots: Integers, distinct: int) -> int:
     """The number of a name; `distinct` when it is new, and then it is in the table.
 
     Args:
@@ -342,7 +340,7 @@ def _intern(
 
 
 @bare
-def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows; kernels take arrays, not objects)
+def _decode_rows(  # noqa: C901, PLR0912  (one pass over the rows; kernels take arrays, not objects)
     buffer: Bytes,
     ends: Longs,
     side: int,
@@ -393,9 +391,7 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows; kern
             if kind == MARK:
                 reason, position = _read_mark(buffer, position, end)
             elif side == EXAMPLES:
-                reason, count, position = _read_features(
-                    buffer, position, end, max_features, features, used
-                )
+                reason, count, position = _read_features(buffer, position, end, max_features, features, used)
             else:
                 reason, label, revision, position = _read_label(buffer, position, end)
         if position != end:

@@ -152,8 +152,17 @@ TopicName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-
 """What Kafka allows in names of topics; two of them and a suffix stay below its 249 characters."""
 
 LearnerName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,64}$")]
-StreamName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
-"""A stream is a record key and a label of metrics: no control characters, and short."""
+MAX_STREAM_BYTES = 249
+"""As the decoder allows; the limit of Kafka for names of topics."""
+
+
+def _stream_name(name: str) -> str:
+    if not name.isprintable() or not 1 <= len(name.encode()) <= MAX_STREAM_BYTES:
+        raise ValueError(f"a stream's name has 1 to {MAX_STREAM_BYTES} bytes and no control characters")
+    return name
+
+
+StreamName: TypeAlias = Annotated[str, AfterValidator(_stream_name)]
 
 ClientName: TypeAlias = Annotated[str, AfterValidator(_client_name)]
 ClientValue: TypeAlias = Annotated[str, BeforeValidator(_client_value)]

@@ -17,7 +17,13 @@ NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
 
 
 class WaitingRecords:
-    """A queue of records in offset order, in the chunks in which they were fetched."""
+    """A queue of records in offset order, in the chunks in which they were fetched.
+
+    Attributes:
+        bytes: What they hold, about.
+        at_end: Whether the partition was read to its end, and nothing came since.
+        last_offset: Of the last record that was added; -1 before the first.
+    """
 
     def __init__(self) -> None:
         self._chunks: deque[RawRecords] = deque()
@@ -25,6 +31,7 @@ class WaitingRecords:
         self._rows = 0
         self.bytes = 0
         self.at_end = False
+        self.last_offset = -1
 
     def __len__(self) -> int:
         return self._rows
@@ -34,9 +41,10 @@ class WaitingRecords:
         self.at_end = fetched.at_end
         if not len(fetched.records):
             return
-        size = sum(map(len, filter(None, fetched.records.values))) + ROW_BYTES * len(fetched.records)
+        size = _bytes(fetched.records)
         self._chunks.append(fetched.records)
         self._sizes.append(size)
+        self.last_offset = int(fetched.records.offsets[-1])
         self._rows += len(fetched.records)
         self.bytes += size
 
@@ -83,6 +91,7 @@ class WaitingRecords:
         self._rows = 0
         self.bytes = 0
         self.at_end = False
+        self.last_offset = -1
 
     def _first(self, limit: int, column: str) -> Longs:
         parts: list[Longs] = []
@@ -95,6 +104,14 @@ class WaitingRecords:
         if not parts:
             return NO_RECORDS.timestamps
         return np.concatenate(parts)
+
+
+def _bytes(records: RawRecords) -> int:
+    """What these records hold, about."""
+    size = sum(map(len, filter(None, records.values))) + sum(map(len, filter(None, records.keys)))
+    for headers in records.headers.values():
+        size += sum(ROW_BYTES + len(name) + len(value or b"") for name, value in headers)
+    return size + ROW_BYTES * len(records)
 
 
 def _slice(records: RawRecords, start: int, end: int) -> RawRecords:

@@ -113,6 +113,7 @@ TRANSACTION_TUNING: Mapping[str, object] = MappingProxyType(
         "retry.backoff.ms": 1,  # a small transaction takes 100 ms at the default: the coordinator asks for one retry
         "retry.backoff.max.ms": 100,
         "reconnect.backoff.max.ms": 1_000,
+        "message.max.bytes": 1_064_972,  # the broker's default of 1,048,588 and 16 kB of headers of a dead letter
         "linger.ms": 5,  # a commit flushes at once, whatever this is
         "batch.size": 1_000_000,
         "queue.buffering.max.messages": 1_000_000,
@@ -126,6 +127,7 @@ PRODUCER_GUARANTEES: Mapping[str, object] = MappingProxyType(
 
 SENDER_TUNING: Mapping[str, object] = MappingProxyType(
     {
+        "message.max.bytes": 1_048_588,  # the broker's default
         "linger.ms": 5,
         "batch.size": 1_000_000,
         "queue.buffering.max.messages": 200_000,
@@ -304,16 +306,17 @@ def _raise_read_error(message: Message, error: KafkaError, asked: int | None) ->
 def _query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermarks:
     """First offset, and the one behind the last record (whether committed or not)."""
     place = ClientPartition(*partition)
-    found = []
-    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-        futures = admin.list_offsets(
+    answers = [
+        admin.list_offsets(
             {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
-        )
-        try:
-            found.append(futures[place].result(REQUEST_TIMEOUT_S + 1).offset)
-        except KafkaException as problem:
-            raise _unanswered(problem, f"{partition.topic}[{partition.partition}]: first and last offset") from None
-    return Watermarks(*found)
+        )[place]
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    ]
+    try:
+        low, high = (answer.result(REQUEST_TIMEOUT_S + 1).offset for answer in answers)
+    except KafkaException as problem:
+        raise _unanswered(problem, f"{partition.topic}[{partition.partition}]: first and last offset") from None
+    return Watermarks(low, high)
 
 
 def _unanswered(problem: KafkaException, what: str) -> ConfigurationError | UnknownOutcomeError:
@@ -729,14 +732,16 @@ class KafkaLogReader:
     """`ports.LogReader`: one partition, no group."""
 
     def __init__(
-        self, bootstrap_servers: str, partition: TopicPartition, settings: Mapping[str, str] | None = None
+        self,
+        bootstrap_servers: str,
+        partition: TopicPartition,
+        admin: AdminClient,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._partition = partition
+        self._admin = admin
         layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, {"group.id": "areba-log-reader"})
         self._consumer: Consumer = _made(Consumer, _settings(bootstrap_servers, Outages(), *layers))
-        self._admin: AdminClient = _made(
-            AdminClient, _settings(bootstrap_servers, Outages(), _admin_settings(settings or {}))
-        )
         self._next = 0
         self.seek(0)
 
@@ -817,7 +822,8 @@ class KafkaCluster:
         """Those of the named topics that exist.
 
         Raises:
-            ConfigurationError: No broker answers, or it refuses us.
+            UnknownOutcomeError: No broker answers.
+            TopicError: It refuses us.
         """
         existing = self._metadata()
         found = [name for name in names if name in existing]
@@ -830,7 +836,7 @@ class KafkaCluster:
             try:
                 entries = future.result(REQUEST_TIMEOUT_S + 1)
             except KafkaException as problem:
-                raise TopicError(f"{resource.name}: its settings cannot be read: {_text(problem)}") from None
+                raise _unanswered(problem, f"{resource.name}: its settings cannot be read") from None
             settings = {name: entry.value for name, entry in entries.items() if entry.value is not None}
             result[resource.name] = TopicInfo(resource.name, existing[resource.name], settings)
         return result
@@ -840,9 +846,7 @@ class KafkaCluster:
         try:
             listed = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         except KafkaException as problem:
-            raise ConfigurationError(
-                f"kafka.bootstrap_servers: no Kafka broker answers at {self._bootstrap_servers}: {_text(problem)}"
-            ) from None
+            raise _unanswered(problem, f"no Kafka broker answers at {self._bootstrap_servers}") from None
         return {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.error is None}
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
@@ -872,7 +876,7 @@ class KafkaCluster:
 
     def reader(self, partition: TopicPartition) -> LogReader:
         """A reader of one partition, at its first offset."""
-        return KafkaLogReader(self._bootstrap_servers, partition, self._settings)
+        return KafkaLogReader(self._bootstrap_servers, partition, self._admin, self._settings)
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]

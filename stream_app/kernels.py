@@ -18,13 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.lanes import (
-    WIDTH,
+    Address,
     Lanes,
+    address,
     below_is_zero,
     clip,
-    fill,
-    load,
-    pick,
+    fill8,
+    fill16,
+    fill_like,
+    first,
+    load8,
+    load16,
+    load_like,
     root,
     store,
     total,
@@ -50,7 +55,6 @@ POWER_TINY = 1e-300
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
-_EIGHTH = np.float32(1 / 8)
 _KEEP1, _TAKE1 = np.float32(BETA1), np.float32(1 - BETA1)
 _KEEP2, _TAKE2 = np.float32(BETA2), np.float32(1 - BETA2)
 
@@ -65,8 +69,17 @@ _ROUND = np.float32(12582912)
 _E2, _E3, _E4 = np.float32(1 / 2), np.float32(1 / 6), np.float32(1 / 24)
 _E5, _E6, _E7 = np.float32(1 / 120), np.float32(1 / 720), np.float32(1 / 5040)
 
-BLOCK = 4 * WIDTH
-"""Columns of a wide layer that are worked on at a time: four vectors of sums hide the latency of an addition."""
+WIDTH = 8
+"""Units of the paper's hidden layer: the lanes of its vectors."""
+
+WIDE = 16
+"""Lanes in wide layers."""
+
+BLOCK = 4
+"""Inputs of a wide layer that are worked on together, so that a sum or an error is fetched once for four weights."""
+
+CHUNK = 256
+"""Units of a wide layer whose sums are worked on at a time: those of 20 examples take half a level-1 cache."""
 
 
 class Network(NamedTuple):
@@ -80,6 +93,8 @@ class Network(NamedTuple):
         powers: float64 `[2]`, the running products beta1**t and beta2**t.
         rates: float64 `[2]`, the learning rate and the l2 factor.
         updates: int64 `[1]`, steps taken.
+        start: int64 `[1]`, scratch: where the example to predict begins.
+        places: int64 `[examples]`, scratch: where a layer's inputs begin.
         work: float32 scratch of `work_size` elements.
     """
 
@@ -90,7 +105,50 @@ class Network(NamedTuple):
     powers: NDArray[np.float64]
     rates: NDArray[np.float64]
     updates: Longs
+    start: Longs
+    places: Longs
     work: Floats
+
+
+class Core(NamedTuple):
+    """A `Network` opened inside compiled code: addresses of its arrays, and the numbers that never change."""
+
+    inputs: int
+    layers: int
+    eight: bool
+    widths: Address
+    parameters: Address
+    first: Address
+    second: Address
+    powers: Address
+    rates: Address
+    updates: Address
+    start: Address
+    places: Address
+    work: Address
+    work_elements: int
+
+
+@compiled
+def opened(network: Network) -> Core:
+    """The network's memory; the caller holds the arrays while the result is in use."""
+    widths = network.widths
+    return Core(
+        widths[0],
+        len(widths) - 1,
+        len(widths) == 3 and widths[1] == WIDTH,
+        address(widths),
+        address(network.parameters),
+        address(network.first),
+        address(network.second),
+        address(network.powers),
+        address(network.rates),
+        address(network.updates),
+        address(network.start),
+        address(network.places),
+        address(network.work),
+        len(network.work),
+    )
 
 
 def parameter_count(widths: tuple[int, ...]) -> int:
@@ -100,8 +158,8 @@ def parameter_count(widths: tuple[int, ...]) -> int:
 
 def work_size(widths: tuple[int, ...], examples: int) -> int:
     """Scratch elements for learning from so many examples at once: activations, errors, and one input of each."""
-    places = sum(1 if units == 1 else -(-units // WIDTH) * WIDTH for units in widths[1:])
-    return -(-examples // WIDTH) * WIDTH * (2 * places + 1)
+    padded = -(-examples // WIDTH) * WIDTH
+    return padded * (2 * sum(1 if units == 1 else -(-units // WIDE) * WIDE + WIDE for units in widths[1:]) + 1)
 
 
 # Elementary functions --------------------------------------------------------------------------------------------------
@@ -114,25 +172,26 @@ def sigmoid(x: Lanes) -> Lanes:
     e**y = 2**k * e**r with k whole and |r| <= ln(2) / 2, where seven terms of the series are exact to float32. ln(2) is
     subtracted in two parts, the first with so few bits that k times it is exact.
     """
-    y = fill(_ZERO) - clip(x, -_LIMIT, _LIMIT)
-    shifted = y * fill(_LOG2_E) + fill(_ROUND)
-    k = shifted - fill(_ROUND)
-    r = (y - k * fill(_LN2_HIGH)) - k * fill(_LN2_LOW)
-    series = fill(_E6) + r * fill(_E7)
-    series = fill(_E4) + r * (fill(_E5) + r * series)
-    series = fill(_ONE) + r * (fill(_ONE) + r * (fill(_E2) + r * (fill(_E3) + r * series)))
-    return fill(_ONE) / (fill(_ONE) + series * two_to(shifted))
+    one, rounding = fill_like(_ONE, x), fill_like(_ROUND, x)
+    y = clip(fill_like(_ZERO, x) - x, -_LIMIT, _LIMIT)
+    shifted = y * fill_like(_LOG2_E, x) + rounding
+    k = shifted - rounding
+    r = (y - k * fill_like(_LN2_HIGH, x)) - k * fill_like(_LN2_LOW, x)
+    series = fill_like(_E6, x) + r * fill_like(_E7, x)
+    series = fill_like(_E4, x) + r * (fill_like(_E5, x) + r * series)
+    series = one + r * (one + r * (fill_like(_E2, x) + r * (fill_like(_E3, x) + r * series)))
+    return one / (one + series * two_to(shifted))
 
 
 @compiled
 def _leaky(x: Lanes) -> Lanes:
-    return where_positive(x, x, fill(LEAK) * x)
+    return where_positive(x, x, fill_like(LEAK, x) * x)
 
 
 @compiled
 def _slope(activation: Lanes, error: Lanes) -> Lanes:
     """The error in front of a LeakyReLU; the sign of what came out of it is the sign of what went in."""
-    return below_is_zero(where_positive(activation, error, fill(LEAK) * error), TINY)
+    return below_is_zero(where_positive(activation, error, fill_like(LEAK, error) * error), TINY)
 
 
 @compiled
@@ -141,7 +200,7 @@ def _zero_below(x: np.float32, limit: np.float32) -> np.float32:
 
 
 @compiled
-def _bias_corrections(network: Network) -> tuple[np.float32, np.float32]:
+def _bias_corrections(network: Core) -> tuple[np.float32, np.float32]:
     """Count one more update; the step size and the factor of the second moment's root, from running products."""
     network.updates[0] += 1
     powers = network.powers
@@ -154,34 +213,36 @@ def _bias_corrections(network: Network) -> tuple[np.float32, np.float32]:
 
 
 @compiled
-def _adam(network: Network, at: int, gradient: Lanes, size: np.float32, scale: np.float32) -> None:
-    """Move eight parameters (Kingma and Ba 2015, algorithm 1, eps behind the bias correction)."""
-    mean = below_is_zero(load(network.first, at) * fill(_KEEP1) + gradient * fill(_TAKE1), TINY)
-    gradient = below_is_zero(gradient, TINY_ROOT)
-    square = below_is_zero(load(network.second, at) * fill(_KEEP2) + gradient * gradient * fill(_TAKE2), TINY)
+def _adam(network: Core, at: int, gradient: Lanes, size: np.float32, scale: np.float32) -> None:
+    """Move as many parameters as there are lanes (Kingma and Ba 2015, algorithm 1, eps behind the bias correction)."""
+    mean = load_like(network.first, at, gradient) * fill_like(_KEEP1, gradient) + gradient * fill_like(_TAKE1, gradient)
+    mean = below_is_zero(mean, TINY)
+    large = below_is_zero(gradient, TINY_ROOT)
+    square = load_like(network.second, at, gradient) * fill_like(_KEEP2, gradient)
+    square = below_is_zero(square + large * large * fill_like(_TAKE2, gradient), TINY)
     store(network.first, at, mean)
     store(network.second, at, square)
-    step = fill(size) * mean / (root(square) * fill(scale) + fill(EPSILON))
-    store(network.parameters, at, load(network.parameters, at) - step)
+    step = fill_like(size, mean) * mean / (root(square) * fill_like(scale, mean) + fill_like(EPSILON, mean))
+    store(network.parameters, at, load_like(network.parameters, at, mean) - step)
 
 
 @compiled
-def _adam_one(network: Network, at: int, gradient: np.float32, size: np.float32, scale: np.float32) -> None:
+def _adam_one(network: Core, at: int, gradient: np.float32, size: np.float32, scale: np.float32) -> None:
     """`_adam` for one parameter."""
     mean = _zero_below(network.first[at] * _KEEP1 + gradient * _TAKE1, TINY)
-    gradient = _zero_below(gradient, TINY_ROOT)
-    square = _zero_below(network.second[at] * _KEEP2 + gradient * gradient * _TAKE2, TINY)
+    large = _zero_below(gradient, TINY_ROOT)
+    square = _zero_below(network.second[at] * _KEEP2 + large * large * _TAKE2, TINY)
     network.first[at] = mean
     network.second[at] = square
     network.parameters[at] -= size * mean / (np.sqrt(square) * scale + EPSILON)
 
 
 @compiled
-def _errors(work: Floats, at: int, targets: Floats, count: int) -> None:
+def _errors(work: Address, at: int, targets: Address, count: int) -> None:
     """Turn the logits at `work[at:]` into the errors of the mean cross-entropy: (sigmoid - target) / count."""
-    share = fill(_ONE / np.float32(count))
+    share = fill8(_ONE / np.float32(count))
     for e in range(0, count, WIDTH):
-        error = (sigmoid(load(work, at + e)) - load(targets, e)) * share
+        error = (sigmoid(load8(work, at + e)) - load8(targets, e)) * share
         store(work, at + e, below_is_zero(error, TINY))
 
 
@@ -189,111 +250,80 @@ def _errors(work: Floats, at: int, targets: Floats, count: int) -> None:
 
 
 @compiled
-def _hidden_8(parameters: Floats, inputs: int, source: Floats, start: int) -> Lanes:
+def _hidden_8(parameters: Address, inputs: int, source: Address, start: int) -> Lanes:
     """The activations of the hidden layer for the example at `source[start:]`."""
-    sums = load(parameters, inputs * WIDTH)
+    sums = load8(parameters, inputs * WIDTH)
     for i in range(inputs):
-        sums = sums + fill(pick(source, start + i)) * load(parameters, i * WIDTH)
+        sums = sums + fill8(source[start + i]) * load8(parameters, i * WIDTH)
     return _leaky(sums)
 
 
 @compiled
-def _logit_8(network: Network, source: Floats, start: int) -> np.float32:
-    inputs = network.widths[0]
+def _logit_8(network: Core, source: Address, start: int) -> np.float32:
+    inputs = network.inputs
     hidden = _hidden_8(network.parameters, inputs, source, start)
-    return total(hidden * load(network.parameters, (inputs + 1) * WIDTH)) + pick(network.parameters, (inputs + 2) * WIDTH)
+    return total(hidden * load8(network.parameters, (inputs + 1) * WIDTH)) + network.parameters[(inputs + 2) * WIDTH]
 
 
 @compiled
-def _learn_8(network: Network, source: Floats, starts: Longs, targets: Floats, count: int) -> None:
-    inputs, parameters, work = network.widths[0], network.parameters, network.work
+def _learn_8(network: Core, source: Address, starts: Address, targets: Address, count: int) -> None:
+    inputs, parameters, work = network.inputs, network.parameters, network.work
     errors = count * WIDTH
-    outgoing = load(parameters, (inputs + 1) * WIDTH)
-    last_bias = pick(parameters, (inputs + 2) * WIDTH)
-    for e in range(count):
+    outgoing = load8(parameters, (inputs + 1) * WIDTH)
+    last_bias = parameters[(inputs + 2) * WIDTH]
+    fours = count - count % 4
+    for e in range(0, fours, 4):
+        sa, sb, sc, sd = starts[e], starts[e + 1], starts[e + 2], starts[e + 3]
+        a = load8(parameters, inputs * WIDTH)
+        b, c, d = a, a, a
+        for i in range(inputs):
+            weights = load8(parameters, i * WIDTH)
+            a = a + fill8(source[sa + i]) * weights
+            b = b + fill8(source[sb + i]) * weights
+            c = c + fill8(source[sc + i]) * weights
+            d = d + fill8(source[sd + i]) * weights
+        a, b, c, d = _leaky(a), _leaky(b), _leaky(c), _leaky(d)
+        store(work, e * WIDTH, a)
+        store(work, (e + 1) * WIDTH, b)
+        store(work, (e + 2) * WIDTH, c)
+        store(work, (e + 3) * WIDTH, d)
+        work[errors + e] = total(a * outgoing) + last_bias
+        work[errors + e + 1] = total(b * outgoing) + last_bias
+        work[errors + e + 2] = total(c * outgoing) + last_bias
+        work[errors + e + 3] = total(d * outgoing) + last_bias
+    for e in range(fours, count):
         hidden = _hidden_8(parameters, inputs, source, starts[e])
         store(work, e * WIDTH, hidden)
         work[errors + e] = total(hidden * outgoing) + last_bias
     _errors(work, errors, targets, count)
 
-    outgoing_gradient = fill(_ZERO)
-    bias_gradient = fill(_ZERO)
+    outgoing_gradient = fill8(_ZERO)
+    bias_gradient = fill8(_ZERO)
     last_gradient = _ZERO
     for e in range(count):
-        hidden, error = load(work, e * WIDTH), fill(pick(work, errors + e))
+        hidden, error = load8(work, e * WIDTH), fill8(work[errors + e])
         outgoing_gradient = outgoing_gradient + hidden * error
-        last_gradient += pick(work, errors + e)
+        last_gradient += work[errors + e]
         error = _slope(hidden, outgoing * error)
         bias_gradient = bias_gradient + error
         store(work, e * WIDTH, error)
 
     size, scale = _bias_corrections(network)
-    decay = fill(np.float32(2.0 * network.rates[1]))
+    decay = fill8(np.float32(2.0 * network.rates[1]))
     for i in range(inputs):
-        gradient = fill(_ZERO)
+        gradient = fill8(_ZERO)
         for e in range(count):
-            gradient = gradient + fill(pick(source, starts[e] + i)) * load(work, e * WIDTH)
-        _adam(network, i * WIDTH, gradient + decay * load(parameters, i * WIDTH), size, scale)
+            gradient = gradient + fill8(source[starts[e] + i]) * load8(work, e * WIDTH)
+        _adam(network, i * WIDTH, gradient + decay * load8(parameters, i * WIDTH), size, scale)
     _adam(network, inputs * WIDTH, bias_gradient, size, scale)
     _adam(network, (inputs + 1) * WIDTH, outgoing_gradient, size, scale)
     _adam_one(network, (inputs + 2) * WIDTH, last_gradient, size, scale)
 
 
 # Any number of hidden layers of any width ------------------------------------------------------------------------------
-
-
-@compiled
-def _dot(left: Floats, left_at: int, right: Floats, right_at: int, length: int) -> np.float32:
-    """The scalar product: 32 partial sums, added in a fixed order, then the rest one by one."""
-    a, b, c, d = fill(_ZERO), fill(_ZERO), fill(_ZERO), fill(_ZERO)
-    whole = length // BLOCK * BLOCK
-    for k in range(0, whole, BLOCK):
-        a = a + load(left, left_at + k) * load(right, right_at + k)
-        b = b + load(left, left_at + k + WIDTH) * load(right, right_at + k + WIDTH)
-        c = c + load(left, left_at + k + 2 * WIDTH) * load(right, right_at + k + 2 * WIDTH)
-        d = d + load(left, left_at + k + 3 * WIDTH) * load(right, right_at + k + 3 * WIDTH)
-    result = total((a + b) + (c + d))
-    for k in range(whole, length):
-        result += left[left_at + k] * right[right_at + k]
-    return result
-
-
-@compiled
-def _layer(
-    parameters: Floats, at: int, inputs: int, units: int, source: Floats, start: int, into: Floats, place: int, last: bool
-) -> None:
-    """One layer for one example. Inputs that are zero are passed over: they add nothing."""
-    if last:
-        into[place] = _dot(parameters, at, source, start, inputs) + parameters[at + inputs]
-        return
-    biases = at + inputs * units
-    whole = units // BLOCK * BLOCK
-    for column in range(0, whole, BLOCK):
-        a, b = load(parameters, biases + column), load(parameters, biases + column + WIDTH)
-        c, d = load(parameters, biases + column + 2 * WIDTH), load(parameters, biases + column + 3 * WIDTH)
-        for i in range(inputs):
-            value = pick(source, start + i)
-            if value != _ZERO:
-                weights, x = at + i * units + column, fill(value)
-                a = a + x * load(parameters, weights)
-                b = b + x * load(parameters, weights + WIDTH)
-                c = c + x * load(parameters, weights + 2 * WIDTH)
-                d = d + x * load(parameters, weights + 3 * WIDTH)
-        store(into, place + column, _leaky(a))
-        store(into, place + column + WIDTH, _leaky(b))
-        store(into, place + column + 2 * WIDTH, _leaky(c))
-        store(into, place + column + 3 * WIDTH, _leaky(d))
-    for column in range(whole, units):
-        result = parameters[biases + column]
-        for i in range(inputs):
-            result += source[start + i] * parameters[at + i * units + column]
-        into[place + column] = result if result > _ZERO else LEAK * result
-
-
-@compiled
-def _stride(units: int) -> int:
-    """Scratch elements from one example to the next; the logits lie side by side."""
-    return 1 if units == 1 else _padded(units)
+#
+# An example's activations and errors lie `_stride(units)` apart. Loops go along the weights of one or four inputs, so that
+# each weight is fetched from memory once for all examples.
 
 
 @compiled
@@ -302,124 +332,265 @@ def _padded(count: int) -> int:
 
 
 @compiled
-def _logit(network: Network, source: Floats, start: int) -> np.float32:
-    widths, work = network.widths, network.work
-    layers = len(widths) - 1
-    _layer(network.parameters, 0, widths[0], widths[1], source, start, work, 0, layers == 1)
-    at, place = (widths[0] + 1) * widths[1], 0
-    for layer in range(1, layers):
-        before, place = place, place + _stride(widths[layer])
-        last = layer == layers - 1
-        _layer(network.parameters, at, widths[layer], widths[layer + 1], work, before, work, place, last)
-        at += (widths[layer] + 1) * widths[layer + 1]
-    return work[place]
+def _stride(units: int) -> int:
+    """Logits lie side by side. Others have a vector's room between them: powers of two would share cache lines."""
+    return 1 if units == 1 else -(-units // WIDE) * WIDE + WIDE
 
 
 @compiled
-def _row_step(
-    network: Network, at: int, units: int, inputs: Floats, errors: int, count: int, decay: np.float32,
-    size: np.float32, scale: np.float32,
+def _add_inputs(
+    weights: Address, row: int, units: int, source: Address, at: int, sums: Address, into: int, length: int
 ) -> None:
-    """Gradient and Adam step of the weights that leave one input (`inputs[e]` is its value in example e)."""
-    work, stride, whole = network.work, _padded(units), units // BLOCK * BLOCK
-    pull = fill(decay)
-    for column in range(0, whole, BLOCK):
-        here = at + column
-        a, b = pull * load(network.parameters, here), pull * load(network.parameters, here + WIDTH)
-        c, d = pull * load(network.parameters, here + 2 * WIDTH), pull * load(network.parameters, here + 3 * WIDTH)
-        for e in range(count):
-            value = pick(inputs, e)
-            if value != _ZERO:
-                x, error = fill(value), errors + e * stride + column
-                a = a + x * load(work, error)
-                b = b + x * load(work, error + WIDTH)
-                c = c + x * load(work, error + 2 * WIDTH)
-                d = d + x * load(work, error + 3 * WIDTH)
-        _adam(network, here, a, size, scale)
-        _adam(network, here + WIDTH, b, size, scale)
-        _adam(network, here + 2 * WIDTH, c, size, scale)
-        _adam(network, here + 3 * WIDTH, d, size, scale)
-    for column in range(whole, units):
-        gradient = decay * network.parameters[at + column]
-        for e in range(count):
-            gradient += inputs[e] * work[errors + e * stride + column]
-        _adam_one(network, at + column, gradient, size, scale)
+    """Add `BLOCK` values from `source[at]` on, times their weights, to `length` sums of one example."""
+    x, y, z, u = source[at], source[at + 1], source[at + 2], source[at + 3]
+    if x == _ZERO and y == _ZERO and z == _ZERO and u == _ZERO:  # adds nothing: most pixels
+        return
+    wide_x, wide_y, wide_z, wide_u = fill16(x), fill16(y), fill16(z), fill16(u)
+    whole = length // WIDE * WIDE
+    for unit in range(0, whole, WIDE):
+        place = row + unit
+        lanes = load16(sums, into + unit) + wide_x * load16(weights, place)
+        lanes = lanes + wide_y * load16(weights, place + units)
+        lanes = lanes + wide_z * load16(weights, place + 2 * units)
+        store(sums, into + unit, lanes + wide_u * load16(weights, place + 3 * units))
+    for unit in range(whole, length):
+        place = row + unit
+        value = sums[into + unit] + x * weights[place] + y * weights[place + units]
+        sums[into + unit] = value + z * weights[place + 2 * units] + u * weights[place + 3 * units]
 
 
 @compiled
-def _forward(network: Network, source: Floats, starts: Longs, count: int) -> tuple[int, int]:
-    """Fill the scratch with all activations; where the last layer's parameters and the logits begin."""
-    widths, work = network.widths, network.work
-    layers = len(widths) - 1
-    at, before, place = 0, 0, 0
-    for layer in range(layers):
-        inputs, units = widths[layer], widths[layer + 1]
+def _add_input(weights: Address, row: int, value: np.float32, sums: Address, into: int, length: int) -> None:
+    """Add one value times its weights to `length` sums of one example."""
+    for unit in range(length):
+        sums[into + unit] += value * weights[row + unit]
+
+
+@compiled
+def _dot(left: Address, left_at: int, right: Address, right_at: int, length: int) -> np.float32:
+    """The scalar product: sixteen partial sums, added in a fixed order, then the rest one by one."""
+    sums, whole = fill16(_ZERO), length // WIDE * WIDE
+    for k in range(0, whole, WIDE):
+        sums = sums + load16(left, left_at + k) * load16(right, right_at + k)
+    result = total(sums)
+    for k in range(whole, length):
+        result += left[left_at + k] * right[right_at + k]
+    return result
+
+
+@compiled
+def _layer(
+    network: Core, at: int, inputs: int, units: int, source: Address, starts: Address, place: int, count: int
+) -> None:
+    """The sums of one layer in all examples, a chunk of units at a time, inputs in order."""
+    weights, work, stride = network.parameters, network.work, _stride(units)
+    biases, whole = at + inputs * units, inputs // BLOCK * BLOCK
+    for unit in range(0, units, CHUNK):
+        length = min(CHUNK, units - unit)
         for e in range(count):
-            into, last = place + e * _stride(units), layer == layers - 1
-            if layer == 0:
-                _layer(network.parameters, at, inputs, units, source, starts[e], work, into, last)
+            for k in range(length):
+                work[place + e * stride + unit + k] = weights[biases + unit + k]
+        for i in range(0, whole, BLOCK):
+            for e in range(count):
+                into, row = place + e * stride + unit, at + i * units + unit
+                _add_inputs(weights, row, units, source, starts[e] + i, work, into, length)
+        for i in range(whole, inputs):
+            for e in range(count):
+                into, row = place + e * stride + unit, at + i * units + unit
+                _add_input(weights, row, source[starts[e] + i], work, into, length)
+
+
+@compiled
+def _rectify(work: Address, at: int, units: int) -> None:
+    for unit in range(units):
+        value = work[at + unit]
+        work[at + unit] = value if value > _ZERO else LEAK * value
+
+
+@compiled
+def _forward(network: Core, source: Address, starts: Address, count: int) -> tuple[int, int]:
+    """Fill the scratch with all activations; where the last layer's parameters and the logits begin."""
+    widths, parameters, work, places = network.widths, network.parameters, network.work, network.places
+    at, before, place = 0, 0, 0
+    for layer in range(network.layers):
+        inputs, units = widths[layer], widths[layer + 1]
+        if layer == 0:
+            _layer(network, at, inputs, units, source, starts, place, count)
+        else:
+            at += (widths[layer - 1] + 1) * inputs
+            before, place = place, place + _padded(count) * _stride(inputs)
+            for e in range(count):
+                places[e] = before + e * _stride(inputs)
+            if layer < network.layers - 1:
+                _layer(network, at, inputs, units, work, places, place, count)
             else:
-                _layer(network.parameters, at, inputs, units, work, before + e * _stride(inputs), work, into, last)
-        if layer < layers - 1:
-            at += (inputs + 1) * units
-            before, place = place, place + _padded(count) * _stride(units)
+                for e in range(count):
+                    work[place + e] = _dot(parameters, at, work, places[e], inputs) + parameters[at + inputs]
+        if layer < network.layers - 1:
+            for e in range(count):
+                _rectify(work, place + e * _stride(units), units)
     return at, place
 
 
 @compiled
-def _learn(network: Network, source: Floats, starts: Longs, targets: Floats, count: int) -> None:
-    widths, parameters, work = network.widths, network.parameters, network.work
-    layers = len(widths) - 1
+def _back(
+    network: Core, row: int, units: int, errors: int, activations: int, into: int, stride: int, count: int
+) -> None:
+    """The errors of one input's unit in all examples; they and its activations lie `stride` apart."""
+    work = network.work
+    for e in range(count):
+        error = _dot(network.parameters, row, work, errors + e * _stride(units), units)
+        error = error if work[activations + e * stride] > _ZERO else LEAK * error
+        work[into + e * stride] = _zero_below(error, TINY)
+
+
+@compiled
+def _back_block(
+    network: Core, row: int, units: int, errors: int, activations: int, into: int, stride: int, count: int
+) -> None:
+    """`_back` for `BLOCK` inputs, with the sums in the order of `_dot`."""
+    weights, work, whole = network.parameters, network.work, units // WIDE * WIDE
+    for e in range(count):
+        a, b, c, d = fill16(_ZERO), fill16(_ZERO), fill16(_ZERO), fill16(_ZERO)
+        start = errors + e * _stride(units)
+        for k in range(0, whole, WIDE):
+            error, place = load16(work, start + k), row + k
+            a = a + load16(weights, place) * error
+            b = b + load16(weights, place + units) * error
+            c = c + load16(weights, place + 2 * units) * error
+            d = d + load16(weights, place + 3 * units) * error
+        for i, total_error in enumerate((total(a), total(b), total(c), total(d))):
+            value = total_error
+            for k in range(whole, units):
+                value += weights[row + i * units + k] * work[start + k]
+            value = value if work[activations + e * stride + i] > _ZERO else LEAK * value
+            work[into + e * stride + i] = _zero_below(value, TINY)
+
+
+@compiled
+def _step(
+    network: Core,
+    row: int,
+    first_unit: int,
+    units: int,
+    source: Address,
+    starts: Address,
+    i: int,
+    errors: int,
+    count: int,
+    decay: np.float32,
+    rates: tuple[np.float32, np.float32],
+) -> None:
+    """Gradient and Adam step of the weights from input i to the units from `first_unit` on."""
+    work, stride = network.work, _stride(units)
+    whole = first_unit + (units - first_unit) // WIDE * WIDE
+    for unit in range(first_unit, whole, WIDE):
+        gradient = fill16(decay) * load16(network.parameters, row + unit)
+        for e in range(count):
+            gradient = gradient + fill16(source[starts[e] + i]) * load16(work, errors + e * stride + unit)
+        _adam(network, row + unit, gradient, rates[0], rates[1])
+    for unit in range(whole, units):
+        one = decay * network.parameters[row + unit]
+        for e in range(count):
+            one += source[starts[e] + i] * work[errors + e * stride + unit]
+        _adam_one(network, row + unit, one, rates[0], rates[1])
+
+
+@compiled
+def _step_block(
+    network: Core,
+    row: int,
+    units: int,
+    source: Address,
+    starts: Address,
+    i: int,
+    errors: int,
+    count: int,
+    decay: np.float32,
+    rates: tuple[np.float32, np.float32],
+) -> None:
+    """`_step` for `BLOCK` inputs."""
+    weights, work, stride = network.parameters, network.work, _stride(units)
+    whole = units // WIDE * WIDE
+    for unit in range(0, whole, WIDE):
+        place, pull = row + unit, fill16(decay)
+        a, b = pull * load16(weights, place), pull * load16(weights, place + units)
+        c, d = pull * load16(weights, place + 2 * units), pull * load16(weights, place + 3 * units)
+        for e in range(count):
+            at = starts[e] + i
+            x, y, z, u = source[at], source[at + 1], source[at + 2], source[at + 3]
+            if x != _ZERO or y != _ZERO or z != _ZERO or u != _ZERO:
+                error = load16(work, errors + e * stride + unit)
+                a = a + fill16(x) * error
+                b = b + fill16(y) * error
+                c = c + fill16(z) * error
+                d = d + fill16(u) * error
+        _adam(network, place, a, rates[0], rates[1])
+        _adam(network, place + units, b, rates[0], rates[1])
+        _adam(network, place + 2 * units, c, rates[0], rates[1])
+        _adam(network, place + 3 * units, d, rates[0], rates[1])
+    if whole < units:
+        for k in range(BLOCK):
+            _step(network, row + k * units, whole, units, source, starts, i + k, errors, count, decay, rates)
+
+
+@compiled
+def _learn(network: Core, source: Address, starts: Address, targets: Address, count: int) -> None:
+    """From the last layer to the first: errors of the layer before (from weights not yet moved), then the step."""
+    widths, work, places = network.widths, network.work, network.places
     at, place = _forward(network, source, starts, count)
-    errors = place + _padded(count)  # those of the last layer overwrite its logits, the others lie behind
     _errors(work, place, targets, count)
-    errors, free = place, errors
-    size, scale = _bias_corrections(network)
-    values = work[len(work) - _padded(count) :]
-    for layer in range(layers - 1, -1, -1):
-        inputs, units = widths[layer], widths[layer + 1]
-        decay = np.float32(2.0 * network.rates[1]) if layer < layers - 1 else _ZERO
-        stride, before = _stride(inputs), 0
-        if layer > 0:
-            before = place - _padded(count) * stride
-        for i in range(inputs):
+    errors, free = place, place + _padded(count)
+    rates = _bias_corrections(network)
+    decay = _ZERO
+    for layer in range(network.layers - 1, -1, -1):
+        inputs, units, stride = widths[layer], widths[layer + 1], _stride(widths[layer])
+        before, whole = place - _padded(count) * stride, inputs // BLOCK * BLOCK
+        values, begins = (work, places) if layer > 0 else (source, starts)
+        for e in range(count):
+            places[e] = before + e * stride
+        for i in range(0, whole, BLOCK):
             row = at + i * units
-            for e in range(count):
-                if layer == 0:
-                    values[e] = source[starts[e] + i]
-                else:
-                    values[e] = work[before + e * stride + i]
-                    error = _dot(parameters, row, work, errors + e * _stride(units), units)
-                    error = error if values[e] > _ZERO else LEAK * error
-                    work[free + e * stride + i] = _zero_below(error, TINY)
-            _row_step(network, row, units, values, errors, count, decay, size, scale)
-        values[:count] = _ONE
-        _row_step(network, at + inputs * units, units, values, errors, count, _ZERO, size, scale)
+            if layer > 0:
+                _back_block(network, row, units, errors, before + i, free + i, stride, count)
+            _step_block(network, row, units, values, begins, i, errors, count, decay, rates)
+        for i in range(whole, inputs):
+            row = at + i * units
+            if layer > 0:
+                _back(network, row, units, errors, before + i, free + i, stride, count)
+            _step(network, row, 0, units, values, begins, i, errors, count, decay, rates)
+        for e in range(count):
+            places[e] = network.work_elements - 1
+        work[network.work_elements - 1] = _ONE
+        _step(network, at + inputs * units, 0, units, work, places, 0, errors, count, _ZERO, rates)
         if layer > 0:
             at -= (widths[layer - 1] + 1) * inputs
             place, errors, free = before, free, free + _padded(count) * stride
+        decay = np.float32(2.0 * network.rates[1])
 
 
 # The door --------------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def predict(network: Network, source: Floats, start: int) -> np.float32:
+def predict(network: Core, source: Address, start: int) -> np.float32:
     """P(class 1) of the example whose features begin at `source[start]`."""
-    if len(network.widths) == 3 and network.widths[1] == WIDTH:
+    if network.eight:
         logit = _logit_8(network, source, start)
     else:
-        logit = _logit(network, source, start)
-    return total(sigmoid(fill(logit)) * fill(_EIGHTH))
+        network.start[0] = start
+        _, place = _forward(network, source, network.start, 1)
+        logit = network.work[place]
+    return first(sigmoid(fill8(logit)))
 
 
 @compiled
-def learn(network: Network, source: Floats, starts: Longs, targets: Floats, count: int) -> None:
+def learn(network: Core, source: Address, starts: Address, targets: Address, count: int) -> None:
     """One step on `count` examples: features from `source[starts[e]]` on, class `targets[e]` as 0.0 or 1.0.
 
     `targets` has a multiple of eight elements, at least `count`.
     """
-    if len(network.widths) == 3 and network.widths[1] == WIDTH:
+    if network.eight:
         _learn_8(network, source, starts, targets, count)
     else:
         _learn(network, source, starts, targets, count)

@@ -1,59 +1,88 @@
-"""Eight float32 numbers that compiled code adds, multiplies and compares at once, each lane in strict IEEE order.
+"""Eight or sixteen float32 numbers that compiled code adds, multiplies and compares at once, each in strict IEEE order.
 
 A lane's result is that of the same scalar operations one after the other, so the bits do not depend on how wide the
 machine's registers are. Numba by itself finds vectors where its optimiser cares to look; a type of its own makes them
 certain and the kernels short. All of this works inside functions compiled by `native.compiled` and nowhere else.
 
-Indices are not checked: they count elements of a C-contiguous float32 array, whatever its shape.
+Memory is given as the address of a C-contiguous array's first element. Numba counts references to arrays, with atomic
+operations, wherever one is handed on; in a step of half a microsecond that was half the time. Whoever opens an address
+must hold the array. Indices count elements and are not checked.
 """
 
 import operator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from stream_app.native import compiled  # first: the settings come before Numba
+from stream_app import native  # noqa: F401  (before Numba: it sets what Numba reads once)
 
 # isort: split
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-WIDTH = 8
-"""Lanes of one vector: the units of the paper's hidden layer."""
-
 Lanes: TypeAlias = Any
-"""Eight float32 numbers; type checkers do not look into compiled code."""
+"""Eight or sixteen float32 numbers; type checkers do not look into compiled code."""
+
+Address: TypeAlias = Any
+"""Where an array begins; `address[i]` is its element i."""
+
+Typing: TypeAlias = Any
+"""What Numba hands to an intrinsic: contexts, types, LLVM builders and values. It publishes no types of its own."""
+
+Generator: TypeAlias = Callable[[Typing, Typing, Typing, Typing], Typing]
+
+_FLOAT_ADDRESS = types.CPointer(types.float32)
 
 
 class LanesType(types.Type):  # type: ignore[misc]  # Numba publishes no types
-    """The Numba type of `Lanes`."""
+    """The Numba type of so many float32 numbers."""
 
-    def __init__(self) -> None:
-        super().__init__(name=f"float32x{WIDTH}")
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.floats = ir.VectorType(ir.FloatType(), width)
+        self.integers = ir.VectorType(ir.IntType(32), width)
+        super().__init__(name=f"float32x{width}")
+
+    def every(self, value: float) -> Typing:
+        """The constant with this number in every lane."""
+        return ir.Constant(self.floats, [ir.Constant(ir.FloatType(), value)] * self.width)
+
+    def every_integer(self, value: int) -> Typing:
+        """The same of 32-bit integers."""
+        return ir.Constant(self.integers, [ir.Constant(ir.IntType(32), value)] * self.width)
+
+    def broadcast(self, builder: Typing, value: Typing) -> Typing:
+        """One value in every lane."""
+        nothing = ir.Constant(self.floats, ir.Undefined)
+        one = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
+        return builder.shuffle_vector(one, nothing, self.every_integer(0))
+
+    def call(self, builder: Typing, name: str, value: Typing) -> Typing:
+        """A mathematical function that LLVM knows, such as `sqrt`."""
+        kind = ir.FunctionType(self.floats, [self.floats])
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{self.width}f32")
+        return builder.call(function, [value])
 
 
-LANES = LanesType()
-_FLOATS = ir.VectorType(ir.FloatType(), WIDTH)
-_INTEGERS = ir.VectorType(ir.IntType(32), WIDTH)
+EIGHT, SIXTEEN = LanesType(8), LanesType(16)
 
 
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]  # Numba publishes no types
-    def __init__(self, manager: Any, kind: Any) -> None:  # noqa: ANN401  (Numba publishes no types)
-        super().__init__(manager, kind, _FLOATS)
+    def __init__(self, manager: Typing, kind: LanesType) -> None:
+        super().__init__(manager, kind, kind.floats)
 
 
-def _operator(function: Any, instruction: str) -> None:  # noqa: ANN401  (any operator)
+def _same(left: Typing, right: Typing) -> Typing:
+    return left if isinstance(left, LanesType) and left == right else None
+
+
+def _operator(function: Callable[[Any, Any], Any], instruction: str) -> None:
     """Let `function` work on two `Lanes`, as one LLVM instruction without fast-math flags."""
+    type_callable(function)(lambda _context: _same)
 
-    @type_callable(function)
-    def typing(_context: Any) -> Any:  # noqa: ANN401  (Numba publishes no types)
-        def typer(left: Any, right: Any) -> Any:  # noqa: ANN401  (Numba publishes no types)
-            return LANES if isinstance(left, LanesType) and isinstance(right, LanesType) else None
-
-        return typer
-
-    @lower_builtin(function, LanesType, LanesType)
-    def lower(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
+    @lower_builtin(function, LanesType, LanesType)  # type: ignore[untyped-decorator]  # Numba publishes no types
+    def lower(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
         return getattr(builder, instruction)(*arguments)
 
 
@@ -66,145 +95,160 @@ for _function, _instruction in (
     _operator(_function, _instruction)
 
 
-def _element(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:  # noqa: ANN401  (as above)
-    """The address of an element, with no check."""
-    data = context.make_array(kind)(context, builder, array).data
-    return builder.gep(data, [index])
+@intrinsic
+def address(_typing: Typing, array: Typing) -> tuple[Typing, Generator]:
+    """`address(array)`: where its first element is."""
+
+    def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), generate
 
 
-def _constant(value: float) -> Any:  # noqa: ANN401  (as above)
-    return ir.Constant(_FLOATS, [ir.Constant(ir.FloatType(), value)] * WIDTH)
-
-
-def _broadcast(builder: Any, value: Any) -> Any:  # noqa: ANN401  (as above)
-    one = builder.insert_element(ir.Constant(_FLOATS, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(_INTEGERS, [ir.Constant(ir.IntType(32), 0)] * WIDTH)
-    return builder.shuffle_vector(one, ir.Constant(_FLOATS, ir.Undefined), zeros)
+def _load(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+    place = builder.gep(arguments[0], [arguments[1]])
+    return builder.load(builder.bitcast(place, signature.return_type.floats.as_pointer()), align=4)
 
 
 @intrinsic
-def load(_context: Any, array: Any, _index: Any) -> Any:  # noqa: ANN401  (as above)
-    """`load(array, i)`: the elements i to i + 7."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        place = _element(context, builder, signature.args[0], *arguments)
-        return builder.load(builder.bitcast(place, _FLOATS.as_pointer()), align=4)
-
-    return LANES(array, types.intp), generate
+def load8(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
+    """`load8(address, i)`: the eight elements from i on."""
+    return EIGHT(_FLOAT_ADDRESS, types.intp), _load
 
 
 @intrinsic
-def store(_context: Any, array: Any, _index: Any, _lanes: Any) -> Any:  # noqa: ANN401  (as above)
-    """`store(array, i, x)`: put x into the elements i to i + 7."""
+def load16(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
+    """`load16(address, i)`: the sixteen elements from i on."""
+    return SIXTEEN(_FLOAT_ADDRESS, types.intp), _load
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        place = _element(context, builder, signature.args[0], *arguments[:2])
-        builder.store(arguments[2], builder.bitcast(place, _FLOATS.as_pointer()), align=4)
+
+@intrinsic
+def load_like(_typing: Typing, _address: Typing, _index: Typing, like: Typing) -> tuple[Typing, Generator]:
+    """`load_like(address, i, x)`: as many elements from i on as x has."""
+    return like(_FLOAT_ADDRESS, types.intp, like), _load
+
+
+@intrinsic
+def store(_typing: Typing, _address: Typing, _index: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+    """`store(address, i, x)`: put x into the elements from i on."""
+
+    def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        place = builder.gep(arguments[0], [arguments[1]])
+        builder.store(arguments[2], builder.bitcast(place, signature.args[2].floats.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    return types.none(array, types.intp, LANES), generate
+    return types.none(_FLOAT_ADDRESS, types.intp, lanes), generate
+
+
+def _fill(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+    return signature.return_type.broadcast(builder, arguments[0])
 
 
 @intrinsic
-def pick(_context: Any, array: Any, _index: Any) -> Any:  # noqa: ANN401  (as above)
-    """`pick(array, i)`: element i, as one number."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        return builder.load(_element(context, builder, signature.args[0], *arguments))
-
-    return types.float32(array, types.intp), generate
+def fill8(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
+    """`fill8(x)`: x in each of eight lanes."""
+    return EIGHT(types.float32), _fill
 
 
 @intrinsic
-def fill(_context: Any, _value: Any) -> Any:  # noqa: ANN401  (as above)
-    """`fill(x)`: x in every lane."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        return _broadcast(builder, arguments[0])
-
-    return LANES(types.float32), generate
+def fill16(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
+    """`fill16(x)`: x in each of sixteen lanes."""
+    return SIXTEEN(types.float32), _fill
 
 
 @intrinsic
-def total(_context: Any, _lanes: Any) -> Any:  # noqa: ANN401  (as above)
-    """`total(x)`: the sum of the lanes in the order ((0+4)+(2+6)) + ((1+5)+(3+7))."""
+def fill_like(_typing: Typing, _value: Typing, like: Typing) -> tuple[Typing, Generator]:
+    """`fill_like(x, y)`: x in as many lanes as y has."""
+    return like(types.float32, like), _fill
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        (value,) = arguments
-        width = WIDTH
-        while width > 1:
-            width //= 2
-            low, high = (
-                ir.Constant(ir.VectorType(ir.IntType(32), width), [ir.Constant(ir.IntType(32), start + k) for k in range(width)])
-                for start in (0, width)
-            )
+
+@intrinsic
+def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+    """`first(x)`: the number in the first lane."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        return builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(lanes), generate
+
+
+@intrinsic
+def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+    """`total(x)`: the sum; the upper half is added to the lower until one is left: ((0+4)+(2+6)) + ((1+5)+(3+7))."""
+
+    def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        value = arguments[0]
+        half = signature.args[0].width
+        while half > 1:
+            half //= 2
+            kind = ir.VectorType(ir.IntType(32), half)
             nothing = ir.Constant(value.type, ir.Undefined)
-            value = builder.fadd(builder.shuffle_vector(value, nothing, low), builder.shuffle_vector(value, nothing, high))
+            lower, upper = (
+                builder.shuffle_vector(
+                    value, nothing, ir.Constant(kind, [ir.Constant(ir.IntType(32), start + k) for k in range(half)])
+                )
+                for start in (0, half)
+            )
+            value = builder.fadd(lower, upper)
         return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
-    return types.float32(LANES), generate
+    return types.float32(lanes), generate
 
 
 @intrinsic
-def root(_context: Any, _lanes: Any) -> Any:  # noqa: ANN401  (as above)
+def root(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`root(x)`: the square roots, correctly rounded."""
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_FLOATS, [_FLOATS]), f"llvm.sqrt.v{WIDTH}f32"
-        )
-        return builder.call(function, arguments)
+    def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        return signature.args[0].call(builder, "sqrt", arguments[0])
 
-    return LANES(LANES), generate
+    return lanes(lanes), generate
 
 
 @intrinsic
-def where_positive(_context: Any, _test: Any, _yes: Any, _no: Any) -> Any:  # noqa: ANN401  (as above)
+def where_positive(_typing: Typing, lanes: Typing, _yes: Typing, _no: Typing) -> tuple[Typing, Generator]:
     """`where_positive(x, a, b)`: a in the lanes where x > 0, elsewhere (and where x is no number) b."""
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
+    def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
         test, yes, no = arguments
-        return builder.select(builder.fcmp_ordered(">", test, _constant(0.0)), yes, no)
+        return builder.select(builder.fcmp_ordered(">", test, signature.args[0].every(0.0)), yes, no)
 
-    return LANES(LANES, LANES, LANES), generate
-
-
-@intrinsic
-def below_is_zero(_context: Any, _lanes: Any, limit: Any) -> Any:  # noqa: ANN401  (as above)
-    """`below_is_zero(x, c)`: x, and +0 in the lanes where |x| < c. c is a literal number."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        value, bound = arguments
-        absolute = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_FLOATS, [_FLOATS]), f"llvm.fabs.v{WIDTH}f32"
-        )
-        small = builder.fcmp_ordered("<", builder.call(absolute, [value]), _broadcast(builder, bound))
-        return builder.select(small, _constant(0.0), value)
-
-    return LANES(LANES, types.float32), generate
+    return lanes(lanes, lanes, lanes), generate
 
 
 @intrinsic
-def clip(_context: Any, _lanes: Any, _low: Any, _high: Any) -> Any:  # noqa: ANN401  (as above)
+def below_is_zero(_typing: Typing, lanes: Typing, _limit: Typing) -> tuple[Typing, Generator]:
+    """`below_is_zero(x, c)`: x, and +0 in the lanes where |x| < c."""
+
+    def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        kind, value = signature.args[0], arguments[0]
+        limit = kind.broadcast(builder, arguments[1])
+        small = builder.fcmp_ordered("<", kind.call(builder, "fabs", value), limit)
+        return builder.select(small, kind.every(0.0), value)
+
+    return lanes(lanes, types.float32), generate
+
+
+@intrinsic
+def clip(_typing: Typing, lanes: Typing, _low: Typing, _high: Typing) -> tuple[Typing, Generator]:
     """`clip(x, a, b)`: x, a where x < a, b where x > b; what is no number stays so."""
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        value, low, high = arguments[0], _broadcast(builder, arguments[1]), _broadcast(builder, arguments[2])
+    def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        value = arguments[0]
+        low, high = (signature.args[0].broadcast(builder, bound) for bound in arguments[1:])
         value = builder.select(builder.fcmp_ordered("<", value, low), low, value)
         return builder.select(builder.fcmp_ordered(">", value, high), high, value)
 
-    return LANES(LANES, types.float32, types.float32), generate
+    return lanes(lanes, types.float32, types.float32), generate
 
 
 @intrinsic
-def two_to(_context: Any, _lanes: Any) -> Any:  # noqa: ANN401  (as above)
+def two_to(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`two_to(k + 1.5 * 2**23)`: 2**k for whole k from -126 to 127, read from the low bits of the sum."""
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401  (as above)
-        def every(value: int) -> Any:  # noqa: ANN401  (as above)
-            return ir.Constant(_INTEGERS, [ir.Constant(ir.IntType(32), value)] * WIDTH)
+    def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        kind = signature.args[0]
+        low = builder.shl(builder.bitcast(arguments[0], kind.integers), kind.every_integer(23))
+        return builder.bitcast(builder.add(low, kind.every_integer(127 << 23)), kind.floats)
 
-        low = builder.shl(builder.bitcast(arguments[0], _INTEGERS), every(23))
-        return builder.bitcast(builder.add(low, every(127 << 23)), _FLOATS)
-
-    return LANES(LANES), generate
+    return lanes(lanes), generate

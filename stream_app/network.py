@@ -134,6 +134,8 @@ def compiled_network(network: DenseNetwork, learning_rate: float, l2: float, exa
         powers=np.ones(2),
         rates=np.array([learning_rate, l2]),
         updates=np.zeros(1, np.int64),
+        start=np.zeros(1, np.int64),
+        places=np.zeros(examples, np.int64),
         work=np.zeros(kernels.work_size(network.widths, examples), np.float32),
     )
 

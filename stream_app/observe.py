@@ -7,6 +7,7 @@ parked     a task cannot be restored, and why
 tripped    the breaker stopped a task, and why; `areba resume` goes on
 resumed    an operator let a task go on
 aborted    a transaction was given up; its tasks are restored
+stopped    a clean stop: the task's last sequence, and the digest of all its models
 working    every ten seconds: records committed since the line before, and where each task is
 """
 
@@ -47,6 +48,9 @@ class Observer:
 
     def resumed(self, task: int) -> None:
         self._log.info("resumed task=%d", task)
+
+    def stopped(self, task: int, sequence: int, models: str) -> None:
+        self._log.info("stopped task=%d sequence=%d models=%s", task, sequence, models)
 
     def aborted(self, problem: str) -> None:
         self._log.warning("aborted: %s", problem)

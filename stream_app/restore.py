@@ -4,7 +4,7 @@ The committed offsets of a task carry, as their metadata, the sequence and the d
 restorer reads progress up to that sequence, re-reads the inputs along the recorded ranges, re-processes them silently
 and compares the digest after every commit record. The result is the state that the last owner had when it committed.
 
-    READING     progress is read until the committed sequence
+    READING     progress is read until the committed sequence (or as far as memory allows: the rest on the way)
     REPLAYING   inputs are re-processed along the recorded ranges
     LIVE        the task takes new records
     TRIPPED     the breaker stopped it; `areba resume` goes on
@@ -15,16 +15,18 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from hashlib import sha256
 from typing import NamedTuple
 
 from stream_app import __version__, codec
 from stream_app.breaker import Breaker
 from stream_app.config import TaskSettings, changes
-from stream_app.errors import ConfigurationError, StateError
+from stream_app.errors import ConfigurationError, StateError, UndecodableError, WrongSchemaError
 from stream_app.inputs import WaitingRecords
-from stream_app.ports import Clock, Committed, LogReader, TopicPartition
+from stream_app.outputs import Outputs, chain_digest
+from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicPartition
 from stream_app.records import Act, Commit, Side
-from stream_app.task import Outputs, Task, chain_digest
+from stream_app.task import Task
 
 GENESIS = bytes(32)
 """The digest before the first commit record."""
@@ -33,6 +35,9 @@ METADATA_FORMAT = "1"
 
 PROGRESS_RECORDS_PER_POLL = 1000
 """Progress records are some hundred bytes; a poll of so many stays well under a second."""
+
+SCRIPT_RECORDS = 100_000
+"""Progress records that are held at once: some 50 MB, a quarter of an hour of busy commits; more are read as they are worked off."""
 
 CONFIGURATION, RESUME = "configuration", "resume"
 
@@ -144,25 +149,53 @@ class OwnedTask:
         self.waiting = (WaitingRecords(), WaitingRecords())
         self.breaker = breaker
         self.offsets = committed
+        self.goal = committed
         self.problem: str | None = None
         self.replayed_records = 0
+        self.got_ahead = False
+        self.task: Task | None = None
         self._settings = settings
         self._target = target
-        self._goal = committed
         self._reader: LogReader | None = reader
         self._clock = clock
         self._deadline_s = deadline_s
         self._progress_at = clock.monotonic_s()
         self._script: deque[Commit | Act] = deque()
         self._read_to = -1
+        self._at_end = False
+        self._tripped: str | None = None
+        self._engine = "unknown"
         self._point = Point(-1, GENESIS)
         self._pending_acts: list[str] = []
-        self.task: Task | None = None
 
     @property
     def point(self) -> Point:
         """The last point that was restored or committed."""
         return self._point
+
+    def model_digest(self) -> str:
+        """SHA-256 over the state of all models of this task."""
+        digests = self._live_task().model_digests()
+        return sha256(repr(sorted(digests.items())).encode()).hexdigest()
+
+    def add(self, side: int, fetched: Fetched) -> None:
+        """Take fetched records of one side (0 examples, 1 labels)."""
+        self.waiting[side].add(fetched)
+        self.be_patient()
+
+    def lacks(self, side: int) -> bool:
+        """Whether a recorded range needs more records of this side than are waiting, however many these are."""
+        if self.stage is not Stage.REPLAYING or not self._script:
+            return False
+        head = self._script[0]
+        if isinstance(head, Act):
+            return False
+        start, end = ((head.examples_start, head.examples_end), (head.labels_start, head.labels_end))[side]
+        return start < end and self.waiting[side].last_offset < end - 1
+
+    def be_patient(self) -> None:
+        """Count the deadline from now on."""
+        self._progress_at = self._clock.monotonic_s()
 
     def park(self, problem: str) -> None:
         """Give up; the others go on."""
@@ -180,62 +213,88 @@ class OwnedTask:
 
     # READING --------------------------------------------------------------------------------------------------------
 
-    def read_progress(self, timeout_s: float) -> bool:
-        """One slice of reading; True when the script is whole and inputs are to be read from `self.offsets` on.
+    def read_progress(self) -> bool:
+        """One slice of reading, without waiting; True when inputs are to be read from `self.offsets` on.
 
         Raises:
             StateError: Progress and committed offsets do not belong together, or nothing comes any more.
         """
-        reader = self._open_reader()
-        fetched = reader.poll(PROGRESS_RECORDS_PER_POLL, timeout_s)
-        if fetched is not None and len(fetched.records):
-            self._progress_at = self._clock.monotonic_s()
-            for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
-                self._read(codec.decode_one(value or b""), f"progress[{self.number}] offset {offset}")
-        if self._target is None:
-            whole = fetched is not None and fetched.at_end
-            if whole and self._script:
-                raise StateError(
-                    f"task {self.number}: progress has {len(self._script)} records, but the group has no committed "
-                    "offsets; they were reset or have expired. Use another application.id to start afresh"
-                )
-        else:
-            whole = self._read_to >= self._target.sequence and (fetched is None or fetched.at_end)
-        if whole:
+        self._read_more()
+        if self._is_whole() or len(self._script) >= SCRIPT_RECORDS:
             self._start_replay()
+            self.got_ahead = True
             return True
-        self._check_deadline(
-            f"progress was read up to sequence {self._read_to}, "
-            f"the committed offsets name {self._target.sequence if self._target else 'none'}"
-        )
+        if not self.got_ahead:
+            self._check_deadline(
+                f"progress was read up to sequence {self._read_to}, "
+                f"the committed offsets name {self._target.sequence if self._target else 'none'}"
+            )
         return False
+
+    def _is_whole(self) -> bool:
+        """Whether nothing of the script is missing. Behind the committed sequence only `resume` may follow."""
+        return self._at_end and (self._target is None or self._read_to >= self._target.sequence)
+
+    def _read_more(self) -> None:
+        fetched = self._open_reader().poll(PROGRESS_RECORDS_PER_POLL, 0.0)
+        self.got_ahead = fetched is not None
+        if fetched is None:
+            return
+        self._at_end = fetched.at_end
+        self.be_patient()
+        for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
+            where = f"progress[{self.number}] offset {offset}"
+            self._read(_decode(value, where), where)
 
     def _open_reader(self) -> LogReader:
         if self._reader is None:
             raise AssertionError("a task that reads has a reader")
         return self._reader
 
-    def _read(self, record: object, where: str) -> None:
-        if not isinstance(record, Commit | Act):
-            raise StateError(f"{where}: {type(record).__name__} is no progress record")
+    def _read(self, record: Commit | Act, where: str) -> None:
+        if self._target is None:
+            raise StateError(
+                f"{where}: sequence {record.sequence} is recorded, but the group has no committed offsets: they were "
+                "deleted or have expired. Use another application.id to start afresh"
+            )
         if isinstance(record, Act) and record.kind == RESUME and record.sequence <= self._read_to:
             return  # resumed twice
         if record.sequence != self._read_to + 1:
             raise StateError(f"{where}: sequence {record.sequence} follows {self._read_to}")
+        if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
+            raise StateError(f"{where}: the first record is not a configuration")
+        if isinstance(record, Commit) and record.sequence > self._target.sequence:
+            raise StateError(
+                f"{where}: sequence {record.sequence} is recorded, {self._target.sequence} is committed: the group's "
+                "offsets were reset. Use another application.id to start afresh"
+            )
+        if record.sequence == self._target.sequence:
+            self._check_target(record, where)
         self._read_to = record.sequence
         self._script.append(record)
 
+    def _check_target(self, record: Commit | Act, where: str) -> None:
+        found = record.digest.hex()[:16] if isinstance(record, Commit) else "none"
+        wanted = self._target.digest.hex()[:16] if self._target else "none"
+        if found != wanted:
+            raise StateError(
+                f"{where}: digest {found} of sequence {record.sequence}, the committed offsets name {wanted}"
+            )
+
     def _start_replay(self) -> None:
-        stored = next((record for record in self._script if isinstance(record, Act)), None)
-        settings = self._settings if stored is None else TaskSettings.from_json(stored.text)
-        if stored is None:
+        settings = self._settings
+        if self._script:
+            first = self._script[0]
+            if isinstance(first, Act):  # `_read` saw to it
+                settings = TaskSettings.from_json(first.text)
+        else:
             self._pending_acts.append(self._settings.to_json())
         self.task = Task(self.number, settings, (self.inputs[0].topic, self.inputs[1].topic))
-        first = next((record for record in self._script if isinstance(record, Commit)), None)
-        if first is not None:
-            self.offsets = (first.examples_start, first.labels_start)
+        begin = next((record for record in self._script if isinstance(record, Commit)), None)
+        if begin is not None:
+            self.offsets = (begin.examples_start, begin.labels_start)
         self.stage = Stage.REPLAYING
-        self._progress_at = self._clock.monotonic_s()
+        self.be_patient()
 
     # REPLAYING ------------------------------------------------------------------------------------------------------
 
@@ -246,35 +305,56 @@ class OwnedTask:
             StateError: An input is gone, or the digest differs.
             ConfigurationError: The configuration changed in a way that a running application cannot take over.
         """
-        while self._script:
+        before = self._point
+        while True:
+            if len(self._script) < SCRIPT_RECORDS // 2 and not self._is_whole():
+                self._read_more()
+            if not self._script:
+                break
             record = self._script[0]
             if isinstance(record, Act):
                 self._replay_act(record)
             elif not self._replay_commit(record):
-                self._check_deadline(
-                    f"inputs were re-read up to {self.offsets}, the next range ends at "
-                    f"{(record.examples_end, record.labels_end)}"
-                )
-                return False
+                break
             self._script.popleft()
-            self._progress_at = self._clock.monotonic_s()
+            self.be_patient()
             if self._progress_at >= until_s:
                 break
-        if self._script:
-            return False
-        self._finish()
-        return True
+        self.got_ahead = self._point != before
+        if not self._script and self._is_whole():
+            self._finish()
+            return True
+        if not self.got_ahead:
+            self._check_deadline(f"inputs were re-read up to {self._fetched_to()}, {self._next_goal()}")
+        return False
+
+    def _fetched_to(self) -> str:
+        return "/".join(
+            str(max(records.last_offset + 1, offset))
+            for records, offset in zip(self.waiting, self.offsets, strict=True)
+        )
+
+    def _next_goal(self) -> str:
+        if self._script and isinstance(record := self._script[0], Commit):
+            return f"the next range ends at {record.examples_end}/{record.labels_end}"
+        return f"progress was read up to sequence {self._read_to}"
 
     def _replay_act(self, act: Act) -> None:
         if act.kind == RESUME:
             self.breaker.reset()
-            self.stage = Stage.REPLAYING
-        else:
+            self._tripped = None
+        elif act.kind == CONFIGURATION:
             self._live_task().apply_settings(TaskSettings.from_json(act.text))
+        else:
+            raise StateError(f"task {self.number}: progress has an act {act.kind!r}, which this version does not know")
+        self._engine = act.engine
         self._point = Point(act.sequence, self._point.digest)
 
     def _replay_commit(self, commit: Commit) -> bool:
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
+        where = f"task {self.number}, sequence {commit.sequence}"
+        if (ranges[0], ranges[2]) != self.offsets:
+            raise StateError(f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, {_pair(self.offsets)} are next")
         rows = [
             self._rows_of_range(side, start, end)
             for side, start, end in ((Side.EXAMPLES, *ranges[:2]), (Side.LABELS, *ranges[2:]))
@@ -285,17 +365,15 @@ class OwnedTask:
         digest = chain_digest(self._point.digest, ranges, outputs)
         if digest != commit.digest:
             raise StateError(
-                f"task {self.number}: re-processing up to offsets {ranges[1]}/{ranges[3]} (sequence {commit.sequence}) "
-                f"gave digest {digest.hex()[:16]}, committed was {commit.digest.hex()[:16]} by engine "
-                f"{commit_engine(self._script)}; this is {__version__}"
+                f"{where}: re-processing up to offsets {ranges[1]}/{ranges[3]} gave digest {digest.hex()[:16]}, "
+                f"committed was {commit.digest.hex()[:16]} by areba {self._engine}; this is {__version__}. Go on with "
+                "that version, or use another application.id to start afresh"
             )
         self._point = Point(commit.sequence, digest)
         self.offsets = (commit.examples_end, commit.labels_end)
         self.replayed_records += rows[0] + rows[1]
         self.breaker.count(outputs.malformed)
-        if commit.tripped:
-            self.stage = Stage.TRIPPED
-            self.problem = commit.tripped
+        self._tripped = commit.tripped
         return True
 
     def _rows_of_range(self, side: Side, start: int, end: int) -> int | None:
@@ -306,17 +384,22 @@ class OwnedTask:
         except LookupError:
             topic = self.inputs[side].topic
             raise StateError(
-                f"{topic}[{self.number}] offset {end - 1} is gone; it is needed to rebuild the state"
+                f"{topic}[{self.number}] offset {end - 1} is gone; it is needed to rebuild the state. Use another "
+                "application.id to start afresh"
             ) from None
 
     def _finish(self) -> None:
-        if self._target is not None and self.offsets != self._goal:
-            raise StateError(f"task {self.number}: progress ends at offsets {self.offsets}, committed are {self._goal}")
-        if self.stage is Stage.TRIPPED:
-            return
-        self.go_live()
+        if self._target is not None and self.offsets != self.goal:
+            raise StateError(
+                f"task {self.number}: progress ends at offsets {_pair(self.offsets)}, committed are {_pair(self.goal)}"
+            )
+        if self._tripped is None:
+            self._go_live()
+        else:
+            self.stage = Stage.TRIPPED
+            self.problem = self._tripped
 
-    def go_live(self) -> None:
+    def _go_live(self) -> None:
         """Take new records, under the configuration in force.
 
         Raises:
@@ -335,15 +418,19 @@ class OwnedTask:
         self.stage = Stage.LIVE
 
     def look_for_resume(self) -> bool:
-        """Whether a `resume` record came behind the tripped commit; then the task is live again."""
+        """Whether a `resume` record came behind the tripped commit; then the task is live again.
+
+        Raises:
+            StateError: Progress holds something else than our records.
+        """
         fetched = self._open_reader().poll(PROGRESS_RECORDS_PER_POLL, 0.0)
-        if fetched is None or not len(fetched.records):
+        if fetched is None:
             return False
-        for value in fetched.records.values:
-            record = codec.decode_one(value or b"")
+        for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
+            record = _decode(value, f"progress[{self.number}] offset {offset}")
             if isinstance(record, Act) and record.kind == RESUME and record.sequence == self._point.sequence + 1:
                 self._replay_act(record)
-                self.go_live()
+                self._go_live()
                 return True
         return False
 
@@ -375,7 +462,7 @@ class OwnedTask:
         self.offsets = batch.offsets
         if batch.commit.tripped:
             self.stage = Stage.TRIPPED
-            self.problem = batch.commit.tripped
+            self.problem = self._tripped = batch.commit.tripped
             self._reader = open_reader()
 
     def _live_task(self) -> Task:
@@ -388,6 +475,15 @@ class OwnedTask:
             raise StateError(f"task {self.number}: no progress for {self._deadline_s:g} s while restoring: {state}")
 
 
-def commit_engine(script: Sequence[Commit | Act] | deque[Commit | Act]) -> str:
-    """The engine version that the nearest act names."""
-    return next((record.engine for record in script if isinstance(record, Act)), "of the first configuration record")
+def _decode(value: bytes | None, where: str) -> Commit | Act:
+    try:
+        record = codec.decode_one(value or b"")
+    except (UndecodableError, WrongSchemaError) as error:
+        raise StateError(f"{where}: no progress record: {error}") from error
+    if not isinstance(record, Commit | Act):
+        raise StateError(f"{where}: {type(record).__name__} is no progress record")
+    return record
+
+
+def _pair(offsets: tuple[int, int]) -> str:
+    return f"{offsets[0]}/{offsets[1]}"

@@ -3,7 +3,7 @@
 import fcntl
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from stream_app.errors import ConfigurationError, StateError, TopicError, Unknow
 from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, Outages, SystemClock
 from stream_app.native import cache_folder
 from stream_app.observe import Observer
-from stream_app.ports import TopicPartition
+from stream_app.ports import TopicInfo, TopicPartition
 from stream_app.records import Act, Commit, Example, Label, RawRecords
 from stream_app.restore import RESUME
 from stream_app.task import Task
@@ -41,12 +41,13 @@ def run_worker(config: Config, should_stop: Callable[[], bool]) -> None:
     """
     clock = SystemClock()
     cluster = connect(config)
-    _wait_for_topics(config, cluster, should_stop)
+    found = _wait_for_topics(config, cluster, should_stop)
     warm_up(config.task_settings())
     outages = Outages()
     servers = config.kafka.bootstrap_servers
     source = KafkaSource(servers, config.group_id, {**config.kafka.all, **config.kafka.consumer}, outages)
-    producer = {**config.kafka.all, **config.kafka.producer}
+    largest = {"message.max.bytes": str(topic_plan.largest_message_bytes(found, config.topics))}
+    producer = {**config.kafka.all, **largest, **config.kafka.producer}
     transaction = KafkaTransaction(servers, config.transactional_id, producer, outages)
     Worker(config, Ports(source, transaction, cluster, clock), Observer(clock)).run(should_stop)
 
@@ -57,31 +58,48 @@ def connect(config: Config) -> KafkaCluster:
 
 
 def create_topics(config: Config, partitions: int, replication: int) -> list[str]:
-    """Create the topics that are missing; a line for each that is there then."""
-    cluster = connect(config)
-    plan = topic_plan.plan(config.kafka.topic_prefix, config.application.id, partitions, replication)
-    cluster.create(plan, replication)
-    return [f"{topic.name}: {topic.partitions} partitions" for topic in cluster.topics([t.name for t in plan]).values()]
-
-
-def check_topics(config: Config) -> None:
-    """Raise all that is wrong with the topics.
+    """Create the topics that are missing; a line for each that is there then.
 
     Raises:
-        TopicError: One line each.
+        TopicError: Those that are there are not as they should be.
     """
-    lines = topic_plan.check(connect(config), config)
+    cluster = connect(config)
+    wanted = topic_plan.plan(
+        config.topics,
+        partitions,
+        max_clock_lead_ms=config.join.max_clock_lead_ms,
+        max_record_bytes=config.limits.max_record_bytes,
+    )
+    cluster.create(wanted, replication)
+    found = check_topics(config, cluster)
+    return [f"{name}: {topic.partitions} partitions" for name, topic in found.items()]
+
+
+def check_topics(config: Config, cluster: KafkaCluster) -> Mapping[str, TopicInfo]:
+    """The topics of a configuration, checked.
+
+    Raises:
+        TopicError: One line for each thing that is wrong with them.
+    """
+    found = cluster.topics(config.topics)
+    lines = topic_plan.check(
+        found,
+        config.topics,
+        max_clock_lead_ms=config.join.max_clock_lead_ms,
+        max_record_bytes=config.limits.max_record_bytes,
+    )
     if lines:
         raise TopicError(lines)
+    return found
 
 
-def _wait_for_topics(config: Config, cluster: KafkaCluster, should_stop: Callable[[], bool]) -> None:
+def _wait_for_topics(config: Config, cluster: KafkaCluster, should_stop: Callable[[], bool]) -> Mapping[str, TopicInfo]:
     """Be patient with a broker that is not up yet, not with topics that are wrong."""
     deadline = time.monotonic() + config.worker.start_timeout_ms / 1000
     said = False
     while True:
         try:
-            lines = topic_plan.check(cluster, config)
+            return check_topics(config, cluster)
         except UnknownOutcomeError as error:
             if time.monotonic() >= deadline or should_stop():
                 raise ConfigurationError(f"kafka.bootstrap_servers: no broker answers: {error}") from error
@@ -89,10 +107,6 @@ def _wait_for_topics(config: Config, cluster: KafkaCluster, should_stop: Callabl
                 LOG.warning("waiting for a broker at %s", config.kafka.bootstrap_servers)
                 said = True
             time.sleep(RETRY_S)
-            continue
-        if lines:
-            raise TopicError(lines)
-        return
 
 
 def warm_up(settings: TaskSettings) -> None:

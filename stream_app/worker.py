@@ -2,7 +2,8 @@
 
 A round carries one batch of every live task that has data: the batches are computed first, then one transaction takes
 outputs, progress records and input offsets together. Partitions are given away only between rounds (the group's
-callbacks run inside `poll`), so a revoke never meets an open transaction.
+callbacks run inside `poll`), so a revoke never meets an open transaction. The callbacks themselves only take note; what
+an assignment asks for is done behind the poll, where an error has one way out.
 
 After an aborted transaction the state of its tasks is thrown away and restored; after an unknown outcome the process
 starts again. Both take the path that `kill -9` takes.
@@ -15,37 +16,62 @@ from dataclasses import dataclass
 from stream_app import codec, order
 from stream_app.breaker import Breaker
 from stream_app.config import Config, TaskSettings
-from stream_app.errors import FencedAgainError, FencedError, StateError, TopicError, TransactionAbortedError
+from stream_app.errors import (
+    FencedAgainError,
+    FencedError,
+    StateError,
+    TopicError,
+    TransactionAbortedError,
+    UnknownOutcomeError,
+)
 from stream_app.observe import Observer
+from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Clock, Cluster, Committed, LogReader, Source, TopicPartition, Transaction
 from stream_app.records import OutputRecords
-from stream_app.restore import Batch, OwnedTask, Stage, committed_point
-from stream_app.task import OUTPUT_TOPICS
+from stream_app.restore import Batch, OwnedTask, Point, Stage, committed_point
 
 RESTORE_SLICE_S = 1.0
-"""Longest work between two polls while restoring, but for a single recorded batch."""
+"""Longest work between two polls while restoring, but for a single recorded batch of each task."""
 
 STEP_TARGET_S = 0.2
 """Computing of one round per task: a batch is made smaller when records are dear (a large net), for latency and polling."""
 
+FIRST_BATCH_RECORDS = 500
+"""Of a task whose cost is not known yet: 0.7 s of the largest net in use, 2 ms of a small one. It doubles from there."""
+
 IDLE_POLL_S = 0.1
-"""Longest wait in a poll: bounds how late a stop is noticed."""
+"""Longest wait in a poll, which returns at any news: bounds how late a stop is noticed."""
+
+READING_POLL_S = 0.01
+"""The same while progress is read: news of that reader does not end a poll."""
 
 POLL_RECORDS = 10_000
 """Records taken from the client at once: some 10 ms of work."""
 
 FENCE_WINDOW_S = 10.0
-"""`transaction.timeout.ms`: fenced so soon after a start, it was not our own transaction that timed out."""
+"""`transaction.timeout.ms`: fenced so soon, it was not our own transaction that timed out."""
+
+REFENCE_WINDOW_S = 300.0
+"""How long after a restart by fencing the next fencing counts as a second one: two workers of one name fence each other
+as fast as they start, and a start takes seconds, on a busy machine a minute."""
+
+MAX_ABORTS_IN_A_ROW = 10
+"""Aborts without a commit between them: after so many rebalances in a row it is something else."""
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The world, as the worker sees it."""
+    """The world, as the worker sees it. `is_cut_off` tells whether no broker could be reached when last heard of."""
 
     source: Source
     transaction: Transaction
     cluster: Cluster
     clock: Clock
+    is_cut_off: Callable[[], bool] = _never
 
 
 class Worker:
@@ -55,22 +81,28 @@ class Worker:
         config: The whole configuration.
         ports: Source, transaction, cluster and clock.
         observer: Told what happens.
+        was_fenced: Whether this process was started afresh because it had been fenced.
     """
 
-    def __init__(self, config: Config, ports: Ports, observer: Observer) -> None:
+    def __init__(self, config: Config, ports: Ports, observer: Observer, *, was_fenced: bool = False) -> None:
         self._config = config
         self._settings: TaskSettings = config.task_settings()
         self._ports = ports
         self._observer = observer
+        self._was_fenced = was_fenced
         self._topics = config.topics
         self._inputs = (self._topics.examples, self._topics.labels)
         self._tasks: dict[int, OwnedTask] = {}
+        self._new: list[int] = []  # assigned, to be restored behind the poll
         self._by_partition: dict[TopicPartition, tuple[OwnedTask, int]] = {}
         self._paused: set[TopicPartition] = set()
         self._generation = 0
-        self._cost_s: dict[int, float] = {}
-        self._started_s = 0.0
-        self._round_s = 0.0
+        self._group: object = None
+        self._limits: dict[int, int] = {}
+        self._aborts = 0
+        self._worked = False  # restoring has more to do at once
+        self._starved = False  # no live task can go on without news
+        self._started_s = self._begun_s = self._round_s = 0.0
 
     @property
     def tasks(self) -> Sequence[OwnedTask]:
@@ -83,39 +115,55 @@ class Worker:
         Raises:
             ArebaError: See errors.py for what each means and the exit status.
         """
-        self._ports.transaction.initialise()
-        self._started_s = self._ports.clock.monotonic_s()
-        self._ports.source.subscribe(self._inputs, self._on_assign, self._on_revoke)
+        self._started_s = self._begun_s = self._ports.clock.monotonic_s()
         try:
+            self._ports.transaction.initialise()
+            self._ports.source.subscribe(self._inputs, self._on_assign, self._on_revoke)
             while not should_stop():
                 self.turn()
+            self._observe_stop()
         except FencedError as error:
-            if self._ports.clock.monotonic_s() - self._started_s < FENCE_WINDOW_S:
-                raise FencedAgainError(
-                    f"fenced {FENCE_WINDOW_S:g} s or less after the start: another worker runs as "
-                    f"{self._config.application.instance!r}; give each its own application.instance"
-                ) from error
+            self._raise_fenced_again(error)
             raise
         finally:
             self._close()
 
     def turn(self) -> None:
-        """One turn of the loop: restore a slice, poll, and commit a round when it is due."""
-        restoring = [task for task in self._tasks.values() if task.stage in (Stage.READING, Stage.REPLAYING)]
-        for task in restoring:
-            self._restore(task)
-        for task in self._tasks.values():
+        """One turn of the loop: poll, restore a slice, and commit a round when it is due."""
+        self._poll(self._wait_s())
+        if self._new:
+            self._own_new()
+        self._worked = self._restore_slice()
+        for task in self.tasks:
             if task.stage is Stage.TRIPPED:
                 self._look_for_resume(task)
-        busy = any(task.stage is Stage.REPLAYING for task in self._tasks.values())
-        self._poll(0.0 if busy and self._can_go_on() else self._wait_s())
         if self._ports.clock.monotonic_s() >= self._round_s:
             self.round()
+
+    def _raise_fenced_again(self, error: FencedError) -> None:
+        """Tell a second worker of our name from a transaction that timed out: the latter was open for long."""
+        now = self._ports.clock.monotonic_s()
+        window_s = REFENCE_WINDOW_S if self._was_fenced else FENCE_WINDOW_S
+        if now - self._begun_s < FENCE_WINDOW_S and now - self._started_s < window_s:
+            raise FencedAgainError(
+                f"fenced {now - self._started_s:.0f} s after a start: another worker runs as "
+                f"{self._config.application.instance!r}; give each its own application.instance"
+            ) from error
+
+    def _observe_stop(self) -> None:
+        for task in self.tasks:
+            if task.stage is Stage.LIVE:
+                self._observer.stopped(task.number, task.point.sequence, task.model_digest())
 
     # Assignment -----------------------------------------------------------------------------------------------------
 
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take note. The group's generation is kept from here on: a client that lost its place in the group meanwhile
+
+        would send none, and such offsets are not fenced.
+        """
         self._generation += 1
+        self._group = self._ports.source.group_metadata()
         numbers = sorted({partition.partition for partition in partitions})
         missing = [
             TopicPartition(topic, number)
@@ -128,35 +176,49 @@ class Worker:
                 [f"{topic}[{number}] was assigned to another worker than its twin" for topic, number in missing]
             )
         self._observer.assigned(numbers)
-        for number in numbers:
-            self._own(number)
+        self._new = numbers
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         self._generation += 1
+        self._new = []
         numbers = sorted({partition.partition for partition in partitions})
         self._observer.revoked(numbers)
         for number in numbers:
             self._drop(number)
 
-    def _own(self, number: int) -> None:
-        """Start to restore a task of ours."""
-        inputs = (TopicPartition(self._inputs[0], number), TopicPartition(self._inputs[1], number))
-        committed = self._ports.source.committed(inputs)
-        problem = None
-        try:
-            target = committed_point(inputs, committed)
-        except StateError as error:
-            target, problem = None, str(error)
-        offsets = tuple(
-            known.offset if (known := committed.get(partition)) else self._ports.source.watermarks(partition).low
-            for partition in inputs
-        )
+    def _own_new(self) -> None:
+        """Start to restore the tasks that are new."""
+        numbers, self._new = self._new, []
+        inputs = {
+            number: (TopicPartition(self._inputs[0], number), TopicPartition(self._inputs[1], number))
+            for number in numbers
+        }
+        committed = self._ports.source.committed([partition for pair in inputs.values() for partition in pair])
+        problems: dict[int, str] = {}
+        for number, pair in inputs.items():
+            target: Point | None = None
+            try:
+                target = committed_point(pair, committed)
+            except StateError as error:
+                problems[number] = str(error)
+            one, two = (
+                known.offset if (known := committed.get(partition)) else self._ports.source.watermarks(partition).low
+                for partition in pair
+            )
+            self._own(pair, target, (one, two))
+        for number, problem in problems.items():
+            self._park(self._tasks[number], problem)
+
+    def _own(
+        self, inputs: tuple[TopicPartition, TopicPartition], target: Point | None, committed: tuple[int, int]
+    ) -> None:
+        number = inputs[0].partition
         task = OwnedTask(
             inputs=inputs,
             generation=self._generation,
             settings=self._settings,
             target=target,
-            committed=(offsets[0], offsets[1]),
+            committed=committed,
             reader=self._open_progress(number),
             breaker=Breaker(self._config.breaker),
             clock=self._ports.clock,
@@ -165,8 +227,6 @@ class Worker:
         self._tasks[number] = task
         for side, partition in enumerate(inputs):
             self._by_partition[partition] = (task, side)
-        if problem:
-            self._park(task, problem)
 
     def _drop(self, number: int) -> None:
         task = self._tasks.pop(number, None)
@@ -182,19 +242,33 @@ class Worker:
 
     # Restoring ------------------------------------------------------------------------------------------------------
 
-    def _restore(self, task: OwnedTask) -> None:
-        now = self._ports.clock.monotonic_s()
+    def _restore_slice(self) -> bool:
+        """Go on with every task that is restored, in one slice of time for all; whether any got ahead."""
+        until_s = self._ports.clock.monotonic_s() + RESTORE_SLICE_S
+        cut_off = self._ports.is_cut_off()
+        worked = False
+        for task in self.tasks:
+            if task.stage in (Stage.READING, Stage.REPLAYING):
+                if cut_off:
+                    task.be_patient()
+                worked |= self._restore(task, until_s)
+        return worked
+
+    def _restore(self, task: OwnedTask, until_s: float) -> bool:
         try:
             if task.stage is Stage.READING:
-                if task.read_progress(IDLE_POLL_S):
-                    self._start_reading(task)
-            elif task.replay(now + RESTORE_SLICE_S):
+                if not task.read_progress():
+                    return task.got_ahead
+                self._start_reading(task)
+            elif task.replay(until_s):
                 if task.stage is Stage.TRIPPED:
                     self._trip(task)
                 else:
+                    self._starved = False
                     self._observer.restored(task.number, task.point.sequence, task.replayed_records)
         except StateError as error:
             self._park(task, str(error))
+        return task.got_ahead
 
     def _look_for_resume(self, task: OwnedTask) -> None:
         try:
@@ -205,12 +279,19 @@ class Worker:
             self._park(task, str(error))
 
     def _start_reading(self, task: OwnedTask) -> None:
-        for side, partition in enumerate(task.inputs):
-            low = self._ports.source.watermarks(partition).low
-            if task.offsets[side] < low:
+        """Fetch the inputs from where the task needs them."""
+        for partition, offset, goal in zip(task.inputs, task.offsets, task.goal, strict=True):
+            place = f"{partition.topic}[{partition.partition}]"
+            low, high = self._ports.source.watermarks(partition)
+            if offset < low:
                 raise StateError(
-                    f"{partition.topic}[{partition.partition}] starts at offset {low}, offset {task.offsets[side]} is "
-                    "needed; it was deleted (retention). Use another application.id to start afresh"
+                    f"{place} starts at offset {low}, offset {offset} is needed to restore the task; it was deleted "
+                    "(retention). Use another application.id to start afresh"
+                )
+            if goal > high:
+                raise StateError(
+                    f"{place} ends at offset {high}, offset {goal} is committed: the topic is not the one that was "
+                    "read. Use another application.id to start afresh"
                 )
         for records in task.waiting:
             records.clear()
@@ -218,33 +299,35 @@ class Worker:
         self._ports.source.start_at(dict(zip(task.inputs, task.offsets, strict=True)))
 
     def _park(self, task: OwnedTask, problem: str) -> None:
-        self._ports.source.stop_reading(task.inputs)
+        self._stop_reading(task)
         task.park(problem)
         self._observer.parked(task.number, problem)
         if all(other.stage is Stage.PARKED for other in self._tasks.values()):
             raise StateError(problem)
 
     def _trip(self, task: OwnedTask) -> None:
-        self._ports.source.stop_reading(task.inputs)
-        for records in task.waiting:
-            records.clear()
+        self._stop_reading(task)
         self._observer.tripped(task.number, task.problem or "")
 
-    def _can_go_on(self) -> bool:
-        """Whether a task that re-processes has records to go on with."""
-        return any(
-            task.stage is Stage.REPLAYING and (len(task.waiting[0]) or len(task.waiting[1]))
-            for task in self._tasks.values()
-        )
+    def _stop_reading(self, task: OwnedTask) -> None:
+        self._ports.source.stop_reading(task.inputs)
+        self._paused.difference_update(task.inputs)
+        for records in task.waiting:
+            records.clear()
 
     # Polling --------------------------------------------------------------------------------------------------------
 
     def _wait_s(self) -> float:
-        if not any(task.stage is Stage.LIVE for task in self._tasks.values()):
-            return IDLE_POLL_S
-        waiting = any(len(task.waiting[0]) or len(task.waiting[1]) for task in self._tasks.values())
-        until_round = self._round_s - self._ports.clock.monotonic_s()
-        return max(0.0, min(until_round, IDLE_POLL_S)) if waiting else IDLE_POLL_S
+        """How long a poll may wait for news: until there is something to do without any."""
+        if self._worked or self._new:
+            return 0.0
+        stages = {task.stage for task in self._tasks.values()}
+        longest = READING_POLL_S if Stage.READING in stages else IDLE_POLL_S
+        if self._starved or not any(
+            task.stage is Stage.LIVE and (len(task.waiting[0]) or len(task.waiting[1])) for task in self._tasks.values()
+        ):
+            return longest
+        return max(0.0, min(self._round_s - self._ports.clock.monotonic_s(), longest))
 
     def _poll(self, timeout_s: float) -> None:
         for fetched in self._ports.source.poll(POLL_RECORDS, timeout_s):
@@ -254,19 +337,20 @@ class Worker:
             task, side = owned
             if task.stage not in (Stage.LIVE, Stage.REPLAYING):
                 continue
-            task.waiting[side].add(fetched)
-            if task.waiting[side].bytes > self._config.worker.buffer_bytes and fetched.partition not in self._paused:
+            self._starved = False
+            task.add(side, fetched)
+            if fetched.partition not in self._paused and self._is_full(fetched.partition, 1):
                 self._ports.source.pause([fetched.partition])
                 self._paused.add(fetched.partition)
 
+    def _is_full(self, partition: TopicPartition, share: int) -> bool:
+        """Whether more than this part (1/share) of the buffer is used; a recorded range is fetched whole, though."""
+        task, side = self._by_partition[partition]
+        return task.waiting[side].bytes > self._config.worker.buffer_bytes // share and not task.lacks(side)
+
     def _resume_drained(self) -> None:
         """Fetch again what was paused for its size, once half of it is worked off."""
-        drained = [
-            partition
-            for partition in self._paused
-            if self._by_partition[partition][0].waiting[self._by_partition[partition][1]].bytes
-            <= self._config.worker.buffer_bytes // 2
-        ]
+        drained = [partition for partition in self._paused if not self._is_full(partition, 2)]
         if drained:
             self._ports.source.resume(drained)
             self._paused.difference_update(drained)
@@ -276,7 +360,7 @@ class Worker:
     def round(self) -> None:
         """Process and commit what waits, one batch of every live task."""
         batches: list[tuple[OwnedTask, Batch]] = []
-        for task in self._tasks.values():
+        for task in self.tasks:
             if task.stage is Stage.LIVE:
                 batch = self._step(task)
                 if batch is not None:
@@ -285,15 +369,15 @@ class Worker:
         self._round_s = now + self._config.worker.commit_interval_ms / 1000
         if self._paused:
             self._resume_drained()
+        self._starved = not batches
         if not batches:
             return
         try:
             self._commit(batches)
         except TransactionAbortedError as error:
-            self._observer.aborted(str(error))
-            for task, _ in batches:
-                self._restart(task)
+            self._start_over([task for task, _ in batches], error)
             return
+        self._aborts = 0
         for task, batch in batches:
             task.advance(batch, lambda number=task.number: self._open_progress(number))
             self._observer.committed(task.number, batch.offsets, batch.commit.records)
@@ -301,7 +385,7 @@ class Worker:
                 self._trip(task)
 
     def _step(self, task: OwnedTask) -> Batch | None:
-        limit = self._limit(task.number)
+        limit = self._limits.get(task.number, min(FIRST_BATCH_RECORDS, self._config.worker.max_batch_records))
         examples, labels = task.waiting
         rows = order.cut(
             examples.times(limit),
@@ -314,18 +398,20 @@ class Worker:
             return None
         start = self._ports.clock.monotonic_s()
         batch = task.step(rows)
-        cost = (self._ports.clock.monotonic_s() - start) / (rows[0] + rows[1])
-        self._cost_s[task.number] = max(cost, self._cost_s.get(task.number, 0.0) * 0.9)
+        self._learn_limit(task.number, limit, sum(rows), self._ports.clock.monotonic_s() - start)
         return batch
 
-    def _limit(self, number: int) -> int:
-        """Records in a batch: where it is cut changes no result, so the wall clock may decide."""
-        cost = self._cost_s.get(number)
-        most = self._config.worker.max_batch_records
-        return most if not cost else max(1, min(most, int(STEP_TARGET_S / cost)))
+    def _learn_limit(self, number: int, limit: int, rows: int, seconds: float) -> None:
+        """Records in the next batch. Where it is cut changes no result, so the wall clock may decide."""
+        if seconds > STEP_TARGET_S:
+            limit = max(1, int(rows * STEP_TARGET_S / seconds))
+        elif rows == limit and seconds < STEP_TARGET_S / 2:
+            limit = min(2 * limit, self._config.worker.max_batch_records)
+        self._limits[number] = limit
 
     def _commit(self, batches: Sequence[tuple[OwnedTask, Batch]]) -> None:
         transaction = self._ports.transaction
+        self._begun_s = self._ports.clock.monotonic_s()
         transaction.begin()
         offsets: dict[TopicPartition, Committed] = {}
         for task, batch in batches:
@@ -343,18 +429,24 @@ class Worker:
             metadata = batch.point.metadata()
             for partition, offset in zip(task.inputs, batch.offsets, strict=True):
                 offsets[partition] = Committed(offset, metadata)
-        transaction.send_offsets(offsets, self._ports.source.group_metadata())
+        transaction.send_offsets(offsets, self._group)
         transaction.commit()
 
-    def _restart(self, task: OwnedTask) -> None:
-        """Throw a task's state away and restore it, if it is still ours."""
-        if self._tasks.get(task.number) is task:
+    def _start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
+        """Throw away the state of these tasks; they are restored behind the next poll, if they are still ours then."""
+        self._observer.aborted(str(error))
+        self._aborts += 1
+        if self._aborts == MAX_ABORTS_IN_A_ROW:
+            raise UnknownOutcomeError(
+                f"{self._aborts} transactions in a row were aborted; the last: {error}"
+            ) from error
+        for task in tasks:
             self._ports.source.stop_reading(task.inputs)
             self._drop(task.number)
-            self._own(task.number)
+            self._new.append(task.number)
 
     def _close(self) -> None:
-        for task in self._tasks.values():
+        for task in self.tasks:
             task.close()
         for close in (self._ports.source.close, self._ports.transaction.close):
             try:

@@ -1,7 +1,7 @@
 """What one task must do with its inputs, in plain Python: lists, dicts, one record after the other.
 
-Written from DESIGN.md ("Order", "Join"), not from stream_app: it shares only the records and the settings with it. It is
-slow, has no batches and no scores; the property tests compare the real task with it, event by event.
+Written from DESIGN.md ("Order", "Join"), not from stream_app: it shares only the records and the settings with it. It
+is slow, has no batches and no scores; the property tests compare the real task with it, event by event.
 """
 
 import struct
@@ -29,7 +29,7 @@ class Record(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """A prediction; `updates` is how many labels the stream's learners had seen."""
+    """A prediction; `updates` is how many labels the stream's learners had seen, `offset` that of the example."""
 
     position: int
     stream: str
@@ -37,6 +37,7 @@ class Predicted(NamedTuple):
     learner: str
     champion: bool
     updates: int
+    offset: int
 
 
 class Settled(NamedTuple):
@@ -217,7 +218,7 @@ class Oracle:
             else:
                 self.bury(record, Reason.CONFLICTING_EXAMPLE)
             return
-        self.predict(stream, example.id)
+        self.predict(stream, example.id, record.offset)
         pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion)
         if self.expired(stream, record.time_ms):
             self.close(stream, example.id, pending, "unlabelled")
@@ -233,13 +234,15 @@ class Oracle:
                 oldest = min(stream.pending, key=lambda id_: stream.pending[id_][:2])
                 self.close(stream, oldest, stream.pending.pop(oldest), "evicted")
 
-    def predict(self, stream: Stream, id_: str) -> None:
+    def predict(self, stream: Stream, id_: str, offset: int) -> None:
         """Every learner answers; which answers are published is a setting."""
         stream.examples += 1
         for learner in stream.learners:
             champion = learner == stream.champion
             if champion or self.settings.predictions == "all":
-                self.events.append(Predicted(self.position, stream.name, id_, learner, champion, stream.labelled))
+                self.events.append(
+                    Predicted(self.position, stream.name, id_, learner, champion, stream.labelled, offset)
+                )
 
     # Labels -------------------------------------------------------------------------------------------------------
 
@@ -267,7 +270,7 @@ class Oracle:
         """A second label for an id."""
         if label.label == before:
             stream.duplicates += 1
-            self.settle(stream, label.id, "duplicate", label_offset=record.offset)
+            self.settle(stream, label.id, "duplicate", label=label.label, label_offset=record.offset)
         else:
             self.bury(record, Reason.CONFLICTING_LABEL)
 
@@ -363,7 +366,7 @@ class Oracle:
         """The record becomes a dead letter, caused by the record at this position (itself, mostly)."""
         self.events.append(Dead(self.position, reason, record))
 
-    def settle(  # noqa: D417  (the others are those of `Settled`)
+    def settle(
         self,
         stream: Stream,
         id_: str,

@@ -18,7 +18,7 @@ DEFAULT_INTERVAL_MS = 1_000
 """Event time between two examples where the data has no clock of its own: delays in seconds read as events."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DataSet:
     """Examples with their classes, in order, and the network that the paper's section on compared methods gives them.
 

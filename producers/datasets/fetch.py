@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pooch
-from requests.exceptions import RequestException
 
 from producers.datasets.base import Recipe
 from producers.datasets.files import PublishedFile, check
@@ -19,6 +18,8 @@ from stream_app.errors import DataSetError
 
 CONNECT_TIMEOUT_S = 30
 """For an answer, and between two pieces of it."""
+
+CHUNK_BYTES = 65_536
 
 Tell = Callable[[str], None]
 
@@ -62,12 +63,14 @@ def _download(file: PublishedFile, tell: Tell, progress: object) -> bytes:
         for url in file.urls:
             tell(f"{file.name}: from {url}")
             try:
-                downloader = pooch.HTTPDownloader(progressbar=progress, timeout=CONNECT_TIMEOUT_S)
+                downloader = pooch.HTTPDownloader(
+                    progressbar=progress, chunk_size=CHUNK_BYTES, timeout=CONNECT_TIMEOUT_S
+                )
                 name = Path(urlsplit(url).path).name
                 path = Path(pooch.retrieve(url, known_hash=None, fname=name, path=folder, downloader=downloader))
                 content = _unpacked(path, file.name)
                 check(path, content, file.sha256)
-            except (RequestException, OSError, ValueError, zipfile.BadZipFile, zlib.error, DataSetError) as error:
+            except (OSError, ValueError, zipfile.BadZipFile, zlib.error, DataSetError) as error:
                 problems.append(f"{file.name}: {url}: {_first_line(error)}")
             else:
                 return content

@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.learners.base import LEARN, PREDICT
-from stream_app.learners.online import Batch, Scaler, State, see
+from stream_app.lanes import Address, address
+from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH
+from stream_app.learners.online import Batch, Desk, Scaler, State, opened, see
 from stream_app.native import compiled
 from stream_app.records import ID_WORDS, Floats, Longs, Words
 
@@ -62,6 +63,39 @@ class Memory(NamedTuple):
     targets: Floats
 
 
+class Queues(NamedTuple):
+    """A `Memory` opened inside compiled code: addresses of its arrays."""
+
+    budget: int
+    theta: float
+    width: int
+    sizes: Address
+    capacities: Address
+    lengths: Address
+    firsts: Address
+    examples: Address
+    ids: Address
+    starts: Address
+    targets: Address
+
+
+@compiled
+def _opened(memory: Memory) -> Queues:
+    return Queues(
+        memory.budget,
+        memory.theta,
+        memory.width,
+        address(memory.sizes),
+        address(memory.capacities),
+        address(memory.lengths),
+        address(memory.firsts),
+        address(memory.examples),
+        address(memory.ids),
+        address(memory.starts),
+        address(memory.targets),
+    )
+
+
 @compiled
 def _wrapped(place: int, budget: int) -> int:
     """A place in a ring; a division would take longer than the rest of a small step."""
@@ -69,34 +103,34 @@ def _wrapped(place: int, budget: int) -> int:
 
 
 @compiled
-def _append(memory: Memory, batch: Batch, slot: int, label: int) -> None:
+def _append(memory: Queues, desk: Desk, slot: int, label: int) -> None:
     """Behind the newest of its class; in a full ring that place is the oldest's."""
     budget = memory.budget
     if memory.lengths[label] == memory.capacities[label]:
         _drop_oldest(memory, label)
     row = label * budget + _wrapped(memory.firsts[label] + memory.lengths[label], budget)
     for i in range(memory.width):
-        memory.examples[row * memory.width + i] = batch.seen[slot * memory.width + i]
+        memory.examples[row * memory.width + i] = desk.seen[slot * memory.width + i]
     for word in range(ID_WORDS):
-        memory.ids[row, word] = batch.ids[slot, word]
+        memory.ids[row * ID_WORDS + word] = desk.ids[slot * ID_WORDS + word]
     memory.lengths[label] += 1
 
 
 @compiled
-def _drop_oldest(memory: Memory, label: int) -> None:
+def _drop_oldest(memory: Queues, label: int) -> None:
     memory.firsts[label] = _wrapped(memory.firsts[label] + 1, memory.budget)
     memory.lengths[label] -= 1
 
 
 @compiled
-def _set_capacity(memory: Memory, label: int, capacity: int) -> None:
+def _set_capacity(memory: Queues, label: int, capacity: int) -> None:
     memory.capacities[label] = capacity
     while memory.lengths[label] > capacity:
         _drop_oldest(memory, label)
 
 
 @compiled
-def _adapt(memory: Memory) -> None:
+def _adapt(memory: Queues) -> None:
     """Lines 19 to 45 of the algorithm."""
     lengths, capacities = memory.lengths, memory.capacities
     if lengths[NEGATIVE] == 0 or lengths[POSITIVE] == 0:
@@ -117,11 +151,11 @@ def _adapt(memory: Memory) -> None:
 
 
 @compiled
-def admit(memory: Memory, batch: Batch, slot: int, label: int) -> int:
+def admit(memory: Queues, desk: Desk, slot: int, label: int) -> int:
     """Lines 13 to 45: take a labelled example in; how many there are to learn from (`starts`, `targets`)."""
     for k in range(2):
         memory.sizes[k] = memory.theta * memory.sizes[k] + (1.0 - memory.theta if k == label else 0.0)
-    _append(memory, batch, slot, label)
+    _append(memory, desk, slot, label)
     _adapt(memory)
     count = 0
     for k in (POSITIVE, NEGATIVE):
@@ -134,29 +168,41 @@ def admit(memory: Memory, batch: Batch, slot: int, label: int) -> int:
 
 
 @compiled
-def _report(memory: Memory, row: NDArray[np.float64]) -> None:
+def _report(memory: Queues, reports: Address, at: int) -> None:
     for k in (POSITIVE, NEGATIVE):
-        row[2 - k] = memory.sizes[k]
-        row[4 - k] = memory.lengths[k]
-        row[6 - k] = memory.capacities[k]
+        reports[at + 2 - k] = memory.sizes[k]
+        reports[at + 4 - k] = memory.lengths[k]
+        reports[at + 6 - k] = memory.capacities[k]
 
 
 @compiled
 def _run(batch: Batch, scaler: Scaler, network: kernels.Network, memory: Memory) -> None:
+    codes, scores, versions, reports = batch.codes, batch.scores, batch.versions, address(batch.reports)
+    desk, core, queues = opened(batch, scaler), kernels.opened(network), _opened(memory)
     reported = 0
-    for k in range(len(batch.codes)):
-        code, slot = batch.codes[k], batch.slots[k]
-        batch.versions[k] = network.updates[0]
-        if code == PREDICT:
-            see(batch, scaler, slot)
-            batch.scores[k] = kernels.predict(network, batch.seen, slot * batch.width)
-        elif code == LEARN:
-            count = admit(memory, batch, slot, batch.labels[k])
-            kernels.learn(network, memory.examples, memory.starts, memory.targets, count)
+    for k in range(len(codes)):
+        slot = desk.slots[k]
+        versions[k] = core.updates[0]
+        if codes[k] == PREDICT:
+            see(desk, slot)
+            scores[k] = kernels.predict(core, desk.seen, slot * desk.width)
+        elif codes[k] == LEARN:
+            count = admit(queues, desk, slot, desk.labels[k])
+            kernels.learn(core, queues.examples, queues.starts, queues.targets, count)
         else:
-            batch.reports[reported, 0] = network.updates[0]
-            _report(memory, batch.reports[reported])
-            reported += 1
+            reports[reported] = core.updates[0]
+            _report(queues, reports, reported)
+            reported += REPORT_WIDTH
+
+
+@compiled
+def _admit_slot(memory: Memory, batch: Batch, scaler: Scaler, slot: int, label: int) -> int:
+    return admit(_opened(memory), opened(batch, scaler), slot, label)
+
+
+@compiled
+def _report_row(memory: Memory, row: NDArray[np.float64]) -> None:
+    _report(_opened(memory), address(row), 0)
 
 
 class Areba:
@@ -191,15 +237,17 @@ class Areba:
         """See `online.Method`."""
         _run(batch, scaler, network, self._memory)
 
-    def admit(self, batch: Batch, operation: int) -> tuple[Floats, Floats]:
+    def admit(self, batch: Batch, scaler: Scaler, operation: int) -> tuple[Floats, Floats]:
         """See `online.Method`."""
         memory = self._memory
-        count = admit(memory, batch, batch.slots[operation], batch.labels[operation])
-        return memory.examples.reshape(-1, memory.width)[memory.starts[:count] // memory.width], memory.targets[:count].copy()
+        count = _admit_slot(memory, batch, scaler, batch.slots[operation], batch.labels[operation])
+        return memory.examples.reshape(-1, memory.width)[memory.starts[:count] // memory.width], memory.targets[
+            :count
+        ].copy()
 
     def report(self, row: NDArray[np.float64]) -> None:
         """See `online.Method`."""
-        _report(self._memory, row)
+        _report_row(self._memory, row)
 
     def _rows(self, label: int) -> Longs:
         """The rows of one queue, oldest first."""

@@ -21,6 +21,7 @@ REPORT_COLUMNS = (
     "positive_capacity",
     "negative_capacity",
 )
+REPORT_WIDTH = len(REPORT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)

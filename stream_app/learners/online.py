@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stream_app import kernels
 from stream_app.errors import StateError
+from stream_app.lanes import Address, address
 from stream_app.learners.base import LEARN, PREDICT, REPORT_COLUMNS, Answers, Operations
 from stream_app.native import compiled
 from stream_app.network import AutogradModel
@@ -56,7 +57,7 @@ class Method(Protocol):
     def run(self, batch: Batch, scaler: Scaler, network: kernels.Network) -> None:
         """Carry all operations out in compiled code."""
 
-    def admit(self, batch: Batch, operation: int) -> tuple[Floats, Floats]:
+    def admit(self, batch: Batch, scaler: Scaler, operation: int) -> tuple[Floats, Floats]:
         """Take the example of a `LEARN` in; copies of the examples `[n, d]` and classes `[n]` to learn from."""
 
     def report(self, row: NDArray[np.float64]) -> None:
@@ -72,21 +73,59 @@ class Method(Protocol):
         """Whether these are arrays of such a method."""
 
 
+class Desk(NamedTuple):
+    """A `Batch` and a `Scaler` opened inside compiled code: addresses of their arrays."""
+
+    width: int
+    labels: Address
+    slots: Address
+    raw: Address
+    seen: Address
+    ids: Address
+    active: bool
+    count: Address
+    mean: Address
+    squares: Address
+
+
 @compiled
-def see(batch: Batch, scaler: Scaler, slot: int) -> None:
+def opened(batch: Batch, scaler: Scaler) -> Desk:
+    """The batch's memory; the caller holds the arrays while the result is in use."""
+    return Desk(
+        batch.width,
+        address(batch.labels),
+        address(batch.slots),
+        address(batch.raw),
+        address(batch.seen),
+        address(batch.ids),
+        scaler.active,
+        address(scaler.count),
+        address(scaler.mean),
+        address(scaler.squares),
+    )
+
+
+@compiled
+def see(desk: Desk, slot: int) -> None:
     """Let the scaler learn the features of a slot, then scale them: (x - mean) / deviation, 0 where that is 0."""
-    if not scaler.active:
+    if not desk.active:
         return
-    scaler.count[0] += 1.0
-    start = slot * batch.width
-    for i in range(batch.width):
-        x = np.float64(batch.raw[start + i])
-        distance = x - scaler.mean[i]
-        scaler.mean[i] += distance / scaler.count[0]
-        scaler.squares[i] += distance * (x - scaler.mean[i])
-        variance = scaler.squares[i] / scaler.count[0]
-        scaled = (x - scaler.mean[i]) / np.sqrt(variance) if variance > 0.0 else 0.0
-        batch.seen[start + i] = np.float32(scaled)
+    desk.count[0] += 1.0
+    start = slot * desk.width
+    for i in range(desk.width):
+        x = np.float64(desk.raw[start + i])
+        distance = x - desk.mean[i]
+        desk.mean[i] += distance / desk.count[0]
+        desk.squares[i] += distance * (x - desk.mean[i])
+        variance = desk.squares[i] / desk.count[0]
+        scaled = (x - desk.mean[i]) / np.sqrt(variance) if variance > 0.0 else 0.0
+        desk.seen[start + i] = np.float32(scaled)
+
+
+@compiled
+def see_slot(batch: Batch, scaler: Scaler, slot: int) -> None:
+    """`see`, called from outside compiled code."""
+    see(opened(batch, scaler), slot)
 
 
 class OnlineLearner:
@@ -151,10 +190,10 @@ class OnlineLearner:
         for k, (code, slot) in enumerate(zip(batch.codes.tolist(), batch.slots.tolist(), strict=True)):
             batch.versions[k] = model.updates[0]
             if code == PREDICT:
-                see(batch, self._scaler, slot)
+                see_slot(batch, self._scaler, slot)
                 batch.scores[k] = model.predict(batch.seen[slot * batch.width : (slot + 1) * batch.width])
             elif code == LEARN:
-                model.learn(*self._method.admit(batch, k))
+                model.learn(*self._method.admit(batch, self._scaler, k))
             else:
                 batch.reports[reported, 0] = model.updates[0]
                 self._method.report(batch.reports[reported])

@@ -1,0 +1,130 @@
+"""Decoding and encoding in batches against fastavro, one value at a time, on the same values in the same process."""
+
+import io
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import fastavro
+import numpy as np
+
+from benchmarks.rows import Row, faster, median_cpu_us
+from stream_app import avro, codec
+from stream_app.records import (
+    Example,
+    Longs,
+    OutcomeColumns,
+    OutcomeKind,
+    PredictionColumns,
+    Side,
+    pack_id,
+)
+
+BATCH = 1_000
+BATCHES = 20
+"""Different values in each: 4 MB of examples, so that they do not sit in the processor's nearest caches."""
+
+FEATURES = 30
+REPETITIONS = 11
+SEED = 1
+
+
+def _ids(generator: np.random.Generator) -> list[str]:
+    """Ids as most producers make them: UUIDs, 36 bytes."""
+    return [str(uuid.UUID(bytes=generator.bytes(16))) for _ in range(BATCH)]
+
+
+def decode_examples(generator: np.random.Generator) -> Row:
+    """From a list of bytes to columns; the reference gives dictionaries and checks less."""
+    batches = [
+        codec.encode_examples("fraud", _ids(generator), generator.standard_normal((BATCH, FEATURES)).astype(np.float32))
+        for _ in range(BATCHES)
+    ]
+    schema = avro.newest()[Example].parsed
+    limits = codec.DecodeLimits()
+
+    def ours() -> int:
+        for batch in batches:
+            codec.decode(batch, Side.EXAMPLES, limits)
+        return BATCH * BATCHES
+
+    def reference() -> int:
+        for value in batches[0]:
+            fastavro.schemaless_reader(io.BytesIO(value[avro.HEADER_BYTES :]), schema, None)
+        return BATCH
+
+    ours()
+    name = f"decode examples, batches of {BATCH:,}, against fastavro one by one"
+    return faster(name, FEATURES, median_cpu_us(ours, REPETITIONS), median_cpu_us(reference, REPETITIONS), 15.0)
+
+
+def _predictions(generator: np.random.Generator, ids: Sequence[str]) -> PredictionColumns:
+    """One batch of the champion's predictions."""
+    return PredictionColumns(
+        stream_names=("fraud",),
+        learner_names=("areba",),
+        streams=np.zeros(BATCH, np.int32),
+        learners=np.zeros(BATCH, np.int32),
+        ids=np.array([pack_id(each) for each in ids]),
+        champions=np.ones(BATCH, np.bool_),
+        scores=generator.random(BATCH, np.float32),
+        labels=generator.integers(0, 2, BATCH).astype(np.int8),
+        model_versions=np.arange(BATCH) + 100_000,
+    )
+
+
+def _outcomes(predictions: PredictionColumns) -> OutcomeColumns:
+    """One batch of joined examples."""
+    places: Longs = np.arange(BATCH) + 1_000_000
+    return OutcomeColumns(
+        stream_names=predictions.stream_names,
+        learner_names=predictions.learner_names,
+        streams=predictions.streams,
+        outcomes=np.full(BATCH, OutcomeKind.JOINED, np.uint8),
+        ids=predictions.ids,
+        labels=predictions.labels,
+        learners=predictions.learners,
+        scores=predictions.scores,
+        delays_ms=places % 100_000,
+        example_offsets=places,
+        label_offsets=places,
+    )
+
+
+def encode_columns(name: str, encode: Callable[[], list[bytes]]) -> Row:
+    """From columns to a list of bytes; the reference starts with dictionaries."""
+    records = codec.decode_many(encode())
+    schema = avro.newest()[type(records[0])]
+    plain: list[Mapping[str, Any]] = [
+        {field.name: getattr(record, field.name) for field in fields(record)} for record in records
+    ]
+
+    def ours() -> int:
+        for _ in range(BATCHES):
+            encode()
+        return BATCH * BATCHES
+
+    def reference() -> int:
+        for record in plain:
+            out = io.BytesIO()
+            out.write(schema.header)
+            fastavro.schemaless_writer(out, schema.parsed, record)
+            out.getvalue()
+        return BATCH
+
+    ours_us, reference_us = median_cpu_us(ours, REPETITIONS), median_cpu_us(reference, REPETITIONS)
+    title = f"encode {name}, batches of {BATCH:,}, against fastavro one by one"
+    return Row(title, 0, ours_us, reference_us, reference_us / ours_us, "", None)
+
+
+def rows() -> list[Row]:
+    """The rows of the table that are about the codec."""
+    generator = np.random.default_rng(SEED)
+    predictions = _predictions(generator, _ids(generator))
+    outcomes = _outcomes(predictions)
+    return [
+        decode_examples(generator),
+        encode_columns("predictions", lambda: codec.encode_predictions(predictions)),
+        encode_columns("outcomes", lambda: codec.encode_outcomes(outcomes)),
+    ]

@@ -1,0 +1,262 @@
+"""The worker on a real Kafka: CPU of its process beside a loop that only consumes and produces, and its latency.
+
+Each side runs in a process of its own (`python -m benchmarks.worker ours|loop SERVERS PREFIX COUNT`), so that its CPU
+time is its own; the clock starts when the member has joined the group and its code is compiled.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks.rows import Row, at_most
+from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
+from ops.local_kafka import start as start_kafka
+from stream_app import codec, start
+from stream_app.config import Config
+from stream_app.kafka import KafkaCluster, KafkaLogReader, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.native import prepare_environment
+from stream_app.observe import Observer
+from stream_app.ports import Committed, TopicPartition
+from stream_app.records import Label, OutputRecords
+from stream_app.worker import Ports, Worker
+
+COUNT = 50_000
+"""Labelled examples of one run: the fixed cost of some fifty rounds is in it."""
+
+REPETITIONS = 3
+RATE = 2_000
+LATENCY_S = 10.0
+WARM_S = 3.0
+"""The first seconds of the latency run are not counted."""
+
+LIMIT_S = 120.0
+"""No run may take longer."""
+
+P99_MS = 60.0
+POLL_S = 0.02
+
+
+def configuration(servers: str, prefix: str, instance: str = "worker-1") -> Config:
+    """One stream, one learner, d = 30."""
+    return Config.model_validate(
+        {
+            "application": {"id": "bench", "instance": instance},
+            "kafka": {"bootstrap_servers": servers, "topic_prefix": prefix},
+            "learners": {"areba": {"method": "areba"}},
+            "streams": {"fraud": {"features": 30, "learning_rate": 0.0001}},
+        }
+    )
+
+
+def send(servers: str, config: Config, count: int) -> None:
+    """Put the stream onto the topics, labels a hundred examples late."""
+    inputs = Inputs(fraud(count))
+    sender = KafkaSender(servers)
+    now = int(time.time() * 1000) - 2 * count
+    key = b"fraud"
+    for number in range(count):
+        sender.send(config.topics.examples, key, inputs.examples[number], now + 2 * number)
+        sender.send(config.topics.labels, key, inputs.labels[number], now + 2 * (number + DELAY_EXAMPLES) + 1)
+    sender.flush(LIMIT_S)
+    sender.close()
+
+
+# The two sides, each in a process of its own --------------------------------------------------------------------------
+
+
+def run_ours(servers: str, prefix: str, count: int) -> float:
+    """CPU seconds of a worker from the assignment to the last commit."""
+    config = configuration(servers, prefix)
+    start.warm_up(config.task_settings())
+    clock = SystemClock()
+    source = KafkaSource(servers, config.group_id)
+    transaction = KafkaTransaction(servers, config.transactional_id)
+    worker = Worker(config, Ports(source, transaction, KafkaCluster(servers), clock), Observer(clock))
+    cpu: list[float] = []
+    end = time.monotonic() + LIMIT_S
+
+    def done() -> bool:
+        if worker.tasks and not cpu:
+            cpu.append(time.process_time())
+        worked = sum(sum(task.offsets) for task in worker.tasks)
+        if worked >= 2 * count and len(cpu) == 1:
+            cpu.append(time.process_time())
+        if time.monotonic() > end:
+            raise TimeoutError(f"{worked} of {2 * count} records after {LIMIT_S:g} s")
+        return len(cpu) == 2
+
+    worker.run(done)
+    return cpu[1] - cpu[0]
+
+
+def run_loop(servers: str, prefix: str, count: int) -> float:
+    """CPU seconds of a loop with the same clients and guarantees: a record in, a record of our output's size out."""
+    config = configuration(servers, prefix)
+    topics = config.topics
+    source = KafkaSource(servers, "bench-loop")
+    transaction = KafkaTransaction(servers, "bench-loop")
+    transaction.initialise()
+    assigned: list[TopicPartition] = []
+
+    def on_assign(partitions: object) -> None:
+        assigned.extend(partitions)  # type: ignore[arg-type]  # TopicPartitions
+        source.start_at(dict.fromkeys(assigned, 0))
+
+    source.subscribe((topics.examples, topics.labels), on_assign, lambda _: None)
+    outputs = {topics.examples: (topics.predictions, bytes(75)), topics.labels: (topics.outcomes, bytes(75))}
+    done, cpu = 0, 0.0
+    end = time.monotonic() + LIMIT_S
+    while done < 2 * count and time.monotonic() < end:
+        fetched = [part for part in source.poll(10_000, 0.1) if len(part.records)]
+        cpu = cpu or (time.process_time() if assigned else 0.0)
+        if not fetched:
+            continue
+        transaction.begin()
+        offsets = {}
+        for part in fetched:
+            topic, value = outputs[part.partition.topic]
+            rows = len(part.records)
+            times = part.records.timestamps.tolist()
+            transaction.produce(
+                TopicPartition(topic, part.partition.partition), OutputRecords(part.records.keys, [value] * rows, times)
+            )
+            offsets[part.partition] = Committed(int(part.records.offsets[-1]) + 1, "")
+            done += rows
+        transaction.send_offsets(offsets, source.group_metadata())
+        transaction.commit()
+    cpu = time.process_time() - cpu
+    source.close()
+    transaction.close()
+    return cpu
+
+
+def _side(side: str, servers: str, prefix: str, count: int) -> float:
+    """CPU seconds of one side in a new process."""
+    command = [sys.executable, "-m", "benchmarks.worker", side, servers, prefix, str(count)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=2 * LIMIT_S, check=True)
+    return float(json.loads(result.stdout.splitlines()[-1])["cpu_s"])
+
+
+def _throughput(servers: str) -> Row:
+    ours, loop = [], []
+    for number in range(REPETITIONS):
+        prefix = f"bench{number}."
+        config = configuration(servers, prefix)
+        start.create_topics(config, 1, 1)
+        send(servers, config, COUNT)
+        loop.append(_side("loop", servers, prefix, COUNT) / COUNT * 1e6)
+        ours.append(_side("ours", servers, prefix, COUNT) / COUNT * 1e6)
+    name = "the worker on Kafka, CPU a labelled example, against a loop that consumes two records and produces two"
+    return at_most(name, 30, median(ours), median(loop), 2.0)
+
+
+# Latency --------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _worker(config: Config) -> Iterator[None]:
+    """A worker process of its own, as users run it."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "bench.json"
+        file.write_text(
+            json.dumps(
+                config.model_dump(mode="json", exclude={"learners"}) | {"learners": {"areba": {"method": "areba"}}}
+            )
+        )  # JSON is YAML
+        command = [sys.executable, "-m", "stream_app.cli", "run", "-c", str(file)]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            try:
+                yield
+            finally:
+                process.terminate()
+                process.wait(timeout=30)
+
+
+def _latency(servers: str) -> list[Row]:
+    config = configuration(servers, "latency.")
+    start.create_topics(config, 1, 1)
+    seen: dict[str, float] = {}
+    stop = threading.Event()
+    reader = KafkaLogReader(servers, TopicPartition(config.topics.predictions, 0))
+    thread = threading.Thread(target=_read, args=(reader, seen, stop))
+    thread.start()
+    try:
+        with _worker(config):
+            sent = _send_at_rate(servers, config, seen)
+            deadline = time.monotonic() + LIMIT_S
+            while len(seen) < len(sent) + 1 and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+    finally:
+        stop.set()
+        thread.join()
+        reader.close()
+    first = min(sent.values()) + WARM_S
+    delays = [seen[name] - when for name, when in sent.items() if when >= first and name in seen]
+    p50, p99 = (float(value) * 1000 for value in np.percentile(delays, (50, 99)))
+    what = "example sent to prediction readable (read_committed), 2,000 events a second"
+    return [
+        Row(f"{what}: p50", 30, p50 * 1000, None, None, "printed", None),
+        Row(f"{what}: p99", 30, p99 * 1000, None, None, f"< {P99_MS:g} ms", p99 < P99_MS),
+    ]
+
+
+def _send_at_rate(servers: str, config: Config, seen: dict[str, float]) -> dict[str, float]:
+    """Send examples, and labels a tenth of a second later, on a steady clock; when each example was sent, by id."""
+    sender = KafkaSender(servers, {"linger.ms": "0"})
+    stream = fraud(int(RATE * LATENCY_S))
+    values = codec.encode_examples("fraud", [f"e{number}" for number in range(len(stream.labels))], stream.examples)
+    probe = codec.encode_examples("fraud", ["probe"], stream.examples[:1])[0]
+    sender.send(config.topics.examples, b"fraud", probe, int(time.time() * 1000))
+    sender.flush(LIMIT_S)
+    deadline = time.monotonic() + LIMIT_S
+    while "probe" not in seen:  # the worker is up
+        if time.monotonic() > deadline:
+            raise TimeoutError("the worker did not predict the probe")
+        time.sleep(POLL_S)
+    sent: dict[str, float] = {}
+    begin = time.monotonic()
+    late = int(RATE * 0.1)
+    for number, value in enumerate(values):
+        due = begin + number / RATE
+        while (wait := due - time.monotonic()) > 0:
+            time.sleep(min(wait, 0.001))
+        sent[f"e{number}"] = time.monotonic()
+        now = int(time.time() * 1000)
+        sender.send(config.topics.examples, b"fraud", value, now)
+        if number >= late:
+            label = Label("fraud", f"e{number - late}", int(stream.labels[number - late]))
+            sender.send(config.topics.labels, b"fraud", codec.encode(label), now)
+    sender.flush(LIMIT_S)
+    sender.close()
+    return sent
+
+
+def _read(reader: KafkaLogReader, seen: dict[str, float], stop: threading.Event) -> None:
+    """Note when each prediction could be read."""
+    while not stop.is_set():
+        fetched = reader.poll(1000, POLL_S)
+        if fetched is not None:
+            now = time.monotonic()
+            for record in codec.decode_many([value or b"" for value in fetched.records.values]):
+                seen[record.id] = now  # type: ignore[union-attr]  # predictions
+
+
+def rows() -> list[Row]:
+    """Throughput and latency on a broker of our own."""
+    with start_kafka(1) as kafka:
+        return [_throughput(kafka.bootstrap_servers), *_latency(kafka.bootstrap_servers)]
+
+
+if __name__ == "__main__":
+    prepare_environment()
+    chosen = {"ours": run_ours, "loop": run_loop}[sys.argv[1]]
+    print(json.dumps({"cpu_s": chosen(sys.argv[2], sys.argv[3], int(sys.argv[4]))}))

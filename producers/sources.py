@@ -1,0 +1,73 @@
+"""Streams by text: a data set or a synthetic spec, with options that any of them takes.
+
+fraud                                          a data set, whole
+fraud:stream=fraud-eu,limit=5000               under another name, its first examples
+sine:drift=posterior,length=5000,interval_ms=100
+"""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from producers import datasets
+from producers.datasets.base import DataSet
+from producers.synthetic import CONCEPTS, SPEC_KEYS, parse_spec, synthetic
+from stream_app.errors import DataSetError
+
+COMMON_KEYS = ("stream", "limit", "interval_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream that was asked for.
+
+    Attributes:
+        stream: Its name.
+        data: What is in it.
+        interval_ms: Event time from one example to the next, if that was asked for.
+    """
+
+    stream: str
+    data: DataSet
+    interval_ms: int | None
+
+
+def parse_source(text: str, data_dir: Path | None = None, limit: int | None = None) -> Source:
+    """The stream that the text asks for, loaded or made.
+
+    Args:
+        text: See the module's docstring.
+        data_dir: As in `datasets.load`.
+        limit: At most so many examples, where the text has no limit of its own.
+
+    Raises:
+        DataSetError: A name, key or value is not known (the nearest is offered), or the data cannot be loaded.
+    """
+    name, _, rest = text.partition(":")
+    options = [option.partition("=") for option in rest.split(",") if option]
+    common = {key: value for key, _, value in options if key in COMMON_KEYS}
+    own = [(key, value) for key, _, value in options if key not in COMMON_KEYS]
+    limit = _positive(text, "limit", common["limit"]) if "limit" in common else limit
+    interval_ms = _positive(text, "interval_ms", common["interval_ms"]) if "interval_ms" in common else None
+    if name in CONCEPTS:
+        _refuse_unknown(text, own, (*SPEC_KEYS, *COMMON_KEYS))
+        data = synthetic(parse_spec(f"{name}:" + ",".join(f"{key}={value}" for key, value in own)))
+    else:
+        datasets.find(name, CONCEPTS)
+        _refuse_unknown(text, own, COMMON_KEYS)
+        data = datasets.load(name, data_dir)
+    return Source(common.get("stream", name), data if limit is None else data.prefix(limit), interval_ms)
+
+
+def _refuse_unknown(text: str, options: list[tuple[str, str]], known: tuple[str, ...]) -> None:
+    for key, _ in options:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+            raise DataSetError(f"{text}: no option {key}; {hint}")
+
+
+def _positive(text: str, key: str, value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise DataSetError(f"{text}: {key}={value} is not a whole number above 0")
+    return int(value)

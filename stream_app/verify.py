@@ -1,0 +1,637 @@
+"""`areba verify`: are the books balanced? Told from the topics alone, with readers of our own.
+
+For each partition: the group's committed offsets, the chain of commit records, then inputs below the committed offsets
+and all outputs, which `books.PartitionBooks` judges; last, what replayers say they sent (`tally.Tally`). The state of a
+worker is not asked, and neither the task nor the join is imported.
+
+A group that is at work is checked up to what it had committed when its partition's turn came; whatever it wrote
+meanwhile is left alone. Memory: see `books`, and one byte for each example of a manifest.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+from stream_app.avro import HEADER_BYTES, Record, catalogue, decode_one, newest
+from stream_app.books import DeadLetter, Figures, Findings, Input, Names, Output, PartitionBooks, Rules
+from stream_app.config import Config
+from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
+from stream_app.ports import Cluster, Committed, LogReader, TopicPartition
+from stream_app.records import (
+    MAX_ID_BYTES,
+    Act,
+    Commit,
+    Example,
+    Header,
+    Label,
+    Mark,
+    MarkKind,
+    Metric,
+    Outcome,
+    Prediction,
+    Reason,
+    Side,
+)
+from stream_app.tally import Sent, Tally
+
+READ_TIMEOUT_S = 30.0
+"""Longest silence of a broker that is being read; a change of leader takes 6-9 s."""
+
+POLL_RECORDS = 2_000
+"""Records at a time: with the largest values some MB."""
+
+POLL_TIMEOUT_S = 1.0
+
+MAX_STREAM_BYTES = 249
+
+METADATA_FIELDS = 3
+"""Of a committed offset: format, sequence, digest."""
+
+DEAD_LETTER_HEADERS = (
+    "__connect.errors.topic",
+    "__connect.errors.partition",
+    "__connect.errors.offset",
+    "__connect.errors.exception.class.name",
+    "__connect.errors.exception.message",
+    "areba.reason",
+)
+"""Behind the original headers, in this order."""
+
+SIDE_TYPES = {Side.EXAMPLES: (Example, Mark), Side.LABELS: (Label, Mark)}
+
+
+class Row(NamedTuple):
+    """One record as it is on a topic."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `verify` found.
+
+    Attributes:
+        figures: Counts by stream, over all partitions.
+        findings: A line for everything off; the first thousand.
+        finding_count: All of them.
+        notes: What was not checked, and why; nothing is off because of it.
+        partitions: Tasks that were checked.
+        commits: Commit records.
+        records: Output records.
+    """
+
+    figures: Mapping[str, Figures]
+    findings: Sequence[str]
+    finding_count: int
+    notes: Sequence[str]
+    partitions: int
+    commits: int
+    records: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is off."""
+        return self.finding_count == 0
+
+    def show(self, console: Console | None = None) -> None:
+        """Print the books, and everything off."""
+        console = console or Console()
+        for table in self.tables():
+            console.print(table)
+        for line in self.dead_letter_lines():
+            console.print(line, markup=False, highlight=False)
+        for note in self.notes:
+            console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+        for finding in self.findings:
+            console.print(finding, markup=False, highlight=False, soft_wrap=True, style="red")
+        if self.finding_count > len(self.findings):
+            console.print(f"and {self.finding_count - len(self.findings):,} more", highlight=False, style="red")
+        scope = f"{self.partitions} partitions, {self.commits:,} commits, {self.records:,} output records"
+        verdict = "the books balance" if self.ok else f"the books are off: {self.finding_count:,} findings"
+        console.print(f"{verdict} ({scope})", highlight=False, style="bold green" if self.ok else "bold red")
+
+    def tables(self) -> Iterator[Table]:
+        """The three equations of the books, a row for each stream."""
+        yield self._table(
+            ("examples", "= marks", "+ predicted", "+ duplicates", "+ dead letters"),
+            lambda f: (
+                f.examples,
+                f.example_marks,
+                f.champion_predictions,
+                f.example_duplicates,
+                f.example_dead_letters.total(),
+            ),
+        )
+        yield self._table(
+            ("predicted", "= joined", "+ unlabelled", "+ evicted", "+ pending"),
+            lambda f: (f.champion_predictions, f.joined, f.unlabelled, f.evicted, f.pending),
+        )
+        yield self._table(
+            ("labels", "= marks", "+ joined", "+ corrections", "+ duplicates", "+ dead letters", "+ waiting"),
+            lambda f: (
+                f.labels,
+                f.label_marks,
+                f.joined,
+                f.corrections,
+                f.label_duplicates,
+                f.label_dead_letters.total(),
+                f.waiting,
+            ),
+        )
+
+    def dead_letter_lines(self) -> Iterator[str]:
+        """Dead letters by stream, topic and reason."""
+        for stream, figures in sorted(self.figures.items()):
+            for side, counts in (("examples", figures.example_dead_letters), ("labels", figures.label_dead_letters)):
+                if counts:
+                    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(counts.items()))
+                    yield f"dead letters of {stream} from {side}: {reasons}"
+
+    def _table(self, headings: Sequence[str], cells: Callable[[Figures], Sequence[int]]) -> Table:
+        table = Table()
+        table.add_column("stream", no_wrap=True)
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        for stream, figures in sorted(self.figures.items()):
+            table.add_row(stream, *(f"{count:,}" for count in cells(figures)))
+        return table
+
+
+def verify(cluster: Cluster, config: Config, manifests: Sequence[Path] = ()) -> Report:
+    """Check the books of an application.
+
+    Args:
+        cluster: Where the topics are.
+        config: The application's configuration.
+        manifests: What replayers wrote of what they sent.
+
+    Raises:
+        TopicError: A topic is missing, or the inputs' partition counts differ.
+        ConfigurationError: A manifest cannot be read.
+        UnknownOutcomeError: A broker did not answer in time.
+    """
+    tallies = [Tally.load(path) for path in manifests]
+    checker = _Checker(cluster, config, tallies, _partitions(cluster, config))
+    for partition in range(checker.partitions):
+        _PartitionCheck(checker, partition).run()
+    for tally in tallies:
+        checker.check_digest(tally)
+    return checker.report()
+
+
+def _partitions(cluster: Cluster, config: Config) -> int:
+    """The number of tasks."""
+    topics = config.topics
+    needed = (*(topics[place] for place in range(6)), topics.progress)
+    found = cluster.topics(needed)
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise TopicError([f"{name}: there is no such topic" for name in missing])
+    counts = {name: topic.partitions for name, topic in found.items()}
+    if len(set(counts.values())) > 1:
+        raise TopicError([f"{name}: {count} partitions; all must have as many" for name, count in counts.items()])
+    return counts[topics.examples]
+
+
+class _Checker:
+    """What all partitions share."""
+
+    def __init__(self, cluster: Cluster, config: Config, tallies: Sequence[Tally], partitions: int) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.tallies = tallies
+        self.partitions = partitions
+        self.findings = Findings()
+        self.faults: list[str] = []
+        self.notes: list[str] = []
+        self.figures: dict[str, Figures] = {}
+        self.commits = 0
+        self.records = 0
+
+    def rules(self, stream: str) -> Rules:
+        """The settings of a stream."""
+        join = self.config.join
+        known = self.config.streams.get(stream)
+        return Rules(
+            life_ms=join.ttl_ms + join.max_clock_lead_ms,
+            closed_ttl_ms=join.closed_ttl_ms,
+            max_pending=join.max_pending_per_stream,
+            max_waiting=join.max_waiting_per_stream,
+            max_closed=join.max_closed_per_stream,
+            max_open_marks=join.max_open_marks_per_stream,
+            features=(known.features if known is not None else None) or 0,
+        )
+
+    def committed(self, partition: int) -> tuple[Committed | None, Committed | None]:
+        """The committed offsets of both inputs."""
+        topics = self.config.topics
+        pair = [TopicPartition(topics.examples, partition), TopicPartition(topics.labels, partition)]
+        found = self.cluster.committed(self.config.group_id, pair)
+        return found.get(pair[0]), found.get(pair[1])
+
+    def check_digest(self, tally: Tally) -> None:
+        """Compare the digest of what was sent with that of what the topics hold, where their order can be told."""
+        if not tally.order_is_known:
+            self.notes.append(f"{tally.path.name}: its digest was not checked: it sent records out of order")
+            return
+        with ExitStack() as stack:
+            partitions = [self._sent(stack, *place) for place in tally.ranges]
+            digest = tally.digest_of(partitions)
+        if digest is None:
+            self.notes.append(f"{tally.path.name}: its digest was not checked: others wrote between its records")
+        elif digest != tally.digest:
+            self.faults.append(f"{tally.path.name}: digest {digest} on the topics, {tally.digest} was sent")
+
+    def _sent(self, stack: ExitStack, topic: str, partition: int, first: int, end: int) -> Iterator[Sent]:
+        """The records of a range, undecoded."""
+        reader = self.cluster.reader(TopicPartition(topic, partition))
+        stack.callback(reader.close)
+        side = Side.EXAMPLES if topic == self.config.topics.examples else Side.LABELS
+        mark = newest()[Mark].header
+        reader.seek(first)
+        for row in read_rows(reader, f"{topic}[{partition}]"):
+            if row.offset >= end:
+                return
+            value = row.value or b""
+            yield Sent(topic, side, row.offset, row.timestamp_ms, row.key or b"", value, value.startswith(mark))
+
+    def report(self) -> Report:
+        """Everything, with the manifests."""
+        lines = [str(finding) for finding in self.findings.kept]
+        faults = [*self.faults, *(fault for tally in self.tallies for fault in tally.faults())]
+        return Report(
+            figures=self.figures,
+            findings=(*lines, *faults),
+            finding_count=self.findings.count + len(faults),
+            notes=tuple(self.notes),
+            partitions=self.partitions,
+            commits=self.commits,
+            records=self.records,
+        )
+
+
+Decoded = TypeVar("Decoded")
+
+
+class _PartitionCheck:
+    """One task."""
+
+    def __init__(self, checker: _Checker, partition: int) -> None:
+        self._checker = checker
+        self._partition = partition
+        topics = checker.config.topics
+        self._names = Names((topics.examples, topics.labels), topics.predictions, topics.outcomes, topics.dead_letters)
+        self._progress = topics.progress
+        self._metrics_topic = topics.metrics
+        self._written: Counter[str] = Counter()
+        self._stack = ExitStack()
+
+    def run(self) -> None:
+        """Read and judge all of it."""
+        checker = self._checker
+        committed = checker.committed(self._partition)
+        ends = (committed[0].offset if committed[0] else 0, committed[1].offset if committed[1] else 0)
+        with self._stack:
+            inputs = (self._inputs(Side.EXAMPLES, ends[0]), self._inputs(Side.LABELS, ends[1]))
+            books = PartitionBooks(
+                self._partition,
+                names=self._names,
+                rules=checker.rules,
+                ends=ends,
+                predictions=self._outputs(self._names.predictions, Prediction),
+                outcomes=self._outputs(self._names.outcomes, Outcome),
+                dead_letters=self._dead_letters(),
+                findings=checker.findings,
+            )
+            promised = 0
+            for commit in self._commits(committed, ends):
+                reached = (commit.examples_end, commit.labels_end)
+                books.take(inputs[0].below(reached[0]), inputs[1].below(reached[1]), reached)
+                promised += commit.records
+            books.take(inputs[0].below(ends[0]), inputs[1].below(ends[1]), ends)
+            metrics = self._metrics()
+            running = checker.committed(self._partition) != committed
+            figures = books.finish(running=running)
+            if running:
+                checker.notes.append(
+                    f"partition {self._partition}: the group is at work; newer outputs were left alone"
+                )
+            else:
+                self._check_metrics(metrics, figures)
+                self._check_count(promised)
+            for source in inputs:
+                source.count_rest()
+        for stream, counts in figures.items():
+            checker.figures.setdefault(stream, Figures()).add(counts)
+
+    # Commit records ---------------------------------------------------------------------------------------------------
+
+    def _commits(self, committed: tuple[Committed | None, Committed | None], ends: tuple[int, int]) -> Iterator[Commit]:
+        """The commit records up to the committed one; everything off in their chain is told."""
+        target = self._target(committed)
+        last: Commit | None = None
+        for row in self._rows(self._progress):
+            record = self._decoded(self._progress, row, Commit, Act)
+            if not isinstance(record, Commit):
+                continue
+            if target is None or (last is not None and last.sequence >= target[0]):
+                if target is None:
+                    self._off(self._progress, row.offset, "a commit record, but the group has committed no offsets")
+                break
+            self._check_link(row.offset, last, record)
+            last = record
+            self._checker.commits += 1
+            yield record
+        if target is None:
+            return
+        reached = (last.sequence, last.digest.hex()) if last is not None else (-1, "")
+        if reached[0] != target[0]:
+            self._off(self._progress, None, f"ends at commit record {reached[0]}; {target[0]} is committed")
+        elif reached[1] != target[1]:
+            self._off(
+                self._progress, None, f"commit record {target[0]}: its digest is not that of the committed offsets"
+            )
+        elif last is not None and (last.examples_end, last.labels_end) != ends:
+            reached_ends = f"{last.examples_end}/{last.labels_end}"
+            text = f"commit record {target[0]} ends at {reached_ends}, committed are {ends[0]}/{ends[1]}"
+            self._off(self._progress, None, text)
+
+    def _target(self, committed: tuple[Committed | None, Committed | None]) -> tuple[int, str] | None:
+        """Sequence and digest of the committed record, from the metadata of the offsets."""
+        examples, labels = committed
+        if examples is None and labels is None:
+            return None
+        texts = {offset.metadata for offset in committed if offset is not None}
+        words = texts.pop().split()
+        if texts or examples is None or labels is None:
+            self._off(
+                self._names.inputs[0], None, "the committed offsets of examples and labels do not belong together"
+            )
+        if len(words) != METADATA_FIELDS or not words[1].isdecimal():
+            self._off(
+                self._names.inputs[0], None, "the committed offset has no metadata of areba; was the group reset?"
+            )
+            return None
+        return int(words[1]), words[2]
+
+    def _check_link(self, offset: int, last: Commit | None, record: Commit) -> None:
+        if last is None:
+            if record.sequence != 0:
+                self._off(self._progress, offset, f"the first commit record is {record.sequence}, not 0")
+            return
+        if record.sequence != last.sequence + 1:
+            self._off(self._progress, offset, f"commit record {record.sequence} follows {last.sequence}")
+        for topic, start, end in (
+            (self._names.inputs[0], record.examples_start, last.examples_end),
+            (self._names.inputs[1], record.labels_start, last.labels_end),
+        ):
+            if start != end:
+                text = f"commit record {record.sequence} starts at {start} of {topic}, the one before ended at {end}"
+                self._off(self._progress, offset, text)
+
+    # Inputs -----------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, side: Side, end: int) -> "_Inputs":
+        topic = self._names.inputs[side]
+        tallies = [tally for tally in self._checker.tallies if tally.end(topic, self._partition)]
+        last = max([end, *(tally.end(topic, self._partition) for tally in tallies)])
+        if last > end:
+            text = f"{topic}[{self._partition}]: {last - end:,} records of the manifests are not yet processed"
+            self._checker.notes.append(text)
+
+        def count(record: Input) -> None:
+            for tally in tallies:
+                tally.add(topic, self._partition, side, record)
+
+        limits = self._checker.config.limits
+        return _Inputs(
+            side=side,
+            rows=self._input_rows(topic, last),
+            tally=count,
+            max_record_bytes=limits.max_record_bytes,
+            max_features=limits.max_features,
+        )
+
+    def _input_rows(self, topic: str, end: int) -> Iterator[Row]:
+        """The records below `end`; a hole at either end of the partition is told."""
+        following = 0
+        if not end:
+            return
+        for row in self._rows(topic):
+            if not following and row.offset:
+                self._off(
+                    topic, None, f"starts at offset {row.offset}: the books need every record, older ones are gone"
+                )
+            if row.offset >= end:
+                return
+            following = row.offset + 1
+            yield row
+            if following >= end:
+                return
+        self._off(topic, None, f"ends at offset {following}, but the records below {end} were there once")
+
+    # Outputs ----------------------------------------------------------------------------------------------------------
+
+    def _outputs(self, topic: str, kind: type[Decoded]) -> Iterator[Output[Decoded]]:
+        for row in self._rows(topic):
+            self._written[topic] += 1
+            record = self._decoded(topic, row, kind)
+            if record is not None:
+                yield Output(row.offset, row.timestamp_ms, row.key, record)
+
+    def _dead_letters(self) -> Iterator[Output[DeadLetter]]:
+        topic = self._names.dead_letters
+        for row in self._rows(topic):
+            self._written[topic] += 1
+            letter = read_dead_letter(row)
+            if letter is None:
+                self._off(topic, row.offset, f"lacks the headers of a dead letter: {', '.join(DEAD_LETTER_HEADERS)}")
+            else:
+                yield Output(row.offset, row.timestamp_ms, row.key, letter)
+
+    def _metrics(self) -> dict[tuple[str, str], tuple[int, Metric]]:
+        """The last metric of each stream and learner, with its offset; their counts never go back."""
+        last: dict[tuple[str, str], tuple[int, Metric]] = {}
+        for output in self._outputs(self._metrics_topic, Metric):
+            metric = output.content
+            before = last.get((metric.stream, metric.learner))
+            if before is not None and (metric.labelled, metric.examples) < (before[1].labelled, before[1].examples):
+                self._off(self._metrics_topic, output.offset, f"counts of {metric.stream}/{metric.learner} went back")
+            last[metric.stream, metric.learner] = output.offset, metric
+        return last
+
+    def _check_metrics(
+        self, metrics: Mapping[tuple[str, str], tuple[int, Metric]], figures: Mapping[str, Figures]
+    ) -> None:
+        """What metrics counted is never more than the books have."""
+        for (stream, learner), (offset, metric) in metrics.items():
+            books = figures.get(stream, Figures())
+            for what, counted, most in (
+                ("labelled", metric.labelled, books.joined),
+                ("examples", metric.examples, books.champion_predictions),
+                ("unlabelled", metric.unlabelled, books.unlabelled),
+                ("evicted", metric.evicted, books.evicted),
+                ("duplicates", metric.duplicates, books.example_duplicates + books.label_duplicates),
+            ):
+                if counted > most:
+                    text = f"{what} of {stream}/{learner} is {counted:,}, the books have {most:,}"
+                    self._off(self._metrics_topic, offset, text)
+
+    def _check_count(self, promised: int) -> None:
+        """The commit records say how many outputs there are."""
+        written = self._written.total()
+        self._checker.records += written
+        if written != promised:
+            parts = ", ".join(f"{topic} {count:,}" for topic, count in sorted(self._written.items()))
+            text = f"the commit records tell of {promised:,} output records, the topics have {written:,} ({parts})"
+            self._off(self._progress, None, text)
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def _rows(self, topic: str) -> Iterator[Row]:
+        """All records of this partition up to its end as it is met first."""
+        reader = self._checker.cluster.reader(TopicPartition(topic, self._partition))
+        self._stack.callback(reader.close)
+        return read_rows(reader, f"{topic}[{self._partition}]")
+
+    def _decoded(self, topic: str, row: Row, *kinds: type[Decoded]) -> Decoded | None:
+        try:
+            record: Record = decode_one(row.value or b"")
+        except (UndecodableError, WrongSchemaError) as error:
+            self._off(topic, row.offset, f"cannot be decoded: {error}")
+            return None
+        for kind in kinds:
+            if isinstance(record, kind):
+                return record
+        self._off(topic, row.offset, f"is a {type(record).__name__}, which has no place here")
+        return None
+
+    def _off(self, topic: str, offset: int | None, text: str) -> None:
+        self._checker.findings.add(topic, self._partition, offset, text)
+
+
+class _Inputs:
+    """The records of one input partition, given out in slices."""
+
+    def __init__(
+        self,
+        side: Side,
+        rows: Iterator[Row],
+        tally: Callable[[Input], None],
+        max_record_bytes: int,
+        max_features: int,
+    ) -> None:
+        self._side = side
+        self._rows = rows
+        self._tally = tally
+        self._max_record_bytes = max_record_bytes
+        self._max_features = max_features
+        self._ahead: Input | None = None
+
+    def below(self, end: int) -> Iterator[Input]:
+        """Those that come next and lie below this offset."""
+        while (record := self._ahead or self._next()) is not None:
+            if record.offset >= end:
+                self._ahead = record
+                return
+            self._ahead = None
+            yield record
+
+    def count_rest(self) -> None:
+        """Read what only the manifests know of."""
+        while self._next() is not None:
+            pass
+
+    def _next(self) -> Input | None:
+        row = next(self._rows, None)
+        if row is None:
+            return None
+        content = read_value(row.value, self._side, self._max_record_bytes, self._max_features)
+        record = Input(*row, content)
+        self._tally(record)
+        return record
+
+
+def read_rows(reader: LogReader, where: str) -> Iterator[Row]:
+    """All records up to the end as it is met first.
+
+    Raises:
+        UnknownOutcomeError: Nothing came for `READ_TIMEOUT_S`.
+    """
+    heard_s = time.monotonic()
+    while True:
+        fetched = reader.poll(POLL_RECORDS, POLL_TIMEOUT_S)
+        if fetched is None:
+            if time.monotonic() - heard_s > READ_TIMEOUT_S:
+                raise UnknownOutcomeError(f"{where}: no answer for {READ_TIMEOUT_S:g} s")
+            continue
+        heard_s = time.monotonic()
+        records = fetched.records
+        rows = zip(records.offsets.tolist(), records.timestamps.tolist(), records.keys, records.values, strict=True)
+        for place, (offset, timestamp_ms, key, value) in enumerate(rows):
+            yield Row(offset, timestamp_ms, key, value, records.headers.get(place, ()))
+        if fetched.at_end:
+            return
+
+
+def read_value(
+    value: bytes | None, side: Side, max_record_bytes: int, max_features: int
+) -> Example | Label | Mark | Reason:
+    """What an input value says, or the reason why it says nothing that is allowed; see `codec` for the rules."""
+    if value is None:
+        return Reason.UNDECODABLE
+    if len(value) > max_record_bytes:
+        return Reason.TOO_LARGE
+    schema = catalogue().get(value[:HEADER_BYTES])
+    if schema is None or schema.record not in SIDE_TYPES[side]:
+        return Reason.WRONG_SCHEMA
+    try:
+        record = decode_one(value)
+    except UndecodableError:
+        return Reason.UNDECODABLE
+    if not isinstance(record, Example | Label | Mark):
+        return Reason.WRONG_SCHEMA
+    return _fault(record, max_features) or record
+
+
+def _fault(record: Example | Label | Mark, max_features: int) -> Reason | None:
+    if not 1 <= len(record.stream.encode()) <= MAX_STREAM_BYTES:
+        return Reason.BAD_ID
+    if isinstance(record, Mark):
+        if record.kind is MarkKind.ADVANCE:
+            allowed = record.time_ms is not None and record.time_ms >= 0
+        else:
+            allowed = bool(record.learner)
+        return None if allowed else Reason.UNDECODABLE
+    if not 1 <= len(record.id.encode()) <= MAX_ID_BYTES:
+        return Reason.BAD_ID
+    if isinstance(record, Label):
+        return None if record.label in (0, 1) and record.revision >= 0 else Reason.BAD_LABEL
+    if not 1 <= len(record.features) <= max_features:
+        return Reason.WRONG_DIMENSION
+    return None if math.isfinite(sum(record.features)) else Reason.NOT_FINITE
+
+
+def read_dead_letter(row: Row) -> DeadLetter | None:
+    """The dead letter, or None when its last headers are not ours."""
+    count = len(DEAD_LETTER_HEADERS)
+    original, ours = row.headers[:-count], row.headers[-count:]
+    if tuple(name for name, _ in ours) != DEAD_LETTER_HEADERS:
+        return None
+    try:
+        topic, partition, offset, _, _, reason = ((text or b"").decode() for _, text in ours)
+        return DeadLetter(topic, int(partition), int(offset), reason, row.key, row.value, tuple(original))
+    except ValueError:
+        return None

@@ -1,0 +1,409 @@
+"""What a decoder of ours must do, written a second time: slow, by the Avro specification, and beside fastavro.
+
+`judge` is the decoder; it looks at one value with a reader of its own and with fastavro, and asserts how the two
+relate: what the reader takes, fastavro takes and reads the same from it; what fastavro takes and the reader does not,
+one of the named checks of ours refuses.
+"""
+
+import io
+import json
+import math
+import random
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import fastavro
+import numpy as np
+from fastavro.schema import parse_schema
+
+import schemas
+from stream_app.records import (
+    ID_WORDS,
+    NO_LONG,
+    Outcome,
+    OutcomeColumns,
+    OutcomeKind,
+    Prediction,
+    PredictionColumns,
+    Reason,
+    Side,
+    Words,
+    pack_id,
+)
+
+OURS_ALONE = {"long varint", "int range", "index range", "block size", "boolean", "left over"}
+"""The checks that fastavro does not make, or not wholly."""
+
+DATA_TYPE = {Side.EXAMPLES: "example", Side.LABELS: "label"}
+
+PARSED: dict[str, Any] = {name: parse_schema(json.loads(text)) for (name, _), text in schemas.sources().items()}
+
+
+class RefusedError(Exception):
+    """The reader's verdict; the argument is the name of the check."""
+
+
+class Reader:
+    """Reads one record by its schema, strictly."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.place = 0
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        if size > len(self.data) - self.place:
+            raise RefusedError("truncated")
+        self.place += size
+        return self.data[self.place - size : self.place]
+
+    def number(self) -> int:
+        """A varint."""
+        bits = 0
+        for i in range(10):
+            byte = self.take(1)[0]
+            bits |= (byte & 0x7F) << 7 * i
+            if byte < 0x80:
+                break
+        if byte >= 0x80 or bits >> 64:
+            raise RefusedError("long varint")
+        return bits >> 1 if bits % 2 == 0 else -(bits + 1 >> 1)
+
+    def index(self, count: int) -> int:
+        """A place in a list."""
+        index = self.number()
+        if not 0 <= index < count:
+            raise RefusedError("index range")
+        return index
+
+    def text(self) -> str:
+        """A string."""
+        size = self.number()
+        if size < 0:
+            raise RefusedError("negative length")
+        try:
+            return self.take(size).decode()
+        except UnicodeDecodeError as error:
+            raise RefusedError("utf8") from error
+
+    def floats(self) -> list[float]:
+        """An array of floats."""
+        found: list[float] = []
+        while count := self.number():
+            if count < 0:
+                count = -count
+                if self.number() != 4 * count:
+                    raise RefusedError("block size")
+            found += struct.unpack(f"<{count}f", self.take(4 * count))
+        return found
+
+    def value(self, kind: Any) -> Any:  # noqa: ANN401  (a schema is any JSON)
+        """A value of a type."""
+        if isinstance(kind, list):
+            return self.value(kind[self.index(len(kind))])
+        if isinstance(kind, dict):
+            if kind["type"] == "enum":
+                return kind["symbols"][self.index(len(kind["symbols"]))]
+            return self.take(kind["size"]) if kind["type"] == "fixed" else self.floats()
+        if kind == "int":
+            number = self.number()
+            if not -(2**31) <= number < 2**31:
+                raise RefusedError("int range")
+            return number
+        if kind == "boolean":
+            byte = self.take(1)[0]
+            if byte > 1:
+                raise RefusedError("boolean")
+            return byte == 1
+        readers: dict[str, Callable[[], Any]] = {
+            "null": lambda: None,
+            "string": self.text,
+            "long": self.number,
+            "float": lambda: struct.unpack("<f", self.take(4))[0],
+            "double": lambda: struct.unpack("<d", self.take(8))[0],
+        }
+        return readers[kind]()
+
+
+class Verdict(NamedTuple):
+    """`reason` is None for a good value; `check` says which check of bytes refused it; `fields` of a good one."""
+
+    reason: Reason | None
+    check: str | None
+    name: str
+    fields: dict[str, Any]
+
+
+def rabin(data: bytes) -> int:
+    """CRC-64-AVRO, bit by bit, of the specification."""
+    empty = value = 0xC15D213AA4D7A795
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (empty if value & 1 else 0)
+    return value
+
+
+def canonical(name: str) -> bytes:
+    """The parsing canonical form of a schema of ours (all of which have the namespace areba, and no aliases)."""
+
+    def form(kind: Any) -> Any:  # noqa: ANN401  (a schema is any JSON)
+        if isinstance(kind, list):
+            return [form(each) for each in kind]
+        if not isinstance(kind, dict):
+            return kind
+        out: dict[str, Any] = {"name": "areba." + kind["name"]} if "name" in kind else {}
+        out["type"] = kind["type"]
+        if "fields" in kind:
+            out["fields"] = [{"name": field["name"], "type": form(field["type"])} for field in kind["fields"]]
+        return out | {key: kind[key] for key in ("symbols", "items", "size") if key in kind}
+
+    return json.dumps(form(json.loads(schemas.sources()[name, 1])), separators=(",", ":")).encode()
+
+
+HEADERS = {name: b"\xc3\x01" + rabin(canonical(name)).to_bytes(8, "little") for name in PARSED}
+
+
+def read(name: str, payload: bytes) -> tuple[str | None, dict[str, Any]]:
+    """The check that refuses a record's bytes, if any, and its fields. Asserts what the module says."""
+    reader, check, fields = Reader(payload), None, {}
+    try:
+        fields = {field["name"]: reader.value(field["type"]) for field in PARSED[name]["fields"]}
+        if reader.place < len(payload):
+            check = "left over"
+    except RefusedError as error:
+        check = error.args[0]
+    stream = io.BytesIO(payload)
+    try:
+        theirs: Any = fastavro.schemaless_reader(stream, PARSED[name], None)
+        whole = stream.tell() == len(payload)
+    except (EOFError, LookupError, ValueError):
+        assert check is not None, f"fastavro refuses {payload.hex()}"
+        return check, {}
+    if check is None:
+        assert whole
+        assert same(theirs, fields), f"fastavro reads {theirs}, the reader {fields}"
+    else:
+        assert check in OURS_ALONE, f"{check}: fastavro takes {payload.hex()}"
+    return check, fields
+
+
+def same(left: Any, right: Any) -> bool:  # noqa: ANN401  (any value of a field)
+    """Equal, NaN included."""
+    return repr(left) == repr(right)
+
+
+def judge(value: bytes | None, side: Side, max_record_bytes: int, max_features: int) -> Verdict:
+    """What must become of a value."""
+    if value is None:
+        return Verdict(Reason.UNDECODABLE, None, "", {})
+    if len(value) > max_record_bytes:
+        return Verdict(Reason.TOO_LARGE, None, "", {})
+    allowed = {HEADERS[name]: name for name in ("mark", DATA_TYPE[side])}
+    name = allowed.get(value[:10])
+    if name is None:
+        return Verdict(Reason.WRONG_SCHEMA, None, "", {})
+    check, fields = read(name, value[10:])
+    if check:
+        return Verdict(Reason.UNDECODABLE, check, name, {})
+    return Verdict(meaning(name, fields, max_features), None, name, fields)
+
+
+def meaning(name: str, fields: dict[str, Any], max_features: int) -> Reason | None:
+    """What is wrong with what a record says."""
+    if not 1 <= len(fields["stream"].encode()) <= 249 or not 1 <= len(fields.get("id", "x").encode()) <= 64:
+        return Reason.BAD_ID
+    if name == "example":
+        if not 1 <= len(fields["features"]) <= max_features:
+            return Reason.WRONG_DIMENSION
+        return None if all(map(math.isfinite, fields["features"])) else Reason.NOT_FINITE
+    if name == "label":
+        return None if fields["label"] in {0, 1} and fields["revision"] >= 0 else Reason.BAD_LABEL
+    if fields["kind"] == "advance":
+        asks = fields["time_ms"] is not None and fields["time_ms"] >= 0
+    else:
+        asks = bool(fields["learner"])
+    return None if asks else Reason.UNDECODABLE
+
+
+# Values that are almost right -----------------------------------------------------------------------------------------
+
+
+def varint(value: int, padding: int = 0) -> bytes:
+    """A zig-zag varint; `padding` bytes longer than it must be. Values beyond 64 bits are written as they are."""
+    bits = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while bits >= 0x80:
+        out.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    out.append(bits)
+    for _ in range(padding):
+        out[-1] |= 0x80
+        out.append(0)
+    return bytes(out)
+
+
+NUMBERS = (0, 1, 2, 5, -1, -2, 63, 64, 249, 250, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**62, 2**63 - 1, -(2**63))
+TEXTS = (
+    b"",
+    b"a",
+    b"fraud",
+    "forêt-日本-🎲".encode(),
+    b"\xff",
+    b"\xc0\x80",
+    b"\xed\xa0\x80",
+    b"\xf4\x90\x80\x80",
+    b"\xe2\x82",
+)
+FLOATS = (0.0, -0.0, 1.5, 1e-45, 3.4e38, math.inf, -math.inf, math.nan)
+
+
+class Maker:
+    """Makes values that are right or nearly so, from a seeded generator."""
+
+    def __init__(self, generator: random.Random) -> None:
+        self.random = generator
+
+    def number(self, good: int) -> bytes:
+        """A number, sometimes an odd one or oddly written."""
+        draw = self.random.random()
+        if draw < 0.9:
+            return varint(good)
+        if draw < 0.95:
+            return varint(good, self.random.choice((1, 2, 8, 9, 10)))
+        return varint(self.random.choice((*NUMBERS, 2**63, 2**70, -(2**64))))
+
+    def text(self) -> bytes:
+        """A string, sometimes an odd one."""
+        draw = self.random.random()
+        if draw < 0.7:
+            raw = self.random.choice(TEXTS[1:4])
+        elif draw < 0.85:
+            raw = b"x" * self.random.choice((63, 64, 65, 248, 249, 250))
+        else:
+            raw = self.random.choice(TEXTS)
+        return self.number(len(raw)) + raw
+
+    def floats(self) -> bytes:
+        """An array, in any blocks."""
+        out = b""
+        for _ in range(self.random.choice((0, 1, 1, 1, 1, 1, 2, 3))):
+            count = self.random.randint(1, 6)
+            odd = self.random.random() < 0.1
+            raw = b"".join(
+                struct.pack("<f", self.random.choice(FLOATS) if odd else self.random.gauss()) for _ in range(count)
+            )
+            if self.random.random() < 0.2:
+                size = 4 * count if self.random.random() < 0.8 else self.random.choice(NUMBERS)
+                out += self.number(-count) + self.number(size) + raw
+            else:
+                out += self.number(count) + raw
+        return out + varint(0)
+
+    def field(self, kind: Any) -> bytes:  # noqa: ANN401  (a schema is any JSON)
+        """A value of a type."""
+        if isinstance(kind, list):
+            index = self.random.randrange(len(kind))
+            return self.number(index) + self.field(kind[index])
+        if isinstance(kind, dict):
+            if kind["type"] == "enum":
+                return self.number(self.random.randrange(len(kind["symbols"])))
+            return self.random.randbytes(kind["size"]) if kind["type"] == "fixed" else self.floats()
+        if kind in {"int", "long"}:
+            return self.number(self.random.choice((0, 1, 1, 1, 7, 1_700_000_000)))
+        writers: dict[str, Callable[[], bytes]] = {
+            "null": lambda: b"",
+            "string": self.text,
+            "boolean": lambda: bytes([self.random.choice((0, 1, 1, 2, 255))]),
+            "float": lambda: struct.pack("<f", self.random.gauss()),
+            "double": lambda: struct.pack("<d", self.random.gauss()),
+        }
+        return writers[kind]()
+
+    def value(self, name: str) -> bytes:
+        """A value of a record type, by its schema."""
+        return HEADERS[name] + b"".join(self.field(field["type"]) for field in PARSED[name]["fields"])
+
+    def spoiled(self, value: bytes) -> bytes:
+        """The value with a few bytes changed, added, or taken away; or as it is."""
+        raw = bytearray(value)
+        for _ in range(self.random.choice((0, 0, 1, 1, 2, 5))):
+            place = self.random.randrange(len(raw) + 1)
+            match self.random.randrange(5):
+                case 0:
+                    raw[place : place + 1] = self.random.randbytes(1)
+                case 1:
+                    del raw[place:]
+                case 2:
+                    raw[place:place] = self.random.randbytes(self.random.randint(1, 3))
+                case 3:
+                    del raw[place : place + self.random.randint(1, 4)]
+                case 4:
+                    raw[place : place + 1] = self.random.choice((b"\x80", b"\xff", b"\x00", b"\x01", b"\x7f"))
+        return bytes(raw)
+
+    def values(self, count: int, side: Side) -> Iterator[bytes | None]:
+        """Inputs of one side as a hostile producer would send them."""
+        weights = [20 if name in {DATA_TYPE[side], "mark"} else 1 for name in PARSED]
+        for _ in range(count):
+            draw = self.random.random()
+            if draw < 0.01:
+                yield None
+            elif draw < 0.03:
+                yield self.random.randbytes(self.random.randint(0, 40))
+            else:
+                yield self.spoiled(self.value(self.random.choices(list(PARSED), weights)[0]))
+
+
+# Records into columns ------------------------------------------------------------------------------------------------
+
+
+def _names(texts: Sequence[str | None]) -> tuple[list[str], list[int]]:
+    """The distinct names, and each row's place among them; -1 for None."""
+    distinct = sorted({text for text in texts if text is not None})
+    return distinct, [-1 if text is None else distinct.index(text) for text in texts]
+
+
+def _ids(texts: Sequence[str]) -> Words:
+    return np.array([pack_id(text) for text in texts], np.uint64).reshape(len(texts), ID_WORDS)
+
+
+def prediction_columns(records: Sequence[Prediction]) -> PredictionColumns:
+    """The records as the worker holds them."""
+    stream_names, streams = _names([record.stream for record in records])
+    learner_names, learners = _names([record.learner for record in records])
+    return PredictionColumns(
+        stream_names=stream_names,
+        learner_names=learner_names,
+        streams=np.array(streams, np.int32),
+        learners=np.array(learners, np.int32),
+        ids=_ids([record.id for record in records]),
+        champions=np.array([record.champion for record in records], np.bool_),
+        scores=np.array([record.score for record in records], np.float32),
+        labels=np.array([record.label for record in records], np.int8),
+        model_versions=np.array([record.model_version for record in records], np.int64),
+    )
+
+
+def outcome_columns(records: Sequence[Outcome]) -> OutcomeColumns:
+    """The records as the worker holds them."""
+
+    def longs(values: Sequence[int | None]) -> Any:  # noqa: ANN401  (an array of int64)
+        return np.array([NO_LONG if value is None else value for value in values], np.int64)
+
+    stream_names, streams = _names([record.stream for record in records])
+    learner_names, learners = _names([record.learner for record in records])
+    return OutcomeColumns(
+        stream_names=stream_names,
+        learner_names=learner_names,
+        streams=np.array(streams, np.int32),
+        outcomes=np.array([OutcomeKind[record.outcome.upper()] for record in records], np.uint8),
+        ids=_ids([record.id for record in records]),
+        labels=np.array([-1 if record.label is None else record.label for record in records], np.int8),
+        learners=np.array(learners, np.int32),
+        scores=np.array([math.nan if record.score is None else record.score for record in records], np.float32),
+        delays_ms=longs([record.delay_ms for record in records]),
+        example_offsets=longs([record.example_offset for record in records]),
+        label_offsets=longs([record.label_offset for record in records]),
+    )

@@ -1,0 +1,284 @@
+"""What a member of the group is given: its partitions, from where it asks, each record once and in order."""
+
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from stream_app.errors import StateError
+from stream_app.ports import TopicPartition
+from tests.contract.backends import (
+    DEADLINE_S,
+    START_MS,
+    Backend,
+    Member,
+    Positions,
+    numbered,
+    outputs,
+    read,
+    settle,
+    to_end,
+)
+
+
+def _filled(backend: Backend, name: str, partitions: int, count: int) -> None:
+    sender = backend.sender()
+    for partition in range(partitions):
+        for number in range(count):
+            sender.send(name, b"key", f"{partition}-{number}".encode(), START_MS + number, partition=partition)
+    sender.flush(DEADLINE_S)
+
+
+def _member(backend: Backend, prefix: str, *names: str) -> Member:
+    member = Member(backend.source(prefix + "group"), names)
+    settle([member], lambda: bool(member.assigned))
+    return member
+
+
+def _values(partition: TopicPartition, start: int, stop: int) -> list[bytes]:
+    return [f"{partition.partition}-{number}".encode() for number in range(start, stop)]
+
+
+def test_nothing_is_read_before_it_is_said_where(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """A task is restored first; a record that came in the meantime would be processed by an untrained model."""
+    name = topic("in", partitions=2)
+    _filled(backend, name, 2, 100)
+    member = _member(backend, prefix, name)
+    for _ in range(5):
+        assert not member.source.poll(1000, 0.05)
+    first, second = member.assigned
+    member.source.start_at({first: 40})
+    seen = read(member.source, to_end(first))
+    assert seen.values == {first: _values(first, 40, 100)}
+    member.source.start_at({second: 99})
+    assert read(member.source, to_end(second)).values == {second: _values(second, 99, 100)}
+
+
+def test_start_at_inside_the_assignment(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """The shortest way: an owner that knows the offset says so at once."""
+    name = topic("in")
+    _filled(backend, name, 1, 50)
+    place, source = TopicPartition(name, 0), backend.source(prefix + "group")
+    source.subscribe([name], lambda _: source.start_at({place: 20}), lambda _: None)
+    assert read(source, to_end(place)).values == {place: _values(place, 20, 50)}
+
+
+def test_whoever_is_not_assigned_cannot_be_started(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """It would be read beside its owner."""
+    member = _member(backend, prefix, topic("in"))
+    with pytest.raises(ValueError, match="not assigned"):
+        member.source.start_at({TopicPartition(prefix + "in", 7): 0})
+
+
+def test_start_at_gives_nothing_stale(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """After an abort the state is that of the committed offset: one record from further on would be a silent gap."""
+    name = topic("in", partitions=2)
+    _filled(backend, name, 2, 5_000)
+    member = _member(backend, prefix, name)
+    chance = random.Random(1)
+    for _ in range(60):
+        offsets = {partition: chance.randrange(5_000) for partition in member.assigned}
+        chosen = dict(chance.sample(sorted(offsets.items()), chance.choice((1, 2))))
+        member.source.start_at(chosen)
+        seen = Positions()
+        limit, enough = chance.choice((1, 10, 1_000)), chance.choice((1, 300))
+        read(
+            member.source,
+            lambda seen=seen, chosen=chosen, enough=enough: all(  # type: ignore[misc]
+                len(seen.offsets.get(p, ())) >= enough or seen.at_end.get(p, False) for p in chosen
+            ),
+            limit,
+            seen,
+        )
+        for partition, offset in chosen.items():
+            given = seen.offsets[partition]
+            assert given == list(range(offset, offset + len(given)))
+            assert seen.values[partition] == _values(partition, offset, offset + len(given))
+
+
+def test_start_at_the_offset_where_it_is(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """An abort at the end of a partition asks for the end again, and has to hear of it again."""
+    name = topic("in")
+    _filled(backend, name, 1, 10)
+    member = _member(backend, prefix, name)
+    (place,) = member.assigned
+    for _ in range(3):
+        member.source.start_at({place: 10})
+        assert read(member.source, to_end(place)).values == {place: []}
+    _filled(backend, name, 1, 1)
+    assert read(member.source, lambda seen: bool(seen.offsets.get(place))).offsets == {place: [10]}
+
+
+def test_stop_reading(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """A parked task is not read; the others go on."""
+    name = topic("in", partitions=2)
+    _filled(backend, name, 2, 2_000)
+    member = _member(backend, prefix, name)
+    parked, other = member.assigned
+    member.source.start_at({parked: 0, other: 0})
+    read(member.source, lambda seen: bool(seen.offsets.get(parked)), max_records=10)
+    member.source.stop_reading([parked])
+    seen = read(member.source, to_end(other))
+    assert parked not in seen.offsets
+    for _ in range(3):
+        assert not member.source.poll(1_000, 0.05)
+    member.source.start_at({parked: 1_990})
+    assert read(member.source, to_end(parked)).values == {parked: _values(parked, 1_990, 2_000)}
+
+
+def test_pause_and_resume_lose_nothing(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """Pausing throws away what the client has fetched ahead: it has to be fetched again, all of it and once."""
+    name = topic("in", partitions=2)
+    _filled(backend, name, 2, 3_000)
+    member = _member(backend, prefix, name)
+    held, other = member.assigned
+    member.source.start_at({held: 0, other: 0})
+    seen = Positions()
+    for _ in range(5):
+        count = len(seen.offsets.get(held, ()))
+        read(member.source, lambda s, c=count: len(s.offsets.get(held, ())) > c, 50, seen)  # type: ignore[misc]
+        member.source.pause([held])
+        before = len(seen.offsets[held])
+        for _ in range(3):
+            seen.take(member.source.poll(50, 0.02))
+        assert len(seen.offsets[held]) == before, "a paused partition gave a record"
+        member.source.resume([held])
+    read(member.source, to_end(held, other), positions=seen)
+    assert seen.offsets == {held: list(range(3_000)), other: list(range(3_000))}
+
+
+def test_the_end_is_told_and_ends_with_the_next_record(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """The merge lets one side go on alone only while the other is at its end."""
+    name = topic("in")
+    member = _member(backend, prefix, name)
+    (place,) = member.assigned
+    member.source.start_at({place: 0})
+    assert read(member.source, to_end(place)).values == {place: []}
+    for number in range(5):
+        _filled(backend, name, 1, 1)
+        seen = Positions()
+        read(member.source, to_end(place), positions=seen)
+        assert seen.offsets == {place: [number]}
+    _filled(backend, name, 1, 100)
+    seen = Positions()
+    while len(seen.offsets.get(place, ())) < 100:
+        seen.take(member.source.poll(7, 0.5))
+        if len(seen.offsets.get(place, ())) < 100:
+            assert not seen.at_end.get(place, False), "more was there"
+
+
+def test_poll_gives_what_is_there_at_once(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """A batch that waits to be full would be latency for nothing."""
+    name = topic("in")
+    member = _member(backend, prefix, name)
+    (place,) = member.assigned
+    member.source.start_at({place: 0})
+    read(member.source, to_end(place))
+    _filled(backend, name, 1, 3)
+    start = time.monotonic()
+    assert member.source.poll(10_000, DEADLINE_S)
+    assert time.monotonic() - start < DEADLINE_S / 2
+
+
+def test_members_share_equal_partition_numbers_of_all_topics(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """Task p is partition p of both inputs: split between two members, no label would meet its example."""
+    names = topic("examples", partitions=4), topic("labels", partitions=4)
+    first = _member(backend, prefix, *names)
+    assert first.assigned == tuple(sorted(TopicPartition(n, p) for n in names for p in range(4)))
+    second = Member(backend.source(prefix + "group"), names)
+    members = [first, second]
+    settle(members, lambda: len(first.assigned) == len(second.assigned) == 4)
+    numbers = [{p.partition for p in member.assigned} for member in members]
+    for member, own in zip(members, numbers, strict=True):
+        assert set(member.assigned) == {TopicPartition(n, p) for n in names for p in own}
+    assert not numbers[0] & numbers[1]
+    assert first.events == ["assign", "revoke", "assign"], "all is given up before anything is given"
+    second.source.close()
+    assert second.events[-1] == "revoke"
+    settle([first], lambda: len(first.assigned) == 8)
+
+
+def test_a_rebalance_in_mid_flow_gives_nothing_twice_or_stale(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """Records fetched for the old assignment must not come as if they were of the new one."""
+    name = topic("in", partitions=2)
+    _filled(backend, name, 2, 3_000)
+    source = backend.source(prefix + "group")
+    seen: dict[TopicPartition, Positions] = {}
+
+    def on_assign(partitions: object) -> None:
+        assert isinstance(partitions, tuple | list)
+        seen.clear()
+        for partition in partitions:
+            seen[partition] = Positions()
+        source.start_at(dict.fromkeys(partitions, 1_000))
+
+    source.subscribe([name], on_assign, lambda _: seen.clear())
+    deadline = time.monotonic() + DEADLINE_S
+    others: list[Member] = []
+    for round_ in range(6):
+        count = 1 if len(others) % 2 else 2
+        while not (len(seen) == count and all(p.offsets for p in seen.values())):
+            assert time.monotonic() < deadline
+            for fetched in source.poll(100, 0.05):
+                seen[fetched.partition].take([fetched])
+            for other in others:
+                other.source.poll(1, 0)
+        for partition, positions in seen.items():
+            offsets = positions.offsets[partition]
+            assert offsets == list(range(1_000, 1_000 + len(offsets)))
+        if round_ % 2:
+            others.pop().source.close()
+        else:
+            others.append(Member(backend.source(prefix + "group"), [name]))
+
+
+def test_an_offset_that_is_gone_is_an_error(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """Reading on from the first offset there is would skip what the state needs, and nobody would know."""
+    name = topic("in")
+    _filled(backend, name, 1, 100)
+    place = TopicPartition(name, 0)
+    backend.delete_before(place, 60)
+    member = _member(backend, prefix, name)
+    assert member.source.watermarks(place) == (60, 100)
+    member.source.start_at({place: 30})
+    with pytest.raises(StateError, match="30 is gone"):
+        read(member.source, to_end(place))
+    member.source.start_at({place: 60})
+    assert read(member.source, to_end(place)).offsets == {place: list(range(60, 100))}
+
+
+def test_the_watermark_counts_records_that_are_not_yet_committed(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """A restore that is bounded by what can be read now would miss what a dead writer's open transaction holds up."""
+    place = TopicPartition(topic("in"), 0)
+    source = backend.source(prefix + "group")
+    assert source.watermarks(place) == (0, 0)
+    transaction = backend.transaction(prefix + "a")
+    transaction.begin()
+    transaction.produce(place, outputs(numbered(5)))
+    deadline = time.monotonic() + DEADLINE_S
+    while source.watermarks(place) != (0, 5):
+        assert time.monotonic() < deadline
+    transaction.abort()
+    assert source.watermarks(place) == (0, 6), "a marker takes an offset"
+
+
+def test_times_that_the_broker_set_are_no_event_times(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """Append times differ from run to run; results that used them would, too."""
+    name = topic("in", settings={"message.timestamp.type": "LogAppendTime"})
+    _filled(backend, name, 1, 3)
+    member = _member(backend, prefix, name)
+    (place,) = member.assigned
+    member.source.start_at({place: 0})
+    deadline = time.monotonic() + DEADLINE_S
+    while not (batch := member.source.poll(10, 0.1)) or not len(batch[0].records):
+        assert time.monotonic() < deadline
+    assert set(batch[0].records.timestamps.tolist()) == {-1}

@@ -1,0 +1,154 @@
+"""The other ports: sending, reading a log from any offset, asking for topics and creating them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from stream_app.embedded import partition_of
+from stream_app.errors import DeliveryError, StateError, TopicError
+from stream_app.ports import TopicInfo, TopicPartition
+from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values, numbered, outputs, read_log
+
+
+def test_a_key_goes_where_java_sends_it(backend: Backend, topic: Callable[..., str]) -> None:
+    """A label from a Java producer has to meet its example from ours: both hash the key alike."""
+    name = topic("in", partitions=5)
+    keys = [f"stream-{number}".encode() for number in range(60)] + [b"", b"\x00", "ключ".encode(), b"x" * 1000]
+    sender = backend.sender()
+    for key in keys:
+        sender.send(name, key, key, START_MS)
+    sender.flush(DEADLINE_S)
+    for number in range(5):
+        expected = [key for key in keys if partition_of(key, 5) == number]
+        assert log_values(backend.cluster(), TopicPartition(name, number)) == expected
+
+
+def test_a_sender_knows_what_it_has_written(backend: Backend, topic: Callable[..., str]) -> None:
+    """The manifest of a replay names the offsets; the books are checked against it."""
+    name = topic("in", partitions=3)
+    other, sender = backend.sender(), backend.sender()
+    other.send(name, b"k", b"not ours", START_MS, partition=0)
+    other.flush(DEADLINE_S)
+    for number in range(10):
+        sender.send(name, None, b"v", START_MS, partition=number % 2)
+    assert sender.flush(DEADLINE_S) == {TopicPartition(name, 0): (1, 6), TopicPartition(name, 1): (0, 5)}
+    sender.send(name, None, None, START_MS, [("a", b"1"), ("b", None)], partition=1)
+    assert sender.flush(DEADLINE_S) == {TopicPartition(name, 0): (1, 6), TopicPartition(name, 1): (0, 6)}
+
+
+def test_a_record_that_cannot_be_delivered_is_an_error(backend: Backend, topic: Callable[..., str]) -> None:
+    """A replay that lost records silently would look like a model that never saw them."""
+    name = topic("in", settings={"max.message.bytes": "2000"})
+    sender = backend.sender()
+
+    def send_all() -> None:
+        sender.send(name, b"k", b"fits", START_MS)
+        sender.flush(DEADLINE_S)
+        sender.send(name, b"k", b"x" * 3000, START_MS)
+        sender.flush(DEADLINE_S)
+
+    with pytest.raises(DeliveryError, match=name):
+        send_all()
+
+
+def test_a_reader_of_an_empty_partition_comes_to_its_end(backend: Backend, topic: Callable[..., str]) -> None:
+    """A first start has no progress to restore; waiting for some would never end."""
+    place = TopicPartition(topic("log"), 0)
+    reader = backend.cluster().reader(place)
+    (only,) = read_log(reader)
+    assert (only.partition, len(only.records), only.at_end) == (place, 0, True)
+    assert reader.poll(10, 0.05) is None, "no news"
+    reader.close()
+
+
+def test_a_reader_comes_to_the_end_behind_aborted_records(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """Counting records up to the last offset would hang on what nobody may read."""
+    place = TopicPartition(topic("log"), 0)
+    transaction = backend.transaction(prefix + "a")
+    transaction.begin()
+    transaction.produce(place, outputs(numbered(3)))
+    transaction.commit()
+    transaction.begin()
+    transaction.produce(place, outputs(numbered(500, "aborted-")))
+    transaction.abort()
+    reader = backend.cluster().reader(place)
+    assert [v for fetched in read_log(reader) for v in fetched.records.values] == numbered(3)
+    for offset in (2, 100, 505):  # the last record, an aborted one, the end
+        reader.seek(offset)
+        assert [v for fetched in read_log(reader) for v in fetched.records.values] == numbered(3)[offset:3]
+    reader.close()
+
+
+def test_a_reader_goes_on_where_it_is_told_to(backend: Backend, topic: Callable[..., str]) -> None:
+    """A manifest names offsets of the changelog: exactly those records make the state."""
+    place = TopicPartition(topic("log"), 0)
+    sender = backend.sender()
+    for number in range(2_000):
+        sender.send(place.topic, b"k", str(number).encode(), START_MS, partition=0)
+    sender.flush(DEADLINE_S)
+    backend.delete_before(place, 100)
+    reader = backend.cluster().reader(place)
+    for offset, first in ((0, 100), (1_500, 1_500), (50, 100), (700, 700), (1_999, 1_999), (2_000, 2_000)):
+        reader.seek(offset)
+        found = read_log(reader, max_records=300)
+        assert [n for fetched in found for n in fetched.records.offsets.tolist()] == list(range(first, 2_000))
+    reader.close()
+
+
+def test_a_reader_hears_of_what_is_appended(backend: Backend, topic: Callable[..., str]) -> None:
+    """A stopped task waits for a `resume` record."""
+    place = TopicPartition(topic("log"), 0)
+    sender, reader = backend.sender(), backend.cluster().reader(place)
+    read_log(reader)
+    for number in range(3):
+        sender.send(place.topic, b"k", str(number).encode(), START_MS, partition=0)
+        sender.flush(DEADLINE_S)
+        assert [v for f in read_log(reader) for v in f.records.values] == [str(number).encode()]
+    reader.close()
+
+
+def test_an_offset_behind_the_end_is_an_error(backend: Backend, topic: Callable[..., str]) -> None:
+    """The log is shorter than somebody remembers: records were lost, and waiting would hide it."""
+    reader = backend.cluster().reader(TopicPartition(topic("log"), 0))
+
+    def read_beyond() -> None:
+        reader.seek(7)
+        read_log(reader)
+
+    with pytest.raises(StateError, match="7 is gone"):
+        read_beyond()
+    reader.close()
+
+
+def test_topics_are_described_with_the_settings_in_force(backend: Backend, prefix: str) -> None:
+    """Start-up refuses topics by their settings, so it must see Kafka's defaults and the topic's own."""
+    cluster = backend.cluster()
+    names = [prefix + "a", prefix + "b"]
+    assert cluster.topics(names) == {}
+    cluster.create([TopicInfo(names[0], 3, {"cleanup.policy": "compact"})], 1)
+    found = cluster.topics([*names, names[0]])
+    assert list(found) == [names[0]]
+    assert (found[names[0]].name, found[names[0]].partitions) == (names[0], 3)
+    settings = found[names[0]].settings
+    assert settings["cleanup.policy"] == "compact"
+    assert settings["message.timestamp.type"] == "CreateTime"
+    assert settings["message.timestamp.after.max.ms"] == "3600000"
+    assert settings["max.message.bytes"] == "1048588"
+
+
+def test_creating_a_topic_that_is_there_changes_nothing(backend: Backend, prefix: str) -> None:
+    """`areba topics create` may be run again, and adds only what is missing."""
+    cluster, name = backend.cluster(), prefix + "a"
+    cluster.create([TopicInfo(name, 3, {})], 1)
+    cluster.create([TopicInfo(name, 5, {"cleanup.policy": "compact"}), TopicInfo(prefix + "b", 1, {})], 1)
+    found = cluster.topics([name, prefix + "b"])
+    assert [found[n].partitions for n in (name, prefix + "b")] == [3, 1]
+    assert found[name].settings["cleanup.policy"] == "delete"
+
+
+def test_a_topic_that_is_refused_is_named(backend: Backend, prefix: str) -> None:
+    """One line says which topic and why."""
+    with pytest.raises(TopicError, match=f"{prefix}a: cannot be created"):
+        backend.cluster().create([TopicInfo(prefix + "a", 0, {})], 1)

@@ -1,0 +1,274 @@
+"""Exactly once stands on these: what is committed is read whole and once, what is not is never read."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from stream_app.errors import FencedError, TransactionAbortedError
+from stream_app.ports import Committed, TopicPartition
+from tests.contract.backends import (
+    DEADLINE_S,
+    Backend,
+    Member,
+    log_values,
+    numbered,
+    outputs,
+    read,
+    read_log,
+    settle,
+    to_end,
+)
+
+
+def test_a_transaction_is_read_whole_and_only_once_it_is_committed(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """A reader that saw half of a round would see a prediction whose outcome is not there."""
+    name = topic("out", partitions=2)
+    transaction = backend.transaction(prefix + "a")
+    transaction.begin()
+    transaction.produce(TopicPartition(name, 0), outputs(numbered(3)))
+    transaction.produce(TopicPartition(name, 1), outputs(numbered(2)))
+    assert log_values(backend.cluster(), TopicPartition(name, 0)) == []
+    transaction.commit()
+    assert log_values(backend.cluster(), TopicPartition(name, 0)) == numbered(3)
+    assert log_values(backend.cluster(), TopicPartition(name, 1)) == numbered(2)
+
+
+def test_an_aborted_record_is_never_read(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """What was given up is computed again: read twice, it would be learned twice."""
+    name = topic("out")
+    transaction = backend.transaction(prefix + "a")
+    for number in range(6):
+        transaction.begin()
+        transaction.produce(TopicPartition(name, 0), outputs(numbered(5, f"{number}-")))
+        if number % 2:
+            transaction.commit()
+        else:
+            transaction.abort()
+    expected = [value for number in (1, 3, 5) for value in numbered(5, f"{number}-")]
+    assert log_values(backend.cluster(), TopicPartition(name, 0)) == expected
+
+
+def test_an_open_transaction_holds_back_what_comes_after_it(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """Order per partition: a later record must not overtake one that may still be committed."""
+    place = TopicPartition(topic("out"), 0)
+    first, second = backend.transaction(prefix + "a"), backend.transaction(prefix + "b")
+    first.begin()
+    first.produce(place, outputs([b"first"]))
+    first.send_offsets({}, _member(backend, prefix, place).source.group_metadata())
+    _wait_for_records(backend, prefix, place, 1)
+    second.begin()
+    second.produce(place, outputs([b"second"]))
+    second.commit()
+    assert log_values(backend.cluster(), place) == []
+    first.commit()
+    assert log_values(backend.cluster(), place) == [b"first", b"second"]
+
+
+def _member(backend: Backend, prefix: str, place: TopicPartition) -> Member:
+    member = Member(backend.source(prefix + "group"), [place.topic])
+    settle([member], lambda: bool(member.assigned))
+    return member
+
+
+def _wait_for_records(backend: Backend, prefix: str, place: TopicPartition, count: int) -> None:
+    """Until the log has so many records, committed or not (a producer sends in the background)."""
+    source = backend.source(prefix + "watch")
+    deadline = time.monotonic() + DEADLINE_S
+    while source.watermarks(place).high < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_offsets_and_their_metadata_are_part_of_the_transaction(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """Offsets that were stored without their outputs would skip records for good."""
+    name = topic("in", partitions=2)
+    member = _member(backend, prefix, TopicPartition(name, 0))
+    source, partitions = member.source, [TopicPartition(name, 0), TopicPartition(name, 1)]
+    assert source.committed(partitions) == dict.fromkeys(partitions)
+    transaction = backend.transaction(prefix + "a")
+    metadata = "1 17 " + "a" * 64
+    transaction.begin()
+    transaction.send_offsets({partitions[0]: Committed(5, metadata)}, source.group_metadata())
+    transaction.commit()
+    assert source.committed(partitions) == {partitions[0]: Committed(5, metadata), partitions[1]: None}
+    transaction.begin()
+    transaction.send_offsets({partitions[0]: Committed(9, "later")}, source.group_metadata())
+    transaction.abort()
+    assert source.committed(partitions) == {partitions[0]: Committed(5, metadata), partitions[1]: None}
+
+
+def test_committed_offsets_wait_for_the_transaction_that_holds_them(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """A new owner that saw the offsets of before would process a batch twice when the transaction is committed."""
+    place = TopicPartition(topic("in"), 0)
+    source = _member(backend, prefix, place).source
+    transaction = backend.transaction(prefix + "a")
+    transaction.begin()
+    transaction.send_offsets({place: Committed(3, "new")}, source.group_metadata())
+    answers: list[object] = []
+    asking = threading.Thread(target=lambda: answers.append(source.committed([place])))
+    asking.start()
+    asking.join(0.3)
+    assert not answers, "it answered while the transaction was open"
+    transaction.commit()
+    asking.join(DEADLINE_S)
+    assert answers == [{place: Committed(3, "new")}]
+
+
+def test_a_newer_producer_of_the_same_name_fences_the_older(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """An instance that was thought dead and wakes up must not add anything to what its successor does."""
+    place = TopicPartition(topic("out"), 0)
+    zombie = backend.transaction(prefix + "a")
+    zombie.begin()
+    zombie.produce(place, outputs(numbered(10, "zombie-")))
+    successor = backend.transaction(prefix + "a")
+    with pytest.raises(FencedError):
+        zombie.commit()
+    successor.begin()
+    successor.produce(place, outputs(numbered(3)))
+    successor.commit()
+    assert log_values(backend.cluster(), place) == numbered(3)
+
+
+def test_a_fenced_producer_stays_fenced(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """Whatever it tries next: a loop that goes on after the error must not get anywhere."""
+    place = TopicPartition(topic("out"), 0)
+    zombie = backend.transaction(prefix + "a")
+    backend.transaction(prefix + "a")
+
+    def one_more() -> None:
+        zombie.begin()
+        zombie.produce(place, outputs(numbered(10, "zombie-")))
+        zombie.commit()
+
+    for _ in range(2):
+        with pytest.raises(FencedError):
+            one_more()
+    assert log_values(backend.cluster(), place) == []
+
+
+def test_what_a_dead_instance_left_open_ends_when_it_comes_back(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """A stable transactional id: readers need not wait for the timeout of a transaction that nobody will finish."""
+    place = TopicPartition(topic("out"), 0)
+    dead = backend.transaction(prefix + "a", timeout_s=60)
+    dead.begin()
+    dead.produce(place, outputs([b"lost"]))
+    _wait_for_records(backend, prefix, place, 1)
+    backend.transaction(prefix + "a")
+    backend.sender().send(place.topic, b"key", b"later", 1_700_000_000_000, partition=0)
+    reader = backend.cluster().reader(place)
+    deadline = time.monotonic() + 30  # half of what the dead one's transaction may take
+    while not (found := reader.poll(10, 0.1)) or not len(found.records):
+        assert time.monotonic() < deadline
+    reader.close()
+    assert found.records.values == [b"later"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_owner_fenced(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """Readers wait for an open transaction, so it has a bound; who missed it cannot know what became of it."""
+    place = TopicPartition(topic("out"), 0)
+    slow = backend.transaction(prefix + "a", timeout_s=1.0)
+    slow.begin()
+    slow.produce(place, outputs([b"slow"]))
+    _wait_for_records(backend, prefix, place, 2)  # the record, and the marker that ends its transaction
+    with pytest.raises((FencedError, TransactionAbortedError)):
+        slow.commit()
+    assert log_values(backend.cluster(), place) == []
+
+
+def test_offsets_of_an_older_generation_are_refused(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """The group has given the partitions to somebody else: the whole transaction must go."""
+    name, out = topic("in", partitions=2), topic("out")
+    member = _member(backend, prefix, TopicPartition(name, 0))
+    old = member.source.group_metadata()
+    other = Member(backend.source(prefix + "group"), [name])
+    settle([member, other], lambda: len(member.assigned) == len(other.assigned) == 1)
+    transaction = backend.transaction(prefix + "a")
+
+    def late() -> None:
+        transaction.begin()
+        transaction.produce(TopicPartition(out, 0), outputs([b"late"]))
+        transaction.send_offsets({TopicPartition(name, 0): Committed(4, "late")}, old)
+        transaction.commit()
+
+    with pytest.raises(TransactionAbortedError):
+        late()
+    assert log_values(backend.cluster(), TopicPartition(out, 0)) == []
+    assert member.source.committed([TopicPartition(name, 0)]) == {TopicPartition(name, 0): None}
+    transaction.begin()  # the producer itself is as good as before
+    transaction.produce(TopicPartition(out, 0), outputs([b"good"]))
+    transaction.send_offsets({TopicPartition(name, 0): Committed(1, "good")}, member.source.group_metadata())
+    transaction.commit()
+    assert log_values(backend.cluster(), TopicPartition(out, 0)) == [b"good"]
+
+
+def test_closing_gives_an_open_transaction_up(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """A clean stop in mid-round leaves nothing behind that readers have to wait for."""
+    place = TopicPartition(topic("out"), 0)
+    transaction = backend.transaction(prefix + "a", timeout_s=60)
+    transaction.begin()
+    transaction.produce(place, outputs([b"unfinished"]))
+    transaction.close()
+    backend.sender().send(place.topic, b"key", b"later", 1_700_000_000_000, partition=0)
+    deadline = time.monotonic() + 30
+    while log_values(backend.cluster(), place) != [b"later"]:
+        assert time.monotonic() < deadline
+
+
+def test_aborting_nothing_is_no_error(backend: Backend, prefix: str) -> None:
+    """Whoever cleans up after an error need not know how far it had come."""
+    transaction = backend.transaction(prefix + "a")
+    transaction.abort()
+    transaction.begin()
+    transaction.abort()
+    transaction.abort()
+
+
+def test_everything_in_a_record_is_kept(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """Dead letters go out as they came in: null keys and values, empty ones, repeated headers, any byte."""
+    place = TopicPartition(topic("out"), 0)
+    records = outputs([b"", None, bytes(range(256)), b"x"], [1_700_000_000_123, 1, 2, 1_700_000_000_124])
+    headers = {0: [("a", b"1"), ("a", None), ("traceparent", b"\xff\x00")], 3: [("b", b"")]}
+    keys = [None, b"", b"\xff", "ключ".encode()]
+    transaction = backend.transaction(prefix + "a")
+    transaction.begin()
+    transaction.produce(place, type(records)(keys, records.values, records.timestamps, headers))
+    transaction.commit()
+    reader = backend.cluster().reader(place)
+    found = [fetched.records for fetched in read_log(reader) if len(fetched.records)]
+    reader.close()
+    assert [key for records_ in found for key in records_.keys] == keys
+    assert [value for records_ in found for value in records_.values] == list(records.values)
+    assert [int(time_) for records_ in found for time_ in records_.timestamps] == list(records.timestamps)
+    assert {row: [tuple(h) for h in cells] for row, cells in found[0].headers.items()} == headers
+
+
+def test_a_large_round_comes_through_in_order(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """More than the client sends at once: nothing is lost, doubled or moved between its batches."""
+    name = topic("out", partitions=2)
+    transaction = backend.transaction(prefix + "a")
+    values = numbered(30_000)
+    transaction.begin()
+    for number in (0, 1):
+        transaction.produce(TopicPartition(name, number), outputs(values))
+    transaction.commit()
+    member = Member(backend.source(prefix + "group"), [name])
+    settle([member], lambda: bool(member.assigned))
+    member.source.start_at(dict.fromkeys(member.assigned, 0))
+    seen = read(member.source, to_end(*member.assigned), max_records=7_000)
+    assert seen.values == dict.fromkeys(member.assigned, values)

@@ -1,0 +1,159 @@
+"""The codec against the slow reference beside fastavro, on values made right and then spoiled."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_app import avro, codec
+from stream_app.records import (
+    Act,
+    Commit,
+    Decoded,
+    Example,
+    Label,
+    Mark,
+    MarkKind,
+    Metric,
+    Outcome,
+    OutcomeKind,
+    Prediction,
+    Side,
+)
+from tests.avro_reference import (
+    HEADERS,
+    Maker,
+    judge,
+    outcome_columns,
+    prediction_columns,
+    read,
+    same,
+)
+from tests.fuzz.test_codec import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
+
+INTS = st.integers(-(2**31), 2**31 - 1)
+LONGS = st.integers(-(2**63) + 1, 2**63 - 1)
+TEXTS = st.text(max_size=20)
+NAMES = st.text(min_size=1, max_size=15)
+"""At most 60 bytes."""
+
+FLOATS = st.floats(width=32)
+DOUBLES = st.floats()
+BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    int: LONGS,
+    str: TEXTS,
+    float: DOUBLES,
+    bool: st.booleans(),
+    int | None: st.none() | LONGS,
+    float | None: st.none() | DOUBLES,
+}
+METRICS = st.builds(
+    Metric,
+    **{field: BY_TYPE[kind] for field, kind in Metric.__annotations__.items()}
+    | {f"{name}_{what}": INTS for name in ("positive", "negative") for what in ("queue", "capacity")},
+)
+EXAMPLES = st.builds(Example, TEXTS, TEXTS, st.lists(FLOATS, max_size=12).map(tuple))
+LABELS = st.builds(Label, TEXTS, TEXTS, INTS, INTS)
+MARKS = st.builds(Mark, TEXTS, st.sampled_from(MarkKind), st.none() | LONGS, st.none() | TEXTS)
+PREDICTIONS = st.builds(
+    Prediction, NAMES, NAMES, TEXTS, st.booleans(), st.floats(0, 1, width=32), st.integers(0, 1), LONGS
+)
+OUTCOMES = st.builds(
+    Outcome,
+    NAMES,
+    NAMES,
+    st.sampled_from([kind.name.lower() for kind in OutcomeKind]),
+    st.none() | st.integers(0, 1),
+    st.none() | TEXTS,
+    st.none() | st.floats(0, 1, width=32),
+    st.none() | LONGS,
+    st.none() | LONGS,
+    st.none() | LONGS,
+)
+COMMITS = st.builds(
+    Commit, LONGS, LONGS, LONGS, LONGS, LONGS, st.binary(min_size=32, max_size=32), LONGS, st.none() | TEXTS
+)
+ACTS = st.builds(Act, LONGS, st.sampled_from(["configuration", "resume"]), TEXTS, TEXTS)
+RECORDS = st.one_of(EXAMPLES, LABELS, MARKS, PREDICTIONS, OUTCOMES, METRICS, COMMITS, ACTS)
+
+
+@settings(max_examples=150, deadline=None)
+@given(RECORDS)
+def test_round_trip(record: avro.Record) -> None:
+    """What is written is read back, whatever a record says: topics keep what they were given."""
+    assert same(codec.decode_one(codec.encode(record)), record)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(PREDICTIONS, max_size=8), st.lists(OUTCOMES, max_size=8))
+def test_columns_write_what_records_write(predictions: list[Prediction], outcomes: list[Outcome]) -> None:
+    """The digest of a commit covers these bytes: both ways of writing must agree on each."""
+    assert codec.encode_predictions(prediction_columns(predictions)) == [codec.encode(each) for each in predictions]
+    assert codec.encode_outcomes(outcome_columns(outcomes)) == [codec.encode(each) for each in outcomes]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(Side))
+def test_batches_are_judged_as_by_the_reference(seed: int, side: Side) -> None:
+    """A record means the same to our worker and to every other reader, or is a dead letter with a true reason."""
+    values = list(Maker(random.Random(seed)).values(40, side))
+    decoded = codec.decode(values, side, LIMITS)
+    for row, value in enumerate(values):
+        compare(decoded, row, judge(value, side, MAX_RECORD_BYTES, MAX_FEATURES))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(EXAMPLES, LABELS, MARKS), st.sampled_from(Side), st.data())
+def test_each_place_of_a_value_counts(record: avro.Record, side: Side, data: st.DataObject) -> None:
+    """One byte changed, or a value cut anywhere, is judged as the reference does."""
+    value = codec.encode(record)
+    place = data.draw(st.integers(0, len(value) - 1))
+    byte = data.draw(st.integers(0, 255))
+    values = [value, value[:place], value[:place] + bytes([byte]) + value[place + 1 :], value + bytes([byte])]
+    decoded = codec.decode(values, side, LIMITS)
+    for row, each in enumerate(values):
+        compare(decoded, row, judge(each, side, MAX_RECORD_BYTES, MAX_FEATURES))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(sorted(HEADERS)))
+def test_single_values_are_judged_as_by_the_reference(seed: int, name: str) -> None:
+    """Tools and restore read single values, of every type: they take and refuse what the reference does."""
+    maker = Maker(random.Random(seed))
+    for _ in range(5):
+        value = HEADERS[name] + maker.spoiled(maker.value(name)[10:])
+        check, fields = read(name, value[10:])
+        if check:
+            with pytest.raises(codec.UndecodableError, match=check):
+                codec.decode_one(value)
+        else:
+            decoded = codec.decode_one(value)
+            for field, expected in fields.items():
+                ours = getattr(decoded, field)
+                ours = ours.name.lower() if isinstance(ours, MarkKind) else ours
+                assert same(list(ours) if isinstance(ours, tuple) else ours, expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(Side), st.integers(0, 30))
+def test_rows_do_not_depend_on_the_cut(seed: int, side: Side, cut: int) -> None:
+    """Results must not depend on where a poll happened to end."""
+    values = list(Maker(random.Random(seed)).values(30, side))
+    whole = codec.decode(values, side, LIMITS)
+    for start, part in ((0, codec.decode(values[:cut], side, LIMITS)), (cut, codec.decode(values[cut:], side, LIMITS))):
+        for row in range(len(part.kinds)):
+            assert part.reasons[row] == whole.reasons[start + row]
+            assert part.ids[row].tolist() == whole.ids[start + row].tolist()
+            if part.streams[row] >= 0:
+                name = whole.stream_names[whole.streams[start + row]]
+                assert part.stream_names[part.streams[row]] == name
+            assert _features(part, row) == _features(whole, start + row)
+            assert part.marks.get(row) == whole.marks.get(start + row)
+
+
+def _features(decoded: Decoded, row: int) -> list[float]:
+    start = decoded.feature_starts[row]
+    features: list[float] = decoded.features[start : start + decoded.feature_counts[row]].tolist()
+    return features

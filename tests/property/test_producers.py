@@ -1,0 +1,96 @@
+"""What holds for every stream, delay and mixture of faults."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producers.faults import Faults
+from producers.label_delay import parse_label_delay
+from producers.replay import DATA, MARK, Plan, StreamPlan, schedule
+from producers.synthetic import Drift, SyntheticSpec, generate, synthetic
+from stream_app.records import Side
+
+SHARES = st.sampled_from([0.0, 0.05, 0.5])
+SPECS = st.builds(
+    SyntheticSpec,
+    concept=st.sampled_from(["sine", "circle", "sea"]),
+    length=st.integers(2, 200),
+    imbalance=st.sampled_from([10.0, 1.0, 0.1, 50.0]),
+    drift=st.sampled_from(list(Drift)),
+    noise=st.sampled_from([0.0, 0.1]),
+    seed=st.integers(0, 2**64),
+)
+DELAYS = st.sampled_from(
+    ["none", "fixed:3ev", "uniform:0s-5s", "exponential:2s", "positive=lognormal:3s,2,negative=none"]
+)
+
+
+@given(SPECS, st.lists(st.integers(1, 60), min_size=1, max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_a_stream_is_the_same_in_whatever_pieces_it_is_made(spec: SyntheticSpec, sizes: list[int]) -> None:
+    """A long run in pieces, or two runs of different length, must see one stream."""
+    total = sum(sizes)
+    whole = generate(spec, 0, total)
+    start = 0
+    for size in sizes:
+        piece = generate(spec, start, size)
+        assert (piece.features == whole.features[start : start + size]).all()
+        assert (piece.labels == whole.labels[start : start + size]).all()
+        assert (piece.clean_labels == whole.clean_labels[start : start + size]).all()
+        start += size
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """One to three streams with delays and faults."""
+    streams = [
+        StreamPlan(
+            stream=f"s{number}",
+            data=synthetic(draw(SPECS)),
+            delay=parse_label_delay(draw(DELAYS)),
+            unlabelled_share=draw(st.sampled_from([0.0, 0.3, 1.0])),
+            faults=Faults(draw(SHARES), draw(SHARES), draw(SHARES), draw(SHARES), draw(SHARES)),
+            loops=draw(st.integers(1, 2)),
+            interval_ms=draw(st.sampled_from([1, 7, 1_000])),
+        )
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    return Plan(tuple(streams), seed=draw(st.integers(0, 1_000)))
+
+
+@given(plans())
+@settings(max_examples=60, deadline=None)
+def test_a_schedule_is_complete_and_in_order(plan: Plan) -> None:
+    """Whatever the faults: no label before its time, a repeat behind its first, the closing pair behind everything."""
+    planned = schedule(plan)
+    assert (np.diff(planned.dues) >= 0).all()
+    assert (planned.times <= planned.dues).all()
+    assert planned.span_ms == planned.times.max()
+    for index, stream in enumerate(plan.streams):
+        mine = np.flatnonzero(planned.streams == index)
+        contents, sides = planned.contents[mine], planned.sides[mine]
+        assert contents[-2:].tolist() == [MARK, MARK]
+        assert sides[-2:].tolist() == [Side.EXAMPLES, Side.LABELS]
+        assert planned.times[mine[-2:]].tolist() == [planned.ends_ms[index]] * 2
+        assert planned.ends_ms[index] == planned.times[mine].max()
+        for side in Side:
+            rows = mine[(contents == DATA) & (sides == side)]
+            assert (planned.times[rows] >= planned.numbers[rows] * stream.interval).all()
+            first = rows[~planned.seconds[rows]]
+            assert len(np.unique(planned.numbers[first])) == len(first)
+            place = dict(zip(planned.numbers[first].tolist(), first.tolist(), strict=True))
+            assert all(place[planned.numbers[row]] < row for row in rows[planned.seconds[rows]])
+        sent = planned.numbers[mine[(contents == DATA) & (sides == Side.EXAMPLES) & ~planned.seconds[mine]]]
+        assert sorted([*sent.tolist(), *planned.dropped[index].tolist()]) == list(range(stream.events))
+
+
+@given(plans())
+@settings(max_examples=20, deadline=None)
+def test_without_faults_event_time_never_goes_back(plan: Plan) -> None:
+    """The faults are switches: what is not asked for does not happen."""
+    calm = Plan(
+        tuple(StreamPlan(s.stream, s.data, s.delay, interval_ms=s.interval_ms) for s in plan.streams), plan.seed
+    )
+    planned = schedule(calm)
+    assert (np.diff(planned.times) >= 0).all()
+    assert len(planned) == sum(2 * stream.events + 2 for stream in calm.streams)

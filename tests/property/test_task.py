@@ -1,0 +1,499 @@
+"""The real task against a plain model of it (tests/oracle.py), and against itself with other cuts."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stream_app import codec, order
+from stream_app.config import JoinSettings, LearnerSettings, LimitSettings, MetricSettings, StreamSettings, TaskSettings
+from stream_app.outputs import OUTPUT_TOPICS
+from stream_app.records import (
+    Example,
+    Header,
+    Label,
+    Mark,
+    MarkKind,
+    Metric,
+    Outcome,
+    OutputRecords,
+    Prediction,
+    RawRecords,
+    Reason,
+    Side,
+)
+from stream_app.task import Task
+from tests.oracle import Dead, Event, Oracle, Predicted, Record, Reported, Settled, merge
+
+PARTITION = 3
+TOPICS = ("eu.examples", "eu.labels")
+SIDES = (Side.EXAMPLES, Side.LABELS)
+FADING = 0.9
+LEARNERS = {
+    "one": LearnerSettings(method="areba", budget=2, hidden=(2,), scaler="standard"),
+    "two": LearnerSettings(method="baseline", hidden=(2,)),
+}
+FEATURES = ((0.0, 1.0), (-0.0, 1.0), (0.5, -2.0), (0.5,), (1.0, 2.0, 3.0))
+"""Two that differ in one bit of a sign, and other dimensions."""
+
+IDS = ("0", "1", "12345678", "123456789", "x" * 64, "é")
+"""Ids that fill a machine word, pass it, or are as long as allowed."""
+
+MALFORMED: dict[Side, tuple[tuple[bytes | None, Reason], ...]] = {
+    side: (
+        (None, Reason.UNDECODABLE),
+        (b"", Reason.WRONG_SCHEMA),
+        (b"\x00" * 200, Reason.TOO_LARGE),
+        (codec.encode(own)[:-1], Reason.UNDECODABLE),
+        (codec.encode(own) + b"\x00", Reason.UNDECODABLE),
+        (codec.encode(other), Reason.WRONG_SCHEMA),
+        (codec.encode(replace(own, id="x" * 65)), Reason.BAD_ID),
+        bad,
+    )
+    for side, own, other, bad in (
+        (
+            Side.EXAMPLES,
+            Example("a", "0", (1.0, 2.0)),
+            Label("a", "0", 1),
+            (codec.encode(Example("a", "0", (1.0, math.nan))), Reason.NOT_FINITE),
+        ),
+        (
+            Side.LABELS,
+            Label("a", "0", 1),
+            Example("a", "0", (1.0, 2.0)),
+            (codec.encode(Label("a", "0", 2)), Reason.BAD_LABEL),
+        ),
+    )
+}
+
+
+# Inputs ---------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def task_settings(draw: st.DrawFn) -> TaskSettings:
+    """Bounds and lives so small that every one of them is reached."""
+
+    def number(low: int, high: int) -> int:
+        return draw(st.integers(low, high))
+
+    champion = draw(st.sampled_from(["one", "two"]))
+    stream = StreamSettings(features=2, champion=champion, learners=LEARNERS)
+    return TaskSettings(
+        application_id="test",
+        join=JoinSettings(
+            ttl_ms=number(1, 40),
+            max_clock_lead_ms=number(0, 20),
+            max_pending_per_stream=number(1, 5),
+            max_waiting_per_stream=number(1, 4),
+            max_closed_per_stream=number(0, 6),
+            closed_ttl_ms=number(0, 40),
+            max_open_marks_per_stream=number(1, 3),
+        ),
+        metrics=MetricSettings(every_labels=number(1, 4), fading_factor=FADING),
+        limits=LimitSettings(max_streams_per_task=number(1, 3), max_record_bytes=150, max_features=3),
+        unknown_streams=draw(st.sampled_from(["dead-letter", "model"])),
+        predictions=draw(st.sampled_from(["champion", "all"])),
+        streams={"a": stream, "b": StreamSettings(champion=champion, learners=LEARNERS)},
+        default_stream=StreamSettings(champion="one", learners=LEARNERS),
+    )
+
+
+class Draft(NamedTuple):
+    """What hypothesis draws for one record; meanings differ by side."""
+
+    kind: int
+    stream: int
+    id: int
+    variant: int
+    step_ms: int
+    header: int
+
+
+DRAFTS = st.builds(
+    Draft,
+    kind=st.integers(0, 19),
+    stream=st.sampled_from([0, 0, 0, 0, 0, 1, 1, 2, 3]),
+    id=st.integers(0, 5),
+    variant=st.integers(0, 19),
+    step_ms=st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 8, -1, -4, -15, 25, 60, -1000]),
+    header=st.integers(0, 9),
+)
+HEADERS: dict[int, tuple[Header, ...]] = {
+    0: (("traceparent", b"00-1-2-01"),),
+    1: (("other", None), ("traceparent", b"00-3-4-01"), ("other", b"x")),
+}
+
+
+def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
+    """The record of a draft: mostly data, now and then a mark or garbage."""
+    stream, id_ = "abcd"[draft.stream], IDS[draft.id] if draft.id < len(IDS) else str(draft.id)
+    meaning: Example | Label | Mark | Reason
+    if draft.kind == 0:
+        value, reason = MALFORMED[side][draft.variant % len(MALFORMED[side])]
+        return Record(side, offset, time_ms, reason, b"k", value, HEADERS.get(draft.header, ()))
+    if draft.kind in {1, 2}:
+        meaning = Mark(stream, MarkKind.ADVANCE, time_ms=10 * (draft.variant % 8))
+    elif draft.kind == 3:
+        meaning = Mark(stream, MarkKind.PROMOTE, learner=("one", "two", "three")[draft.variant % 3])
+    elif side is Side.EXAMPLES:
+        meaning = Example(stream, id_, FEATURES[max(0, draft.variant - 15)])
+    else:
+        meaning = Label(stream, id_, int(draft.variant > 14))
+    value = codec.encode(meaning)
+    return Record(side, offset, time_ms, meaning, stream.encode(), value, HEADERS.get(draft.header, ()))
+
+
+@st.composite
+def one_side(draw: st.DrawFn, side: Side) -> list[Record]:
+    """Records of one partition: clocks stand still, go back, run ahead; offsets have gaps."""
+    records = []
+    now_ms = draw(st.sampled_from([0, 5, 30]))
+    offset = draw(st.sampled_from([0, 7]))
+    for draft in draw(st.lists(DRAFTS, min_size=draw(st.sampled_from([30, 0])), max_size=60)):
+        if draft.step_ms in {25, 60, -1000} and draft.variant < 14:
+            time_ms = now_ms  # such jumps, rarely
+        elif draft.step_ms in {-15, -1000, 60}:
+            time_ms = now_ms + draft.step_ms  # this record's clock alone
+        else:
+            now_ms = time_ms = max(0, now_ms + draft.step_ms)
+        records.append(record_of(side, offset, time_ms, draft))
+        offset += 1 + (draft.header == 2)
+    return records
+
+
+def columns(records: Sequence[Record]) -> RawRecords:
+    """As the client hands them over."""
+    return RawRecords(
+        np.array([record.offset for record in records], np.int64),
+        np.array([record.time_ms for record in records], np.int64),
+        [record.key for record in records],
+        [record.value for record in records],
+        {row: record.headers for row, record in enumerate(records) if record.headers},
+    )
+
+
+# Outputs --------------------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One output record."""
+
+    key: bytes | None
+    value: bytes | None
+    time_ms: int
+    headers: tuple[Header, ...]
+
+
+@dataclass
+class Run:
+    """What a task made of its inputs: rows by topic, the breaker's view, and the models at the end."""
+
+    rows: dict[str, list[Row]]
+    malformed: list[bool]
+    models: dict[str, bytes]
+
+
+def rows_of(records: OutputRecords) -> Iterator[Row]:
+    """The rows of one topic."""
+    cells = zip(records.keys, records.values, records.timestamps, strict=True)
+    for number, (key, value, time_ms) in enumerate(cells):
+        yield Row(key, value, int(time_ms), tuple(records.headers.get(number, ())))
+
+
+def run(task_settings: TaskSettings, batches: Sequence[tuple[Sequence[Record], Sequence[Record]]]) -> Run:
+    """A fresh task, batch by batch."""
+    task = Task(PARTITION, task_settings, TOPICS)
+    result = Run({topic: [] for topic in OUTPUT_TOPICS}, [], {})
+    for examples, labels in batches:
+        outputs = task.step(columns(examples), columns(labels))
+        result.malformed += outputs.malformed.tolist()
+        for topic in OUTPUT_TOPICS:
+            result.rows[topic] += rows_of(outputs.topics[topic])
+    # `seen` has a row for each slot of the join, and how slots are numbered does depend on the cuts; what is in them
+    # shows in what is learned from it.
+    result.models = {name: array.tobytes() for name, array in task.arrays().items() if not name.endswith("/seen")}
+    return result
+
+
+def reason_of(row: Row) -> str:
+    """The reason that a dead letter carries."""
+    return dict(row.headers)["areba.reason"].decode()  # type: ignore[union-attr]
+
+
+# Against the model ----------------------------------------------------------------------------------------------------
+
+
+def check_predictions(got: list[Row], events: list[Event], sequence: list[Record]) -> dict[tuple[int, str], Prediction]:
+    """Which examples are predicted by whom, with how many updates; returns predictions by (example offset, learner)."""
+    wanted = [event for event in events if isinstance(event, Predicted)]
+    predictions = [codec.decode_one(row.value or b"") for row in got]
+    assert [
+        (record.stream, record.id, record.learner, record.champion, record.model_version)
+        for record in predictions
+        if isinstance(record, Prediction)
+    ] == [(event.stream, event.id, event.learner, event.champion, event.updates) for event in wanted]
+    check_envelopes(got, [(event.stream, event.position) for event in wanted], sequence)
+    found = {}
+    for event, record in zip(wanted, predictions, strict=True):
+        assert isinstance(record, Prediction)
+        assert 0 <= record.score <= 1
+        found[event.offset, event.learner] = record
+    return found
+
+
+def check_outcomes(
+    got: list[Row], events: list[Event], sequence: list[Record], predictions: dict[tuple[int, str], Prediction]
+) -> None:
+    """How each example and repeat ended; scores are those published on arrival."""
+    wanted = [event for event in events if isinstance(event, Settled)]
+    for row, event in zip(got, wanted, strict=True):
+        score = None
+        if event.learner is not None and event.example_offset is not None:
+            score = predictions[event.example_offset, event.learner].score
+        assert codec.decode_one(row.value or b"") == Outcome(
+            event.stream,
+            event.id,
+            event.outcome,
+            event.label,
+            event.learner,
+            score,
+            event.delay_ms,
+            event.example_offset,
+            event.label_offset,
+        )
+    check_envelopes(got, [(event.stream, event.position) for event in wanted], sequence)
+
+
+def check_dead(got: list[Row], events: list[Event], sequence: list[Record]) -> None:
+    """Which records became dead letters, why, and that they are as they came."""
+    wanted = [event for event in events if isinstance(event, Dead)]
+    for row, event in zip(got, wanted, strict=True):
+        record = event.record
+        assert (row.key, row.value) == (record.key, record.value)
+        assert row.headers[: len(record.headers)] == record.headers
+        assert row.time_ms == max(0, sequence[event.position].time_ms)
+        ours = dict(row.headers[len(record.headers) :])
+        assert ours["areba.reason"] == event.reason.text.encode()
+        assert ours["__connect.errors.topic"] == TOPICS[record.side].encode()
+        assert ours["__connect.errors.partition"] == str(PARTITION).encode()
+        assert ours["__connect.errors.offset"] == str(record.offset).encode()
+
+
+def check_metrics(got: list[Row], events: list[Event], sequence: list[Record]) -> None:
+    """When metrics are published, and the counts in them."""
+    wanted = [event for event in events if isinstance(event, Reported)]
+    for row, event in zip(got, wanted, strict=True):
+        metric = codec.decode_one(row.value or b"")
+        assert isinstance(metric, Metric)
+        assert tuple(event[1:]) == tuple(getattr(metric, name) for name in event._fields[1:])
+        assert metric.updates == event.labelled
+    check_envelopes(got, [(event.stream, event.position) for event in wanted], sequence)
+
+
+def check_envelopes(got: list[Row], wanted: list[tuple[str, int]], sequence: list[Record]) -> None:
+    """Key, time and trace of every output are those of its stream and of the record that caused it."""
+    for row, (stream, position) in zip(got, wanted, strict=True):
+        cause = sequence[position]
+        assert row.key == stream.encode()
+        assert row.time_ms == cause.time_ms
+        assert row.headers == tuple(header for header in cause.headers if header[0] == "traceparent")
+
+
+def check_figures(got: list[Row], events: list[Event], predictions: dict[tuple[int, str], Prediction]) -> None:
+    """The prequential sums and the delays, from the published predictions and outcomes alone."""
+    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
+    delays: dict[str, list[int]] = defaultdict(list)
+    metrics = iter(got)
+    for event in events:
+        if isinstance(event, Settled) and event.outcome == "joined":
+            assert event.delay_ms is not None
+            assert event.example_offset is not None
+            delays[event.stream].append(event.delay_ms)
+            for learner in LEARNERS:
+                own, column = sums[event.stream, learner], 0 if event.label == 1 else 2
+                right = predictions[event.example_offset, learner].label == event.label
+                own[column] = FADING * own[column] + right
+                own[column + 1] = FADING * own[column + 1] + 1
+        elif isinstance(event, Reported):
+            metric = codec.decode_one(next(metrics).value or b"")
+            assert isinstance(metric, Metric)
+            own = sums[event.stream, event.learner]
+            assert own == [
+                metric.positive_correct,
+                metric.positive_total,
+                metric.negative_correct,
+                metric.negative_total,
+            ]
+            for share, delay_ms in ((50, metric.delay_ms_p50), (90, metric.delay_ms_p90), (99, metric.delay_ms_p99)):
+                check_percentile(delay_ms, delays[event.stream], share)
+
+
+def check_percentile(delay_ms: int | None, delays: list[int], share: int) -> None:
+    """The nearest rank, exact below 64 ms, then within 1/64; a label before its example counts as no delay."""
+    if not delays:
+        assert delay_ms is None
+        return
+    exact = max(0, sorted(delays)[math.ceil(Fraction(share, 100) * len(delays)) - 1])
+    assert delay_ms is not None
+    assert abs(delay_ms - exact) <= (exact / 64 if exact >= 64 else 0)
+
+
+# Hypothesis says which of its inputs failed; it has no deadline, since the first call may compile.
+FEW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@FEW
+@given(task_settings(), one_side(Side.EXAMPLES), one_side(Side.LABELS))
+def test_task_does_what_the_model_does(
+    task_settings: TaskSettings, examples: list[Record], labels: list[Record]
+) -> None:
+    """Every record ends in the outcome that DESIGN.md names, in merge order: nothing is lost, nothing counted twice."""
+    compare(task_settings, examples, labels)
+
+
+def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Record]) -> list[Event]:
+    """Run both, in one batch, and hold every output against the event that it should be."""
+    sequence = list(merge(examples, labels))
+    events = Oracle(task_settings).run(examples, labels)
+    result = run(task_settings, [(examples, labels)])
+    predictions = check_predictions(result.rows["predictions"], events, sequence)
+    check_outcomes(result.rows["outcomes"], events, sequence, predictions)
+    check_dead(result.rows["dead-letters"], events, sequence)
+    check_metrics(result.rows["metrics"], events, sequence)
+    if task_settings.predictions == "all":
+        check_figures(result.rows["metrics"], events, predictions)
+    bad = {event.position for event in events if isinstance(event, Dead) and event.reason.malformed}
+    assert result.malformed == [position in bad for position in range(len(sequence))]
+    return events
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_tables_that_grow(seed: int) -> None:
+    """Thousands of ids at a time: every table of the join starts small and is rebuilt while it is in use."""
+    roomy = JoinSettings(ttl_ms=700, max_clock_lead_ms=300, max_closed_per_stream=900, closed_ttl_ms=2_000)
+    chosen, examples, labels = fixed_input(4_000, seed, roomy, delay_ms=400)
+    events = compare(chosen, examples, labels)
+    reports = [event for event in events if isinstance(event, Reported)]
+    assert max(event.pending for event in reports) > 100
+    assert max(event.waiting for event in reports) > 20
+
+
+def test_streams_can_be_added() -> None:
+    """A configuration with a new stream is taken over between two batches; what came before stays a dead letter."""
+    after, examples, labels = fixed_input(200)
+    before = after.model_copy(update={"streams": {"a": after.streams["a"]}})
+    sequence = list(merge(examples, labels))
+    task, oracle = Task(PARTITION, before, TOPICS), Oracle(before)
+    rows: dict[str, list[Row]] = {topic: [] for topic in OUTPUT_TOPICS}
+    for number, batch in enumerate(cut_at(sequence, [len(sequence) // 2])):
+        if number == 1:
+            task.apply_settings(after)
+            oracle.settings = after
+        outputs = task.step(columns(batch[0]), columns(batch[1]))
+        for topic in OUTPUT_TOPICS:
+            rows[topic] += rows_of(outputs.topics[topic])
+        for record in merge(*batch):
+            oracle.apply(record)
+    predictions = check_predictions(rows["predictions"], oracle.events, sequence)
+    check_outcomes(rows["outcomes"], oracle.events, sequence, predictions)
+    check_dead(rows["dead-letters"], oracle.events, sequence)
+    assert {prediction.stream for prediction in predictions.values()} == {"a", "b"}
+
+
+# Against itself -------------------------------------------------------------------------------------------------------
+
+
+def cut_at(sequence: Sequence[Record], ends: Sequence[int]) -> list[tuple[list[Record], list[Record]]]:
+    """The merged sequence in pieces, each piece as the two ranges that it is made of."""
+    bounds = [0, *sorted(ends), len(sequence)]
+    pieces = [sequence[start:end] for start, end in pairwise(bounds)]
+    return [([r for r in piece if r.side == 0], [r for r in piece if r.side == 1]) for piece in pieces]
+
+
+@FEW
+@given(task_settings(), one_side(Side.EXAMPLES), one_side(Side.LABELS), st.data())
+def test_cuts_do_not_show(
+    task_settings: TaskSettings, examples: list[Record], labels: list[Record], data: st.DataObject
+) -> None:
+    """A batch ends where the clock and the network say; a restored task re-cuts. No byte and no weight may differ."""
+    sequence = list(merge(examples, labels))
+    ends = data.draw(st.lists(st.integers(0, len(sequence)), max_size=12))
+    assert run(task_settings, cut_at(sequence, ends)) == run(task_settings, [(examples, labels)])
+
+
+def test_one_record_a_batch() -> None:
+    """The smallest cut there is, on a fixed input that reaches every kind of output."""
+    chosen, examples, labels = fixed_input(120)
+    sequence = list(merge(examples, labels))
+    whole = run(chosen, [(examples, labels)])
+    assert all(whole.rows[topic] for topic in OUTPUT_TOPICS)
+    assert run(chosen, cut_at(sequence, range(len(sequence)))) == whole
+
+
+@pytest.mark.parametrize("example_chunk", [1, 7, 1000])
+@pytest.mark.parametrize("label_chunk", [1, 7, 1000])
+def test_arrival_does_not_show(example_chunk: int, label_chunk: int) -> None:
+    """The merge waits for the side that is behind: how much came at once on either side changes nothing."""
+    chosen, examples, labels = fixed_input(400)
+    batches = list(arriving((examples, labels), (example_chunk, label_chunk)))
+    assert sum(len(batch[0]) + len(batch[1]) for batch in batches) == len(examples) + len(labels)
+    assert run(chosen, batches) == run(chosen, [(examples, labels)])
+
+
+def arriving(
+    sides: tuple[list[Record], list[Record]], chunks: tuple[int, int]
+) -> Iterator[tuple[list[Record], list[Record]]]:
+    """Batches as the worker cuts them, when each side comes in chunks of its own."""
+    waiting: tuple[list[Record], list[Record]] = ([], [])
+    read = [0, 0]
+    while waiting[0] or waiting[1] or read[0] < len(sides[0]) or read[1] < len(sides[1]):
+        for side in SIDES:
+            if not waiting[side]:
+                waiting[side].extend(sides[side][read[side] : read[side] + chunks[side]])
+                read[side] += chunks[side]
+        times = [np.array([record.time_ms for record in waiting[side]], np.int64) for side in SIDES]
+        at_end = [read[side] >= len(sides[side]) for side in SIDES]
+        taken = order.cut(times[0], times[1], examples_at_end=at_end[0], labels_at_end=at_end[1], limit=10_000)
+        assert sum(taken) > 0, "both heads are known, or a side is at its end: something must go on"
+        yield waiting[0][: taken[0]], waiting[1][: taken[1]]
+        for side in SIDES:
+            del waiting[side][: taken[side]]
+
+
+SMALL = JoinSettings(ttl_ms=60, max_clock_lead_ms=20, max_pending_per_stream=12, max_closed_per_stream=30)
+
+
+def fixed_input(
+    n: int, seed: int = 7, join: JoinSettings = SMALL, delay_ms: int = 12
+) -> tuple[TaskSettings, list[Record], list[Record]]:
+    """A seeded pair of streams with everything in it: labels late and early, repeats, marks, garbage."""
+    random = np.random.default_rng(seed)
+    stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
+    chosen = TaskSettings(
+        application_id="test",
+        join=join,
+        metrics=MetricSettings(every_labels=5, fading_factor=FADING),
+        limits=LimitSettings(max_record_bytes=150, max_features=3),
+        predictions="all",
+        streams={"a": stream, "b": stream},
+        default_stream=stream,
+    )
+    sides: list[list[Record]] = []
+    for side, mean_delay_ms in zip(SIDES, (0, delay_ms), strict=True):
+        times = (np.cumsum(random.integers(0, 5, n)) + random.integers(-delay_ms, 2 * mean_delay_ms + 1, n)).clip(0)
+        records = []
+        for number, time_ms in enumerate(times.tolist()):
+            kind = int(random.integers(4)) if random.random() < 0.05 else 10
+            id_, variant = number // 3 + int(random.integers(3)), int(random.integers(20))
+            records.append(record_of(side, number, time_ms, Draft(kind, number % 2, id_, variant, 0, number % 10)))
+        sides.append(records)
+    return chosen, sides[0], sides[1]
