@@ -1,21 +1,26 @@
-"""The `areba` command. Every subcommand is thin: it reads its options, calls one function, and exits with its status."""
+"""The `areba` command. Every subcommand is thin: it reads its options, calls one function, exits with its status."""
 
 import logging
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import click
 
 from stream_app import __version__
 from stream_app.config import load, memory_bound_bytes
-from stream_app.errors import ArebaError, ConfigurationError, RestartNeededError
+from stream_app.errors import ArebaError, ConfigurationError, FencedError, RestartNeededError
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+RESTART_WINDOW_S = 3600.0
+"""`worker.max_restarts` counts those of the last hour."""
 
 CONFIG_OPTION = click.option(
     "-c",
@@ -36,8 +41,9 @@ def cli() -> None:
 
 @cli.command()
 @CONFIG_OPTION
-@click.option("--restarts", default=0, hidden=True, help="How often this process has started afresh by itself.")
-def run(path: Path, restarts: int) -> None:
+@click.option("--restarted-at", multiple=True, type=float, hidden=True, help="When this process has started afresh.")
+@click.option("--was-fenced", is_flag=True, hidden=True, help="It did so because it had been fenced.")
+def run(path: Path, restarted_at: Sequence[float], was_fenced: bool) -> None:
     """Run one worker of the consumer group, until SIGTERM or Ctrl-C."""
     from stream_app.start import run_worker  # noqa: PLC0415  (Torch and Numba take seconds; --help should not)
 
@@ -52,13 +58,25 @@ def run(path: Path, restarts: int) -> None:
         memory_bound_bytes(config.task_settings(), config.worker.buffer_bytes) >> 20,
     )
     try:
-        run_worker(config, stop)
+        run_worker(config, stop, restarted=bool(restarted_at), was_fenced=was_fenced)
     except RestartNeededError as error:
-        if restarts >= config.worker.max_restarts:
+        if stop():
             raise
-        logging.getLogger("areba").warning("%s; starting afresh (%d)", error, restarts + 1)
-        command = ["run", "-c", str(path), "--restarts", str(restarts + 1)]
-        os.execv(sys.executable, [sys.executable, "-m", "stream_app.cli", *command])  # noqa: S606  (ourselves)
+        _start_afresh(path, config.worker.max_restarts, restarted_at, error)
+
+
+def _start_afresh(path: Path, max_restarts: int, restarted_at: Sequence[float], error: RestartNeededError) -> NoReturn:
+    """Become a new process, unless that was done too often of late: then the error is the caller's again."""
+    now = time.time()
+    recent = [moment for moment in restarted_at if now - moment < RESTART_WINDOW_S]
+    if len(recent) >= max_restarts:
+        raise error
+    logging.getLogger("areba").warning("%s; starting afresh (%d)", error, len(recent) + 1)
+    command = [sys.executable, "-m", "stream_app.cli", "run", "-c", str(path)]
+    command += [f"--restarted-at={moment:.0f}" for moment in (*recent, now)]
+    if isinstance(error, FencedError):
+        command.append("--was-fenced")
+    os.execv(sys.executable, command)  # noqa: S606  (ourselves)
 
 
 @cli.group()

@@ -253,6 +253,7 @@ class EmbeddedBroker:
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """First offset, and the one behind the last entry."""
         with self.changed:
+            self.expire()
             log = self._log(partition)
             return Watermarks(log.low, log.high)
 

@@ -1,4 +1,4 @@
-"""Records of one input partition that wait for their turn: since the other side's head is not known, or for a full range.
+"""Records of one input partition that wait: for the other side's head, or until a recorded range is whole.
 
 The client's own queue cannot hold them: pausing a partition throws away what was fetched.
 """

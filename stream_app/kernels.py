@@ -12,6 +12,7 @@ Numbers under 1e-30 become zero in errors and moments. A converged network would
 many times slower, and a processor mode against them would change the bits of others.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,9 @@ TINY = np.float32(1e-30)
 
 TINY_ROOT = np.float32(1e-15)
 """The square of a smaller gradient would be under `TINY`, or itself a denormal."""
+
+ORIGIN, SINGLE = np.int64(0), np.int64(1)
+"""Numba compiles a function once more for each literal number that it is given; these are none."""
 
 POWER_TINY = 1e-300
 """A power of beta under this is zero: far below the last bit of 1 - power, and not yet a denormal."""
@@ -153,7 +157,7 @@ def opened(network: Network) -> Core:
 
 def parameter_count(widths: tuple[int, ...]) -> int:
     """Weights and biases of a network of these widths."""
-    return sum((inputs + 1) * units for inputs, units in zip(widths, widths[1:], strict=False))
+    return sum((inputs + 1) * units for inputs, units in pairwise(widths))
 
 
 def work_size(widths: tuple[int, ...], examples: int) -> int:
@@ -162,7 +166,7 @@ def work_size(widths: tuple[int, ...], examples: int) -> int:
     return padded * (2 * sum(1 if units == 1 else -(-units // WIDE) * WIDE + WIDE for units in widths[1:]) + 1)
 
 
-# Elementary functions --------------------------------------------------------------------------------------------------
+# Elementary functions -------------------------------------------------------------------------------------------------
 
 
 @compiled
@@ -246,7 +250,7 @@ def _errors(work: Address, at: int, targets: Address, count: int) -> None:
         store(work, at + e, below_is_zero(error, TINY))
 
 
-# One hidden layer of 8 units -------------------------------------------------------------------------------------------
+# One hidden layer of 8 units ------------------------------------------------------------------------------------------
 
 
 @compiled
@@ -320,10 +324,10 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
     _adam_one(network, (inputs + 2) * WIDTH, last_gradient, size, scale)
 
 
-# Any number of hidden layers of any width ------------------------------------------------------------------------------
+# Any number of hidden layers of any width -----------------------------------------------------------------------------
 #
-# An example's activations and errors lie `_stride(units)` apart. Loops go along the weights of one or four inputs, so that
-# each weight is fetched from memory once for all examples.
+# An example's activations and errors lie `_stride(units)` apart. Loops go along the weights of four inputs, so that each
+# weight is fetched from memory once for all examples.
 
 
 @compiled
@@ -411,7 +415,7 @@ def _rectify(work: Address, at: int, units: int) -> None:
 def _forward(network: Core, source: Address, starts: Address, count: int) -> tuple[int, int]:
     """Fill the scratch with all activations; where the last layer's parameters and the logits begin."""
     widths, parameters, work, places = network.widths, network.parameters, network.work, network.places
-    at, before, place = 0, 0, 0
+    at, before, place = ORIGIN, ORIGIN, ORIGIN
     for layer in range(network.layers):
         inputs, units = widths[layer], widths[layer + 1]
         if layer == 0:
@@ -558,18 +562,18 @@ def _learn(network: Core, source: Address, starts: Address, targets: Address, co
             row = at + i * units
             if layer > 0:
                 _back(network, row, units, errors, before + i, free + i, stride, count)
-            _step(network, row, 0, units, values, begins, i, errors, count, decay, rates)
+            _step(network, row, ORIGIN, units, values, begins, i, errors, count, decay, rates)
         for e in range(count):
             places[e] = network.work_elements - 1
         work[network.work_elements - 1] = _ONE
-        _step(network, at + inputs * units, 0, units, work, places, 0, errors, count, _ZERO, rates)
+        _step(network, at + inputs * units, ORIGIN, units, work, places, ORIGIN, errors, count, _ZERO, rates)
         if layer > 0:
             at -= (widths[layer - 1] + 1) * inputs
             place, errors, free = before, free, free + _padded(count) * stride
         decay = np.float32(2.0 * network.rates[1])
 
 
-# The door --------------------------------------------------------------------------------------------------------------
+# The door -------------------------------------------------------------------------------------------------------------
 
 
 @compiled
@@ -579,7 +583,7 @@ def predict(network: Core, source: Address, start: int) -> np.float32:
         logit = _logit_8(network, source, start)
     else:
         network.start[0] = start
-        _, place = _forward(network, source, network.start, 1)
+        _, place = _forward(network, source, network.start, SINGLE)
         logit = network.work[place]
     return first(sigmoid(fill8(logit)))
 

@@ -30,32 +30,41 @@ class Observer:
         self._offsets: dict[int, tuple[int, int]] = {}
 
     def assigned(self, tasks: Sequence[int]) -> None:
+        """The group gave us these tasks."""
         self._log.info("assigned tasks=%s", _list(tasks))
 
     def revoked(self, tasks: Sequence[int]) -> None:
+        """The group took these back."""
         self._log.info("revoked tasks=%s", _list(tasks))
         for task in tasks:
             self._offsets.pop(task, None)
 
     def restored(self, task: int, sequence: int, records: int) -> None:
+        """A task is live: where it is, and how many records were re-processed."""
         self._log.info("restored task=%d sequence=%d reprocessed=%d", task, sequence, records)
 
     def parked(self, task: int, problem: str) -> None:
+        """A task cannot be restored."""
         self._log.error("parked task=%d: %s", task, problem)
 
     def tripped(self, task: int, problem: str) -> None:
+        """The breaker stopped a task."""
         self._log.error("tripped task=%d: %s; mend the producer, then: areba resume --task %d", task, problem, task)
 
     def resumed(self, task: int) -> None:
+        """An operator let it go on."""
         self._log.info("resumed task=%d", task)
 
     def stopped(self, task: int, sequence: int, models: str) -> None:
+        """A clean stop."""
         self._log.info("stopped task=%d sequence=%d models=%s", task, sequence, models)
 
     def aborted(self, problem: str) -> None:
+        """A transaction was given up."""
         self._log.warning("aborted: %s", problem)
 
     def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
+        """A transaction of this task was committed, up to these offsets."""
         self._outputs += outputs
         self._offsets[task] = offsets
         now = self._clock.monotonic_s()

@@ -12,7 +12,7 @@ and compares the digest after every commit record. The result is the state that 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import sha256
@@ -37,7 +37,7 @@ PROGRESS_RECORDS_PER_POLL = 1000
 """Progress records are some hundred bytes; a poll of so many stays well under a second."""
 
 SCRIPT_RECORDS = 100_000
-"""Progress records that are held at once: some 50 MB, a quarter of an hour of busy commits; more are read as they are worked off."""
+"""Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read on the way."""
 
 CONFIGURATION, RESUME = "configuration", "resume"
 
@@ -112,6 +112,7 @@ class Batch:
 
     @property
     def point(self) -> Point:
+        """Where the task is once this is committed."""
         return Point(self.commit.sequence, self.commit.digest)
 
 

@@ -26,6 +26,9 @@ LOG = logging.getLogger("areba")
 RETRY_S = 1.0
 """Between two looks for a broker at start."""
 
+ATTEMPT_S = 5.0
+"""One look: three of a cluster's addresses may be dead, each for a second, before one answers."""
+
 COMPILE_TIMEOUT_S = 300.0
 """Compiling everything takes some 60 s on a slow core; two workers may have to take turns."""
 
@@ -33,23 +36,34 @@ READ_TIMEOUT_S = 30.0
 """Longest silence of a broker while a tool reads a topic."""
 
 
-def run_worker(config: Config, should_stop: Callable[[], bool]) -> None:
+def run_worker(
+    config: Config, should_stop: Callable[[], bool], *, restarted: bool = False, was_fenced: bool = False
+) -> None:
     """Check the topics, compile, join the group, work.
+
+    Args:
+        config: The whole configuration.
+        should_stop: Asked again and again.
+        restarted: Whether this process started afresh by itself: a missing broker is then no wrong setting.
+        was_fenced: Whether it did so because it had been fenced.
 
     Raises:
         ArebaError: See errors.py.
     """
     clock = SystemClock()
     cluster = connect(config)
-    found = _wait_for_topics(config, cluster, should_stop)
-    warm_up(config.task_settings())
+    found = _wait_for_topics(config, cluster, should_stop, restarted=restarted)
+    warm_up(config.task_settings(), should_stop)
+    if found is None or should_stop():
+        return
     outages = Outages()
     servers = config.kafka.bootstrap_servers
     source = KafkaSource(servers, config.group_id, {**config.kafka.all, **config.kafka.consumer}, outages)
     largest = {"message.max.bytes": str(topic_plan.largest_message_bytes(found, config.topics))}
     producer = {**config.kafka.all, **largest, **config.kafka.producer}
     transaction = KafkaTransaction(servers, config.transactional_id, producer, outages)
-    Worker(config, Ports(source, transaction, cluster, clock), Observer(clock)).run(should_stop)
+    ports = Ports(source, transaction, cluster, clock, lambda: outages.lasting)
+    Worker(config, ports, Observer(clock), was_fenced=was_fenced).run(should_stop)
 
 
 def connect(config: Config) -> KafkaCluster:
@@ -93,30 +107,39 @@ def check_topics(config: Config, cluster: KafkaCluster) -> Mapping[str, TopicInf
     return found
 
 
-def _wait_for_topics(config: Config, cluster: KafkaCluster, should_stop: Callable[[], bool]) -> Mapping[str, TopicInfo]:
-    """Be patient with a broker that is not up yet, not with topics that are wrong."""
+def _wait_for_topics(
+    config: Config, cluster: KafkaCluster, should_stop: Callable[[], bool], *, restarted: bool
+) -> Mapping[str, TopicInfo] | None:
+    """Be patient with a broker that is not up yet, not with topics that are wrong; None when asked to stop."""
     deadline = time.monotonic() + config.worker.start_timeout_ms / 1000
     said = False
-    while True:
-        try:
-            return check_topics(config, cluster)
-        except UnknownOutcomeError as error:
-            if time.monotonic() >= deadline or should_stop():
-                raise ConfigurationError(f"kafka.bootstrap_servers: no broker answers: {error}") from error
-            if not said:
-                LOG.warning("waiting for a broker at %s", config.kafka.bootstrap_servers)
-                said = True
-            time.sleep(RETRY_S)
+    while not should_stop():
+        left_s = deadline - time.monotonic()
+        problem = f"no Kafka broker answers at {config.kafka.bootstrap_servers}"
+        if cluster.broker_count(min(ATTEMPT_S, max(left_s, RETRY_S))):
+            try:
+                return check_topics(config, cluster)
+            except UnknownOutcomeError as error:
+                problem = str(error)
+        if left_s <= 0:
+            line = f"kafka.bootstrap_servers: {problem} (waited {config.worker.start_timeout_ms} ms)"
+            raise UnknownOutcomeError(line) if restarted else ConfigurationError(line)
+        if not said:
+            LOG.warning("waiting for a Kafka broker at %s", config.kafka.bootstrap_servers)
+            said = True
+        time.sleep(max(0.0, min(RETRY_S, left_s)))
+    return None
 
 
-def warm_up(settings: TaskSettings) -> None:
+def warm_up(settings: TaskSettings, should_stop: Callable[[], bool] = lambda: False) -> None:
     """Compile (or load from the cache) what the configured streams need, one process at a time, before joining.
 
     A member of the group that compiles in mid-flow would let its streams wait.
     """
     lock = cache_folder() / "lock"
     with lock.open("w") as handle:
-        _wait_for_lock(handle.fileno())
+        if not _wait_for_lock(handle.fileno(), should_stop):
+            return
         start = time.monotonic()
         small = settings.model_copy(update={"unknown_streams": "model"})
         task = Task(0, small, ("examples", "labels"))
@@ -128,9 +151,10 @@ def warm_up(settings: TaskSettings) -> None:
     LOG.info("compiled code is ready (%.1f s)", seconds)
 
 
-def _wait_for_lock(descriptor: int) -> None:
+def _wait_for_lock(descriptor: int, should_stop: Callable[[], bool]) -> bool:
+    """Whether we have it: not when asked to stop."""
     deadline = time.monotonic() + COMPILE_TIMEOUT_S
-    while True:
+    while not should_stop():
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -140,7 +164,8 @@ def _wait_for_lock(descriptor: int) -> None:
                 ) from None
             time.sleep(0.1)
         else:
-            return
+            return True
+    return False
 
 
 def _rehearsal(shapes: dict[str, int]) -> tuple[RawRecords, RawRecords]:

@@ -12,6 +12,7 @@ starts again. Both take the path that `kill -9` takes.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from stream_app import codec, order
 from stream_app.breaker import Breaker
@@ -34,10 +35,10 @@ RESTORE_SLICE_S = 1.0
 """Longest work between two polls while restoring, but for a single recorded batch of each task."""
 
 STEP_TARGET_S = 0.2
-"""Computing of one round per task: a batch is made smaller when records are dear (a large net), for latency and polling."""
+"""Computing of one round per task, for latency and polling: dear records (a large net) make smaller batches."""
 
 FIRST_BATCH_RECORDS = 500
-"""Of a task whose cost is not known yet: 0.7 s of the largest net in use, 2 ms of a small one. It doubles from there."""
+"""Of a task whose cost is not known yet: 0.7 s of the largest net in use, 2 ms of a small one; it doubles."""
 
 IDLE_POLL_S = 0.1
 """Longest wait in a poll, which returns at any news: bounds how late a stop is noticed."""
@@ -158,10 +159,7 @@ class Worker:
     # Assignment -----------------------------------------------------------------------------------------------------
 
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
-        """Take note. The group's generation is kept from here on: a client that lost its place in the group meanwhile
-
-        would send none, and such offsets are not fenced.
-        """
+        """Take note, of the group's generation too: one asked for later may be none, and would not be fenced."""
         self._generation += 1
         self._group = self._ports.source.group_metadata()
         numbers = sorted({partition.partition for partition in partitions})
@@ -379,7 +377,7 @@ class Worker:
             return
         self._aborts = 0
         for task, batch in batches:
-            task.advance(batch, lambda number=task.number: self._open_progress(number))
+            task.advance(batch, partial(self._open_progress, task.number))
             self._observer.committed(task.number, batch.offsets, batch.commit.records)
             if task.stage is Stage.TRIPPED:
                 self._trip(task)
@@ -421,7 +419,7 @@ class Worker:
                 if len(batch.outputs.topics[topic]):
                     partition = TopicPartition(getattr(self._topics, topic.replace("-", "_")), task.number)
                     transaction.produce(partition, batch.outputs.topics[topic])
-            records = [codec.encode(record) for record in (*batch.acts, batch.commit)]
+            records = [*map(codec.encode, batch.acts), codec.encode(batch.commit)]
             transaction.produce(
                 TopicPartition(self._topics.progress, task.number),
                 OutputRecords([None] * len(records), records, [0] * len(records)),

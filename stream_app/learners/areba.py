@@ -179,7 +179,7 @@ def _report(memory: Queues, reports: Address, at: int) -> None:
 def _run(batch: Batch, scaler: Scaler, network: kernels.Network, memory: Memory) -> None:
     codes, scores, versions, reports = batch.codes, batch.scores, batch.versions, address(batch.reports)
     desk, core, queues = opened(batch, scaler), kernels.opened(network), _opened(memory)
-    reported = 0
+    reported = kernels.ORIGIN
     for k in range(len(codes)):
         slot = desk.slots[k]
         versions[k] = core.updates[0]
@@ -202,7 +202,7 @@ def _admit_slot(memory: Memory, batch: Batch, scaler: Scaler, slot: int, label: 
 
 @compiled
 def _report_row(memory: Memory, row: NDArray[np.float64]) -> None:
-    _report(_opened(memory), address(row), 0)
+    _report(_opened(memory), address(row), kernels.ORIGIN)
 
 
 class Areba:

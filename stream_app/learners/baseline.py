@@ -25,7 +25,7 @@ def _run(batch: Batch, scaler: Scaler, network: kernels.Network, memory: Memory)
     codes, scores, versions, reports = batch.codes, batch.scores, batch.versions, address(batch.reports)
     desk, core = opened(batch, scaler), kernels.opened(network)
     starts, targets = address(memory.start), address(memory.target)
-    reported = 0
+    reported = kernels.ORIGIN
     for k in range(len(codes)):
         slot = desk.slots[k]
         versions[k] = core.updates[0]
@@ -35,7 +35,7 @@ def _run(batch: Batch, scaler: Scaler, network: kernels.Network, memory: Memory)
         elif codes[k] == LEARN:
             starts[0] = slot * desk.width
             targets[0] = np.float32(desk.labels[k])
-            kernels.learn(core, desk.seen, starts, targets, 1)
+            kernels.learn(core, desk.seen, starts, targets, kernels.SINGLE)
         else:
             reports[reported] = core.updates[0]
             reported += REPORT_WIDTH

@@ -1,7 +1,10 @@
 """The two worlds that keep the contract, and helpers that wait for a condition, with a bound."""
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Protocol
 
 from confluent_kafka import TopicPartition as ClientPartition
@@ -24,95 +27,82 @@ DEADLINE_S = 60.0
 START_MS = 1_700_000_000_000
 
 
-class Backend(Protocol):
-    """Makes clients of one world; `close` releases what a test left open."""
+class Transactions(Protocol):
+    """Makes a transactional producer, initialised."""
 
-    def source(self, group_id: str) -> Source:
-        """A member of a group."""
-
-    def transaction(self, transactional_id: str, timeout_s: float = 10.0) -> Transaction:
-        """A transactional producer, initialised."""
-
-    def sender(self) -> Sender:
-        """An idempotent producer."""
-
-    def cluster(self) -> Cluster:
-        """Administration."""
-
-    def delete_before(self, partition: TopicPartition, offset: int) -> None:
-        """What retention does."""
-
-    def close(self) -> None:
-        """Release all clients."""
+    def __call__(self, transactional_id: str, timeout_s: float = 10.0) -> Transaction:
+        """The broker aborts its transactions after `timeout_s`."""
 
 
-class EmbeddedBackend:
+@dataclass(frozen=True)
+class Backend:
+    """One world: what makes its clients. `closing` releases what a test left open.
+
+    Attributes:
+        source: A member of the group with this id.
+        transaction: A transactional producer.
+        sender: An idempotent producer.
+        cluster: Administration.
+        delete_before: What retention does: forget the records below an offset.
+    """
+
+    source: Callable[[str], Source]
+    transaction: Transactions
+    sender: Callable[[], Sender]
+    cluster: Callable[[], Cluster]
+    delete_before: Callable[[TopicPartition, int], None]
+    closing: ExitStack
+
+
+def embedded_backend() -> Backend:
     """The in-process log."""
+    broker, closing = EmbeddedBroker(SystemClock()), ExitStack()
 
-    def __init__(self) -> None:
-        self._broker = EmbeddedBroker(SystemClock())
-        self._closing: list[Callable[[], None]] = []
+    def source(group_id: str) -> Source:
+        return closing.enter_context(contextlib.closing(EmbeddedSource(broker, group_id)))
 
-    def source(self, group_id: str) -> Source:
-        source = EmbeddedSource(self._broker, group_id)
-        self._closing.append(source.close)
-        return source
+    def transaction(transactional_id: str, timeout_s: float = 10.0) -> Transaction:
+        made = closing.enter_context(contextlib.closing(EmbeddedTransaction(broker, transactional_id, timeout_s)))
+        made.initialise()
+        return made
 
-    def transaction(self, transactional_id: str, timeout_s: float = 10.0) -> Transaction:
-        transaction = EmbeddedTransaction(self._broker, transactional_id, timeout_s)
-        transaction.initialise()
-        self._closing.append(transaction.close)
-        return transaction
-
-    def sender(self) -> Sender:
-        return EmbeddedSender(self._broker)
-
-    def cluster(self) -> Cluster:
-        return EmbeddedCluster(self._broker)
-
-    def delete_before(self, partition: TopicPartition, offset: int) -> None:
-        self._broker.delete_before(partition, offset)
-
-    def close(self) -> None:
-        for close in reversed(self._closing):
-            close()
+    return Backend(
+        source=source,
+        transaction=transaction,
+        sender=lambda: EmbeddedSender(broker),
+        cluster=lambda: EmbeddedCluster(broker),
+        delete_before=broker.delete_before,
+        closing=closing,
+    )
 
 
-class KafkaBackend:
+def kafka_backend(servers: str) -> Backend:
     """A real broker."""
+    closing = ExitStack()
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._servers = bootstrap_servers
-        self._closing: list[Callable[[], None]] = []
+    def source(group_id: str) -> Source:
+        return closing.enter_context(contextlib.closing(KafkaSource(servers, group_id)))
 
-    def source(self, group_id: str) -> Source:
-        source = KafkaSource(self._servers, group_id)
-        self._closing.append(source.close)
-        return source
-
-    def transaction(self, transactional_id: str, timeout_s: float = 10.0) -> Transaction:
+    def transaction(transactional_id: str, timeout_s: float = 10.0) -> Transaction:
         settings = {"transaction.timeout.ms": str(int(timeout_s * 1000))}
-        transaction = KafkaTransaction(self._servers, transactional_id, settings, timeout_s=30.0)
-        transaction.initialise()
-        self._closing.append(transaction.close)
-        return transaction
+        client = KafkaTransaction(servers, transactional_id, settings, timeout_s=30.0)
+        made = closing.enter_context(contextlib.closing(client))
+        made.initialise()
+        return made
 
-    def sender(self) -> Sender:
-        sender = KafkaSender(self._servers)
-        self._closing.append(sender.close)
-        return sender
-
-    def cluster(self) -> Cluster:
-        return KafkaCluster(self._servers)
-
-    def delete_before(self, partition: TopicPartition, offset: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self._servers})
+    def delete_before(partition: TopicPartition, offset: int) -> None:
+        admin = AdminClient({"bootstrap.servers": servers})
         for future in admin.delete_records([ClientPartition(*partition, offset)]).values():
             future.result(DEADLINE_S)
 
-    def close(self) -> None:
-        for close in reversed(self._closing):
-            close()
+    return Backend(
+        source=source,
+        transaction=transaction,
+        sender=lambda: closing.enter_context(contextlib.closing(KafkaSender(servers))),
+        cluster=lambda: KafkaCluster(servers),
+        delete_before=delete_before,
+        closing=closing,
+    )
 
 
 # Waiting --------------------------------------------------------------------------------------------------------------
@@ -127,6 +117,7 @@ class Positions:
         self.at_end: dict[TopicPartition, bool] = {}
 
     def take(self, batch: Sequence[Fetched]) -> None:
+        """Add what a poll gave."""
         for fetched in batch:
             assert len(fetched.records) or fetched.at_end, "a partition without news is absent"
             offsets = self.offsets.setdefault(fetched.partition, [])

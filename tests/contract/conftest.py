@@ -4,23 +4,21 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ops.broker import Broker
 from stream_app.ports import TopicInfo
-from tests.contract.backends import Backend, EmbeddedBackend, KafkaBackend
+from tests.contract.backends import Backend, embedded_backend, kafka_backend
 
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each test runs over the in-process log and over Kafka."""
-    made: Backend
     if request.param == "embedded":
-        made = EmbeddedBackend()
+        made = embedded_backend()
     else:
-        kafka: Broker = request.getfixturevalue("kafka")
-        assert kafka.bootstrap_servers is not None
-        made = KafkaBackend(kafka.bootstrap_servers)
-    yield made
-    made.close()
+        servers = request.getfixturevalue("kafka").bootstrap_servers
+        assert servers is not None
+        made = kafka_backend(servers)
+    with made.closing:
+        yield made
 
 
 @pytest.fixture

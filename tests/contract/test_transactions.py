@@ -2,12 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from stream_app.errors import FencedError, TransactionAbortedError
 from stream_app.ports import Committed, TopicPartition
+from stream_app.records import Header, OutputRecords
 from tests.contract.backends import (
     DEADLINE_S,
     Backend,
@@ -243,11 +244,14 @@ def test_everything_in_a_record_is_kept(backend: Backend, topic: Callable[..., s
     """Dead letters go out as they came in: null keys and values, empty ones, repeated headers, any byte."""
     place = TopicPartition(topic("out"), 0)
     records = outputs([b"", None, bytes(range(256)), b"x"], [1_700_000_000_123, 1, 2, 1_700_000_000_124])
-    headers = {0: [("a", b"1"), ("a", None), ("traceparent", b"\xff\x00")], 3: [("b", b"")]}
+    headers: dict[int, Sequence[Header]] = {
+        0: [("a", b"1"), ("a", None), ("traceparent", b"\xff\x00")],
+        3: [("b", b"")],
+    }
     keys = [None, b"", b"\xff", "ключ".encode()]
     transaction = backend.transaction(prefix + "a")
     transaction.begin()
-    transaction.produce(place, type(records)(keys, records.values, records.timestamps, headers))
+    transaction.produce(place, OutputRecords(keys, records.values, records.timestamps, headers))
     transaction.commit()
     reader = backend.cluster().reader(place)
     found = [fetched.records for fetched in read_log(reader) if len(fetched.records)]
