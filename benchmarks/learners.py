@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ class EagerAreba:
         torch.manual_seed(0)
         widths = (stream.examples.shape[1], *stream.hidden)
         layers: list[torch.nn.Module] = []
-        for inputs, units in zip(widths, widths[1:], strict=False):
+        for inputs, units in pairwise(widths):
             layers += [torch.nn.Linear(inputs, units), torch.nn.LeakyReLU(0.01)]
         self.model = torch.nn.Sequential(*layers, torch.nn.Linear(widths[-1], 1))
         for layer in self.model:

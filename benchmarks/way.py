@@ -3,9 +3,11 @@
 import io
 import json
 from collections.abc import Callable
+from typing import Any, cast
 
 import fastavro
 import numpy as np
+from fastavro.types import Schema
 from numpy.typing import NDArray
 
 import schemas
@@ -101,13 +103,17 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
     pending: dict[str, tuple[torch.Tensor, float]] = {}
     position = 0
 
-    def write(schema: object, record: dict[str, object]) -> bytes:
+    def write(schema: Schema, record: dict[str, object]) -> bytes:
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, schema, record)
         return buffer.getvalue()
 
+    def read(schema: Schema, value: bytes) -> dict[str, Any]:
+        record = fastavro.schemaless_reader(io.BytesIO(value[HEADER_BYTES:]), schema, None)
+        return cast("dict[str, Any]", record)
+
     def on_example(value: bytes) -> bytes:
-        record = fastavro.schemaless_reader(io.BytesIO(value[HEADER_BYTES:]), example_schema, None)
+        record = read(example_schema, value)
         features = torch.tensor(record["features"])
         score = model.predict(features)
         pending[record["id"]] = features, score
@@ -115,7 +121,7 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
         return write(prediction_schema, {**head, "score": score, "label": int(score > 0.5), "model_version": 0})
 
     def on_label(value: bytes) -> bytes:
-        record = fastavro.schemaless_reader(io.BytesIO(value[HEADER_BYTES:]), label_schema, None)
+        record = read(label_schema, value)
         features, score = pending.pop(record["id"])
         model.learn(features, record["label"])
         head = {"stream": record["stream"], "id": record["id"], "outcome": "joined", "label": record["label"]}

@@ -22,10 +22,10 @@ from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.local_kafka import start as start_kafka
 from stream_app import codec, start
 from stream_app.config import Config
-from stream_app.kafka import KafkaCluster, KafkaLogReader, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
 from stream_app.native import prepare_environment
 from stream_app.observe import Observer
-from stream_app.ports import Committed, TopicPartition
+from stream_app.ports import Committed, LogReader, TopicPartition
 from stream_app.records import Label, OutputRecords
 from stream_app.worker import Ports, Worker
 
@@ -186,7 +186,7 @@ def _latency(servers: str) -> list[Row]:
     start.create_topics(config, 1, 1)
     seen: dict[str, float] = {}
     stop = threading.Event()
-    reader = KafkaLogReader(servers, TopicPartition(config.topics.predictions, 0))
+    reader = KafkaCluster(servers).reader(TopicPartition(config.topics.predictions, 0))
     thread = threading.Thread(target=_read, args=(reader, seen, stop))
     thread.start()
     try:
@@ -240,7 +240,7 @@ def _send_at_rate(servers: str, config: Config, seen: dict[str, float]) -> dict[
     return sent
 
 
-def _read(reader: KafkaLogReader, seen: dict[str, float], stop: threading.Event) -> None:
+def _read(reader: LogReader, seen: dict[str, float], stop: threading.Event) -> None:
     """Note when each prediction could be read."""
     while not stop.is_set():
         fetched = reader.poll(1000, POLL_S)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich import box
 from rich.table import Table
 
 from stream_app.records import Metric
@@ -13,7 +14,6 @@ class LiveRow:
     """One learner of a stream while it runs; `lag` counts input records of its partition not yet committed."""
 
     metric: Metric
-    partition: int
     lag: int
 
 
@@ -47,37 +47,26 @@ def _name(metric: Metric) -> str:
 def _table(title: str, headings: Sequence[str]) -> Table:
     table = Table(
         title=title,
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
         title_justify="left",
         title_style="bold",
         caption="* champion; recall, specificity and G-mean in percent",
         caption_justify="left",
     )
     for index, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if index < 2 else "right", no_wrap=True)
+        table.add_column(heading, justify="left" if index < 2 else "right", no_wrap=index < 2)
     return table
 
 
 def live(rows: Sequence[LiveRow]) -> Table:
     """The table while it runs; rows in the order given."""
-    headings = (
-        "stream",
-        "learner",
-        "examples",
-        "labelled",
-        "recall",
-        "specif.",
-        "G-mean",
-        "updates",
-        "partition",
-        "lag",
-    )
+    headings = ("stream", "learner", "examples", "labelled", "recall", "specif.", "G-mean", "updates", "lag")
     table = _table("", headings)
     stream = None
     for row in rows:
         metric = row.metric
         first = metric.stream != stream
-        if first and stream is not None:
-            table.add_section()
         stream = metric.stream
         table.add_row(
             metric.stream if first else "",
@@ -88,7 +77,6 @@ def live(rows: Sequence[LiveRow]) -> Table:
             percentage(metric.specificity),
             percentage(metric.gmean),
             f"{metric.updates:,}",
-            str(row.partition) if first else "",
             f"{row.lag:,}" if first else "",
         )
     return table
@@ -97,23 +85,13 @@ def live(rows: Sequence[LiveRow]) -> Table:
 def final(rows: Sequence[FinalRow]) -> Table:
     """One row a stream and learner; rows in the order given."""
     headings = (
-        "stream",
-        "learner",
-        "examples",
-        "predictions",
-        "labelled",
-        "unlabelled",
-        "recall",
-        "specif.",
-        "G-mean",
-        "median delay",
+        *("stream", "learner", "examples", "predicted", "labelled", "unlabelled"),
+        *("recall", "specif.", "G-mean", "median\ndelay"),
     )
     table = _table("Every stream and learner", headings)
     stream = None
     for row in rows:
         metric = row.metric
-        if stream is not None and metric.stream != stream:
-            table.add_section()
         table.add_row(
             metric.stream if metric.stream != stream else "",
             _name(metric),

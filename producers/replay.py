@@ -280,7 +280,7 @@ class _StreamScheduler:
             self._garbage(times, every),
         ]
         rows = _joined(parts)
-        return _joined([rows, self._marks(rows)]), every[dropped]
+        return _joined([rows, self._marks(rows, last_ms=int(times[-1]))]), every[dropped]
 
     def _moved(self, rows: _Rows, what: str) -> _Rows:
         """Some are sent late; their event time stays."""
@@ -312,9 +312,9 @@ class _StreamScheduler:
         return _joined([_rows(times[numbers], side, numbers, content=GARBAGE) for side, numbers in sides])
 
     @staticmethod
-    def _marks(rows: _Rows) -> _Rows:
-        """The closing pair: at the last event time, behind everything."""
-        end, due = rows.times.max(), rows.dues.max()
+    def _marks(rows: _Rows, last_ms: int) -> _Rows:
+        """The closing pair, behind everything: at the last event time, that of a dropped last example included."""
+        end, due = rows.times.max(initial=last_ms), rows.dues.max(initial=2 * last_ms)
         return _joined(
             [
                 _rows(np.array([end]), side, np.array([-1]), content=MARK)._replace(dues=np.array([due + 1]))

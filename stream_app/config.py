@@ -637,45 +637,62 @@ def _refusal(key: str, before: object, after: object, where: str = "") -> str:
 # Memory ---------------------------------------------------------------------------------------------------------------
 
 ID_BYTES = 8 * ID_WORDS
-SLOT_BYTES = ID_BYTES + 80
-"""A row of the join beside features and scores: id, hash, times, offsets, class, outcome, entry of the index."""
-SCORE_BYTES = 16
-"""One learner's score, class and model version."""
+SLOT_BYTES = ID_BYTES + 70
+"""A row of the join beside its features: id, hashes, times, offset, class, and its places in the heaps."""
+CLOSED_BYTES = ID_BYTES + 34
+"""A closed example: id, hashes, class, revision, outcome, time."""
+TABLE_BYTES = 128
+"""An id's share of the hash table: 16 bytes, at most eight times over."""
+SCORE_BYTES = 5
+"""One learner's score and class."""
 LABEL_BYTES = 1_000
-"""A waiting label's key, value and headers as Python objects; the value itself is below 300 bytes."""
+"""A waiting label's key, value and headers as Python objects; the value itself is below 400 bytes."""
+STREAM_BYTES = 20_000
+"""What every stream takes: the histogram of delays, above all."""
 
 
-def memory_bound_bytes(settings: TaskSettings, buffer_bytes: int = 0) -> int:
+def memory_bound_bytes(settings: TaskSettings, buffer_bytes: int = 0, batch_records: int = 10_000) -> int:
     """The most that the state of one task takes, in bytes, all its bounds reached at once.
 
-    With d features (`max_features` where a stream names none), L learners, of them S with a scaler:
+    With d features (`max_features` where a stream names none), L learners, S of them with a scaler, P, W and C for the
+    bounds on pending, waiting and closed, and R records in a batch:
 
-        stream  = pending x (4 d (1 + S) + slot + 16 L) + waiting x (slot + 1000) + closed x (slot + 16 L)
-                  + the sum over its learners of network + queues
-        network = 16 x parameters                      weights, two moments, gradient: float32
-        queues  = 4 B x (4 d + id)                     two queues of 2 B rows (one row for methods without queues)
+        stream  = 2 (P + W + R) x (4 d (1 + S) + 142 + 5 L)    slots; given up ones are free behind a batch
+                  + 2 (C + 1) x 106                            closed
+                  + 128 (P + W + C + R)                        table of ids
+                  + 1000 W + 20000 + its learners
+        learner = 16 x parameters                              weights, two moments, gradient: float32
+                  + r (4 d + 100)                              r = 2 B rows of queues (1 for methods without)
+                  + 8 (r + 16) x (units of each layer + 64)    scratch
         task    = the sum over the configured streams, with `unknown_streams` = `model` also over as many default
                   streams as `max_streams_per_task` leaves room for, + 2 x buffer_bytes
 
-    where slot = id + 80 and id = 72 bytes. Python, Torch, Numba and the Kafka client come on top.
+    A 2 in front is for arrays that double as they grow. One batch on its way, Python, Torch, Numba and the Kafka client
+    come on top.
+
+    Args:
+        settings: The task's.
+        buffer_bytes: `worker.buffer_bytes`.
+        batch_records: `worker.max_batch_records`.
     """
-    limits = settings.limits
-    total = sum(_stream_bytes(settings, stream) for stream in settings.streams.values())
+    total = sum(_stream_bytes(settings, stream, batch_records) for stream in settings.streams.values())
     if settings.unknown_streams == "model":
-        room = max(0, limits.max_streams_per_task - len(settings.streams))
-        total += room * _stream_bytes(settings, settings.default_stream)
+        room = max(0, settings.limits.max_streams_per_task - len(settings.streams))
+        total += room * _stream_bytes(settings, settings.default_stream, batch_records)
     return total + 2 * buffer_bytes
 
 
-def _stream_bytes(settings: TaskSettings, stream: StreamSettings) -> int:
+def _stream_bytes(settings: TaskSettings, stream: StreamSettings, batch_records: int) -> int:
     join, learners = settings.join, stream.learners.values()
     row_bytes = 4 * (settings.limits.max_features if stream.features is None else stream.features)
-    scaled = sum(learner.scaler != "none" for learner in learners)
-    pending = row_bytes * (1 + scaled) + SLOT_BYTES + SCORE_BYTES * len(learners)
+    copies = 1 + sum(learner.scaler != "none" for learner in learners)
+    held = join.max_pending_per_stream + join.max_waiting_per_stream + batch_records
     return (
-        join.max_pending_per_stream * pending
-        + join.max_waiting_per_stream * (SLOT_BYTES + LABEL_BYTES)
-        + join.max_closed_per_stream * (SLOT_BYTES + SCORE_BYTES * len(learners))
+        2 * held * (row_bytes * copies + SLOT_BYTES + SCORE_BYTES * len(learners))
+        + 2 * (join.max_closed_per_stream + 1) * CLOSED_BYTES
+        + TABLE_BYTES * (held + join.max_closed_per_stream)
+        + LABEL_BYTES * join.max_waiting_per_stream
+        + STREAM_BYTES
         + sum(_learner_bytes(learner, row_bytes) for learner in learners)
     )
 
@@ -683,8 +700,9 @@ def _stream_bytes(settings: TaskSettings, stream: StreamSettings) -> int:
 def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
     sizes = (row_bytes // 4, *learner.hidden, 1)
     parameters = sum((inputs + 1) * units for inputs, units in pairwise(sizes))
-    rows = 1 if learner.method == "baseline" else 4 * learner.budget
-    return 16 * parameters + rows * (row_bytes + ID_BYTES)
+    rows = 1 if learner.method == "baseline" else 2 * learner.budget
+    scratch = 8 * (rows + 16) * sum(units + 64 for units in sizes[1:])
+    return 16 * parameters + rows * (row_bytes + ID_BYTES + 28) + scratch
 
 
 # Loading --------------------------------------------------------------------------------------------------------------

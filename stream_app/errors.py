@@ -15,8 +15,8 @@
      +-- UndecodableError       one value that a tool reads is not a record of its schema  exit 1
      +-- WrongSchemaError       one value that a tool reads names no schema of ours        exit 1
 
-A malformed input record is no error of ours: it is a dead letter with a `records.Reason`. The last two are for readers of
-single values.
+A malformed input record is no error of ours: it is a dead letter with a `records.Reason`. The last two are for readers
+of single values.
 """
 
 from collections.abc import Iterable

@@ -8,15 +8,16 @@ The rules, for each record in merge order:
    forgotten.
 3. The record is applied: an example is predicted and waits for its label, or meets it; a label is learned, or waits.
 
-The result is a list of operations for the learners and the rows of outcomes and dead letters; nothing depends on how the
-stream was cut into calls. Slots that were given up are free again only behind the call, so that operations can name them.
+The result is a list of operations for the learners and the rows of outcomes and dead letters; nothing depends on how
+the stream was cut into calls. Slots that were given up are free again only behind the call, so that operations can name
+them.
 
 All state is in arrays (`JoinArrays`): an open-addressing hash table from id to slot or to closed number, two indexed
 binary heaps by (timestamp, arrival), a ring of closed ids.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,8 @@ COUNTERS = 14
 # Rows of the settings that the compiled loop is given.
 LIFE_MS, CLOSED_LIFE_MS, MAX_PENDING, MAX_WAITING, MAX_CLOSED, EVERY_LABELS = 0, 1, 2, 3, 4, 5
 
-# Columns of JoinOutput.reports: labelled, examples, unlabelled, evicted, duplicates, pending, waiting, delay p50, p90, p99.
+# Columns of JoinOutput.reports: labelled, examples, unlabelled, evicted, duplicates, pending, waiting,
+# delay p50, p90, p99.
 REPORT_COLUMNS = 10
 
 EMPTY = 0
@@ -49,6 +51,9 @@ EXACT_DELAYS_MS = 64
 DELAY_STEPS = 32
 DELAY_BUCKETS = EXACT_DELAYS_MS + 58 * DELAY_STEPS
 """Delays are counted exactly below 64 ms, then in 32 steps to each doubling: within 3.2 % up to any int64."""
+
+Number: TypeAlias = int | np.integer[Any]
+"""In compiled code these are one."""
 
 _HASH_A = np.uint64(0x9E3779B97F4A7C15)
 _HASH_B = np.uint64(0xD6E8FEB86659FD93)
@@ -146,9 +151,9 @@ OPERATIONS, OUTCOMES, DEAD, PARKED, RELEASED, REPORTS = 0, 1, 2, 3, 4, 5
 
 
 @bare_inlined
-def _hash_id(ids: Words, row: int) -> np.uint64:
+def _hash_id(ids: Words, row: Number) -> np.uint64:
     words = (np.int64(ids[row, 0]) + 7) // 8
-    value = ids[row, 0] * _HASH_B
+    value: np.uint64 = ids[row, 0] * _HASH_B
     for word in range(1, words + 1):
         value = (value ^ ids[row, word]) * _HASH_A
         value ^= value >> _SHIFT
@@ -157,7 +162,7 @@ def _hash_id(ids: Words, row: int) -> np.uint64:
 
 
 @bare_inlined
-def _fingerprint(features: Floats, start: int, count: int) -> np.uint64:
+def _fingerprint(features: Floats, start: Number, count: Number) -> np.uint64:
     """A 64-bit hash of the bits of the features; four chains, since one waits for its own product."""
     bits = features.view(np.uint32)
     one, two, three, four = _HASH_A, _HASH_B, ~_HASH_A, ~_HASH_B
@@ -182,16 +187,16 @@ def _fingerprint(features: Floats, start: int, count: int) -> np.uint64:
 
 
 @bare_inlined
-def _same_id(left: Words, left_row: int, right: Words, right_row: int) -> bool:
+def _same_id(left: Words, left_row: Number, right: Words, right_row: Number) -> bool:
     words = (np.int64(left[left_row, 0]) + 7) // 8
-    for word in range(words + 1):
+    for word in range(words + 1):  # noqa: SIM110  (compiled code has no generators)
         if left[left_row, word] != right[right_row, word]:
             return False
     return True
 
 
 @bare_inlined
-def _find(state: JoinArrays, value: np.uint64, ids: Words, row: int) -> int:
+def _find(state: JoinArrays, value: np.uint64, ids: Words, row: Number) -> Number:
     """The place of the id in the table, or of the hole where it would go."""
     mask = len(state.table_hashes) - 1
     place = np.int64(value) & mask
@@ -208,7 +213,7 @@ def _find(state: JoinArrays, value: np.uint64, ids: Words, row: int) -> int:
 
 
 @bare_inlined
-def _place_of(state: JoinArrays, value: np.uint64, reference: int) -> int:
+def _place_of(state: JoinArrays, value: np.uint64, reference: Number) -> Number:
     """The place of a reference that is in the table."""
     mask = len(state.table_hashes) - 1
     place = np.int64(value) & mask
@@ -218,7 +223,7 @@ def _place_of(state: JoinArrays, value: np.uint64, reference: int) -> int:
 
 
 @bare_inlined
-def _remove(state: JoinArrays, place: int) -> None:
+def _remove(state: JoinArrays, place: Number) -> None:
     """Empty a place and move up what had been pushed behind it (no tombstones)."""
     mask = len(state.table_hashes) - 1
     hole = place
@@ -251,14 +256,14 @@ def _refill(state: JoinArrays, old_hashes: Words, old_references: Longs) -> None
 
 
 @bare_inlined
-def _before(state: JoinArrays, left: int, right: int) -> bool:
+def _before(state: JoinArrays, left: Number, right: Number) -> bool:
     if state.times[left] != state.times[right]:
         return bool(state.times[left] < state.times[right])
     return bool(state.arrivals[left] < state.arrivals[right])
 
 
 @bare_inlined
-def _sift_up(state: JoinArrays, heap: Integers, place: int) -> int:
+def _sift_up(state: JoinArrays, heap: Integers, place: Number) -> Number:
     slot = heap[place]
     while place > 0:
         parent = (place - 1) >> 1
@@ -273,7 +278,7 @@ def _sift_up(state: JoinArrays, heap: Integers, place: int) -> int:
 
 
 @bare_inlined
-def _sift_down(state: JoinArrays, heap: Integers, place: int, length: int) -> None:
+def _sift_down(state: JoinArrays, heap: Integers, place: Number, length: Number) -> None:
     slot = heap[place]
     while True:
         child = 2 * place + 1
@@ -291,7 +296,7 @@ def _sift_down(state: JoinArrays, heap: Integers, place: int, length: int) -> No
 
 
 @bare_inlined
-def _push(state: JoinArrays, heap: Integers, counter: int, slot: int) -> None:
+def _push(state: JoinArrays, heap: Integers, counter: Number, slot: Number) -> None:
     length = state.counters[counter]
     heap[length] = slot
     state.counters[counter] = length + 1
@@ -299,7 +304,7 @@ def _push(state: JoinArrays, heap: Integers, counter: int, slot: int) -> None:
 
 
 @bare_inlined
-def _take(state: JoinArrays, heap: Integers, counter: int, slot: int) -> None:
+def _take(state: JoinArrays, heap: Integers, counter: Number, slot: Number) -> None:
     """Take any slot out of its heap."""
     length = state.counters[counter] - 1
     state.counters[counter] = length
@@ -322,7 +327,7 @@ def _forget_first(state: JoinArrays) -> None:
 
 
 @bare_inlined
-def _remember(state: JoinArrays, slot: int, place: int, kind: np.uint8, label: np.int8, revision: int) -> None:
+def _remember(state: JoinArrays, slot: Number, place: Number, kind: np.uint8, label: np.int8, revision: Number) -> None:
     """Turn a slot's place in the table into that of a closed id."""
     number = state.counters[CLOSED_NEXT]
     ring = number % len(state.closed_times)
@@ -343,15 +348,15 @@ def _remember(state: JoinArrays, slot: int, place: int, kind: np.uint8, label: n
 @bare_inlined
 def _outcome(
     out: JoinOutput,
-    position: int,
+    position: Number,
     kind: np.uint8,
     ids: Words,
-    row: int,
-    label: int,
-    slot: int,
-    delay: int,
-    example: int,
-    label_offset: int,
+    row: Number,
+    label: Number,
+    slot: Number,
+    delay: Number,
+    example: Number,
+    label_offset: Number,
 ) -> None:
     at = out.counts[OUTCOMES]
     out.outcome_positions[at] = position
@@ -367,7 +372,7 @@ def _outcome(
 
 
 @bare_inlined
-def _dead(out: JoinOutput, position: int, reason: np.uint8, slot: int) -> None:
+def _dead(out: JoinOutput, position: Number, reason: np.uint8, slot: Number) -> None:
     at = out.counts[DEAD]
     out.dead_positions[at] = position
     out.dead_reasons[at] = reason
@@ -376,7 +381,7 @@ def _dead(out: JoinOutput, position: int, reason: np.uint8, slot: int) -> None:
 
 
 @bare_inlined
-def _release(state: JoinArrays, out: JoinOutput, slot: int) -> None:
+def _release(state: JoinArrays, out: JoinOutput, slot: Number) -> None:
     """A label waits no longer; its place in the table is the caller's."""
     _take(state, state.waiting_heap, WAITING, slot)
     state.states[slot] = EMPTY
@@ -386,7 +391,7 @@ def _release(state: JoinArrays, out: JoinOutput, slot: int) -> None:
 
 
 @bare_inlined
-def _close_pending(state: JoinArrays, out: JoinOutput, slot: int, position: int, kind: np.uint8) -> None:
+def _close_pending(state: JoinArrays, out: JoinOutput, slot: Number, position: Number, kind: np.uint8) -> None:
     _take(state, state.pending_heap, PENDING, slot)
     state.states[slot] = EMPTY
     _outcome(out, position, kind, state.ids, slot, -1, slot, NO_LONG, state.offsets[slot], NO_LONG)
@@ -396,14 +401,14 @@ def _close_pending(state: JoinArrays, out: JoinOutput, slot: int, position: int,
 
 
 @bare_inlined
-def _close_waiting(state: JoinArrays, out: JoinOutput, slot: int, position: int) -> None:
+def _close_waiting(state: JoinArrays, out: JoinOutput, slot: Number, position: Number) -> None:
     _release(state, out, slot)
     _remove(state, _place_of(state, state.hashes[slot], slot))
     _dead(out, position, ORPHAN_LABEL, slot)
 
 
 @bare_inlined
-def _close_below(state: JoinArrays, out: JoinOutput, limit: int, position: int) -> None:
+def _close_below(state: JoinArrays, out: JoinOutput, limit: Number, position: Number) -> None:
     """Close what has a timestamp below the limit, by (timestamp, arrival) over examples and labels together."""
     while True:
         pending = state.counters[PENDING] > 0 and state.times[state.pending_heap[0]] < limit
@@ -420,7 +425,7 @@ def _close_below(state: JoinArrays, out: JoinOutput, limit: int, position: int) 
 
 
 @bare_inlined
-def _bucket(delay: int) -> int:
+def _bucket(delay: Number) -> Number:
     if delay < EXACT_DELAYS_MS:
         return max(delay, 0)
     doublings = 0
@@ -431,7 +436,7 @@ def _bucket(delay: int) -> int:
 
 
 @bare_inlined
-def _bucket_middle(bucket: int) -> int:
+def _bucket_middle(bucket: Number) -> Number:
     if bucket < EXACT_DELAYS_MS:
         return bucket
     doublings = (bucket - EXACT_DELAYS_MS) // DELAY_STEPS + 1
@@ -440,7 +445,7 @@ def _bucket_middle(bucket: int) -> int:
 
 
 @bare_inlined
-def _quantile(delays: Longs, total: int, share: float) -> int:
+def _quantile(delays: Longs, total: Number, share: float) -> Number:
     if total == 0:
         return NO_LONG
     wanted = int(np.ceil(share * total))
@@ -453,7 +458,7 @@ def _quantile(delays: Longs, total: int, share: float) -> int:
 
 
 @bare_inlined
-def _operation(out: JoinOutput, code: int, slot: int, label: int, position: int) -> None:
+def _operation(out: JoinOutput, code: Number, slot: Number, label: Number, position: Number) -> None:
     at = out.counts[OPERATIONS]
     out.codes[at] = code
     out.slots[at] = slot
@@ -463,7 +468,7 @@ def _operation(out: JoinOutput, code: int, slot: int, label: int, position: int)
 
 
 @bare_inlined
-def _report(state: JoinArrays, out: JoinOutput, position: int) -> None:
+def _report(state: JoinArrays, out: JoinOutput, position: Number) -> None:
     _operation(out, REPORT, -1, -1, position)
     row = out.reports[out.counts[REPORTS]]
     row[0] = state.counters[LABELLED]
@@ -484,7 +489,14 @@ def _report(state: JoinArrays, out: JoinOutput, position: int) -> None:
 
 @bare_inlined
 def _learn(
-    state: JoinArrays, out: JoinOutput, slot: int, label: int, revision: int, delay: int, position: int, place: int
+    state: JoinArrays,
+    out: JoinOutput,
+    slot: Number,
+    label: Number,
+    revision: Number,
+    delay: Number,
+    position: Number,
+    place: Number,
 ) -> None:
     """An example of a slot and its label have met: count, remember, and let the learners learn."""
     _operation(out, LEARN, slot, label, position)
@@ -496,7 +508,7 @@ def _learn(
 
 
 @bare_inlined
-def _new_slot(state: JoinArrays, ids: Words, row: int, value: np.uint64, time: int, offset: int) -> int:
+def _new_slot(state: JoinArrays, ids: Words, row: Number, value: np.uint64, time: Number, offset: Number) -> Number:
     state.counters[FREE] -= 1
     slot = state.free[state.counters[FREE]]
     for word in range(ID_WORDS):
@@ -510,7 +522,13 @@ def _new_slot(state: JoinArrays, ids: Words, row: int, value: np.uint64, time: i
 
 @bare_inlined
 def _repeat_example(
-    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: int, position: int, reference: int, value: np.uint64
+    state: JoinArrays,
+    batch: JoinInput,
+    out: JoinOutput,
+    row: Number,
+    position: Number,
+    reference: Number,
+    value: np.uint64,
 ) -> None:
     known = (
         state.fingerprints[reference]
@@ -526,7 +544,9 @@ def _repeat_example(
 
 
 @bare_inlined
-def _apply_example(state: JoinArrays, batch: JoinInput, out: JoinOutput, row: int, position: int, limit: int) -> None:
+def _apply_example(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, limit: Number
+) -> None:
     time = batch.example_times[row]
     value = _hash_id(batch.example_ids, row)
     dimension = state.features.shape[1]
@@ -573,7 +593,7 @@ def _apply_example(state: JoinArrays, batch: JoinInput, out: JoinOutput, row: in
 
 @bare_inlined
 def _repeat_label(
-    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: int, position: int, known: np.int8
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, known: np.int8
 ) -> None:
     if known == batch.labels[row]:
         state.counters[DUPLICATES] += 1
@@ -585,7 +605,7 @@ def _repeat_label(
 
 @bare_inlined
 def _park(
-    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: int, position: int, place: int, value: np.uint64
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, place: Number, value: np.uint64
 ) -> None:
     slot = _new_slot(state, batch.label_ids, row, value, batch.label_times[row], batch.label_offsets[row])
     state.labels[slot] = batch.labels[row]
@@ -604,7 +624,9 @@ def _park(
 
 
 @bare_inlined
-def _apply_label(state: JoinArrays, batch: JoinInput, out: JoinOutput, row: int, position: int, limit: int) -> None:
+def _apply_label(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, limit: Number
+) -> None:
     value = _hash_id(batch.label_ids, row)
     place = _find(state, value, batch.label_ids, row)
     reference = state.table_references[place]
@@ -670,7 +692,7 @@ def _run(state: JoinArrays, batch: JoinInput, positions: Integers, out: JoinOutp
 
 
 @bare
-def _advance(state: JoinArrays, out: JoinOutput, time_ms: int, position: int) -> None:
+def _advance(state: JoinArrays, out: JoinOutput, time_ms: Number, position: Number) -> None:
     _close_below(state, out, time_ms + 1, position)
     _report(state, out, position)
     _free_slots(state, out)
@@ -790,13 +812,31 @@ def _empty(settings: JoinSettings, every_labels: int, features: int) -> JoinArra
 
 
 _BY_SLOT = (
-    "states ids hashes times arrivals offsets labels revisions fingerprints champions features pending_heap "
-    "waiting_heap heap_places"
-).split()
+    "states",
+    "ids",
+    "hashes",
+    "times",
+    "arrivals",
+    "offsets",
+    "labels",
+    "revisions",
+    "fingerprints",
+    "champions",
+    "features",
+    "pending_heap",
+    "waiting_heap",
+    "heap_places",
+)
 
 _BY_RING = (
-    "closed_ids closed_hashes closed_fingerprints closed_labels closed_revisions closed_outcomes closed_times"
-).split()
+    "closed_ids",
+    "closed_hashes",
+    "closed_fingerprints",
+    "closed_labels",
+    "closed_revisions",
+    "closed_outcomes",
+    "closed_times",
+)
 
 
 def _grow_slots(state: JoinArrays, rows: int) -> JoinArrays:

@@ -392,7 +392,9 @@ class KafkaSource:
     def _assign(self) -> None:
         """Tell the client all that is assigned, where to read it, and what not to read (for now)."""
         self._consumer.assign([ClientPartition(*p, self._next.get(p, 0)) for p in self._assigned])
-        self._consumer.pause(_client([p for p in self._assigned if p not in self._next or p in self._paused]))
+        reading = {p for p in self._next if p not in self._paused}
+        self._consumer.pause(_client(self._assigned - reading))
+        self._consumer.resume(_client(reading))  # the client keeps a pause over assignments
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read these from these offsets on.
@@ -607,6 +609,7 @@ class KafkaTransaction:
         layers = (TRANSACTION_TUNING, settings or {}, PRODUCER_GUARANTEES, names)
         self._producer: Producer = _made(Producer, _settings(bootstrap_servers, self._outages, *layers))
         self._open = False
+        self._fenced = ""  # why, for good
 
     def initialise(self) -> None:
         """Fence older producers of this id and end what they left open."""
@@ -684,13 +687,13 @@ class KafkaTransaction:
 
     def close(self) -> None:
         """Release the client; an open transaction is aborted if the broker answers in time."""
-        if self._open:
-            self._open = False
-            try:
+        try:
+            if self._open:
+                self._open = False
                 self._producer.abort_transaction(CLOSE_TIMEOUT_S)
-            except KafkaException as problem:
-                LOGGER.info("transaction left open: %s", _text(problem))
-        self._producer.close()
+            self._producer.close()
+        except KafkaException as problem:
+            LOGGER.info("transaction of %s: left to the broker: %s", self._id, _text(problem))
 
     def _call(self, what: str, request: Callable[[float], Any], *, aborting: bool = False) -> None:
         """Ask until there is an answer, or the bound is reached."""
@@ -710,8 +713,9 @@ class KafkaTransaction:
     def _fail(self, what: str, error: KafkaError, *, aborting: bool = False, gone_wrong: bool = False) -> NoReturn:
         """Raise what follows from this error: an abort is carried out first."""
         text = f"transaction of {self._id}: {what}: {error.str()} ({error.name()})"
-        if error.code() in _FENCED_CODES:
-            raise FencedError(text)
+        if self._fenced or error.code() in _FENCED_CODES:
+            self._fenced = self._fenced or text
+            raise FencedError(self._fenced)
         if error.fatal():
             raise UnknownOutcomeError(text)
         if error.code() in _REFUSED_CODES and not self._open:
@@ -826,7 +830,7 @@ class KafkaCluster:
             TopicError: It refuses us.
         """
         existing = self._metadata()
-        found = [name for name in names if name in existing]
+        found = [name for name in dict.fromkeys(names) if name in existing]
         if not found:
             return {}
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]

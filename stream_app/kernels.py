@@ -6,14 +6,14 @@ last. Learning is one Adam step (Torch's form, eps 1e-7) on the mean binary cros
 `l2` times the sum of the squared weights of the hidden layers.
 
 There are two paths: one hidden layer of 8 units, whose sums live in registers (see `lanes`), and everything else. Both
-keep one order of sums whatever the batch, so equal operations give equal bits.
+keep one strict order of sums, whatever the batch and the machine, so equal operations give equal bits.
 
 Numbers under 1e-30 become zero in errors and moments. A converged network would otherwise work on denormals, which are
 many times slower, and a processor mode against them would change the bits of others.
 """
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +51,8 @@ TINY = np.float32(1e-30)
 TINY_ROOT = np.float32(1e-15)
 """The square of a smaller gradient would be under `TINY`, or itself a denormal."""
 
-ORIGIN, SINGLE = np.int64(0), np.int64(1)
+ORIGIN: Any = np.int64(0)
+SINGLE: Any = np.int64(1)
 """Numba compiles a function once more for each literal number that it is given; these are none."""
 
 POWER_TINY = 1e-300
@@ -266,7 +267,9 @@ def _hidden_8(parameters: Address, inputs: int, source: Address, start: int) -> 
 def _logit_8(network: Core, source: Address, start: int) -> np.float32:
     inputs = network.inputs
     hidden = _hidden_8(network.parameters, inputs, source, start)
-    return total(hidden * load8(network.parameters, (inputs + 1) * WIDTH)) + network.parameters[(inputs + 2) * WIDTH]
+    bias = network.parameters[(inputs + 2) * WIDTH]
+    logit: np.float32 = total(hidden * load8(network.parameters, (inputs + 1) * WIDTH)) + bias
+    return logit
 
 
 @compiled
@@ -326,8 +329,8 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
 
 # Any number of hidden layers of any width -----------------------------------------------------------------------------
 #
-# An example's activations and errors lie `_stride(units)` apart. Loops go along the weights of four inputs, so that each
-# weight is fetched from memory once for all examples.
+# An example's activations and errors lie `_stride(units)` apart. Loops go along the weights of four inputs, so that
+# each weight is fetched from memory once for all examples.
 
 
 @compiled
@@ -376,7 +379,7 @@ def _dot(left: Address, left_at: int, right: Address, right_at: int, length: int
     sums, whole = fill16(_ZERO), length // WIDE * WIDE
     for k in range(0, whole, WIDE):
         sums = sums + load16(left, left_at + k) * load16(right, right_at + k)
-    result = total(sums)
+    result: np.float32 = total(sums)
     for k in range(whole, length):
         result += left[left_at + k] * right[right_at + k]
     return result
@@ -585,7 +588,8 @@ def predict(network: Core, source: Address, start: int) -> np.float32:
         network.start[0] = start
         _, place = _forward(network, source, network.start, SINGLE)
         logit = network.work[place]
-    return first(sigmoid(fill8(logit)))
+    score: np.float32 = first(sigmoid(fill8(logit)))
+    return score
 
 
 @compiled

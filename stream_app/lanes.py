@@ -17,8 +17,8 @@ from stream_app import native  # noqa: F401  (before Numba: it sets what Numba r
 
 # isort: split
 from llvmlite import ir
+from numba import extending
 from numba.core import cgutils, types
-from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 Lanes: TypeAlias = Any
 """Eight or sixteen float32 numbers; type checkers do not look into compiled code."""
@@ -31,10 +31,16 @@ Typing: TypeAlias = Any
 
 Generator: TypeAlias = Callable[[Typing, Typing, Typing, Typing], Typing]
 
+
+def _piece(function: Callable[..., tuple[Typing, Generator]]) -> Any:  # noqa: ANN401  (its arguments are not those of a call)
+    """An intrinsic: `function` gives its type, and what writes its instructions."""
+    return extending.intrinsic(function)
+
+
 _FLOAT_ADDRESS = types.CPointer(types.float32)
 
 
-class LanesType(types.Type):  # type: ignore[misc]  # Numba publishes no types
+class LanesType(types.Type):
     """The Numba type of so many float32 numbers."""
 
     def __init__(self, width: int) -> None:
@@ -67,8 +73,8 @@ class LanesType(types.Type):  # type: ignore[misc]  # Numba publishes no types
 EIGHT, SIXTEEN = LanesType(8), LanesType(16)
 
 
-@register_model(LanesType)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]  # Numba publishes no types
+@extending.register_model(LanesType)
+class _LanesModel(extending.models.PrimitiveModel):
     def __init__(self, manager: Typing, kind: LanesType) -> None:
         super().__init__(manager, kind, kind.floats)
 
@@ -79,9 +85,9 @@ def _same(left: Typing, right: Typing) -> Typing:
 
 def _operator(function: Callable[[Any, Any], Any], instruction: str) -> None:
     """Let `function` work on two `Lanes`, as one LLVM instruction without fast-math flags."""
-    type_callable(function)(lambda _context: _same)
+    extending.type_callable(function)(lambda _context: _same)
 
-    @lower_builtin(function, LanesType, LanesType)  # type: ignore[untyped-decorator]  # Numba publishes no types
+    @extending.lower_builtin(function, LanesType, LanesType)
     def lower(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
         return getattr(builder, instruction)(*arguments)
 
@@ -95,7 +101,7 @@ for _function, _instruction in (
     _operator(_function, _instruction)
 
 
-@intrinsic
+@_piece
 def address(_typing: Typing, array: Typing) -> tuple[Typing, Generator]:
     """`address(array)`: where its first element is."""
 
@@ -110,25 +116,25 @@ def _load(_context: Typing, builder: Typing, signature: Typing, arguments: Typin
     return builder.load(builder.bitcast(place, signature.return_type.floats.as_pointer()), align=4)
 
 
-@intrinsic
+@_piece
 def load8(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
     """`load8(address, i)`: the eight elements from i on."""
     return EIGHT(_FLOAT_ADDRESS, types.intp), _load
 
 
-@intrinsic
+@_piece
 def load16(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
     """`load16(address, i)`: the sixteen elements from i on."""
     return SIXTEEN(_FLOAT_ADDRESS, types.intp), _load
 
 
-@intrinsic
+@_piece
 def load_like(_typing: Typing, _address: Typing, _index: Typing, like: Typing) -> tuple[Typing, Generator]:
     """`load_like(address, i, x)`: as many elements from i on as x has."""
     return like(_FLOAT_ADDRESS, types.intp, like), _load
 
 
-@intrinsic
+@_piece
 def store(_typing: Typing, _address: Typing, _index: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`store(address, i, x)`: put x into the elements from i on."""
 
@@ -144,25 +150,25 @@ def _fill(_context: Typing, builder: Typing, signature: Typing, arguments: Typin
     return signature.return_type.broadcast(builder, arguments[0])
 
 
-@intrinsic
+@_piece
 def fill8(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
     """`fill8(x)`: x in each of eight lanes."""
     return EIGHT(types.float32), _fill
 
 
-@intrinsic
+@_piece
 def fill16(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
     """`fill16(x)`: x in each of sixteen lanes."""
     return SIXTEEN(types.float32), _fill
 
 
-@intrinsic
+@_piece
 def fill_like(_typing: Typing, _value: Typing, like: Typing) -> tuple[Typing, Generator]:
     """`fill_like(x, y)`: x in as many lanes as y has."""
     return like(types.float32, like), _fill
 
 
-@intrinsic
+@_piece
 def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`first(x)`: the number in the first lane."""
 
@@ -172,7 +178,7 @@ def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     return types.float32(lanes), generate
 
 
-@intrinsic
+@_piece
 def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`total(x)`: the sum; the upper half is added to the lower until one is left: ((0+4)+(2+6)) + ((1+5)+(3+7))."""
 
@@ -195,7 +201,7 @@ def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     return types.float32(lanes), generate
 
 
-@intrinsic
+@_piece
 def root(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`root(x)`: the square roots, correctly rounded."""
 
@@ -205,7 +211,7 @@ def root(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     return lanes(lanes), generate
 
 
-@intrinsic
+@_piece
 def where_positive(_typing: Typing, lanes: Typing, _yes: Typing, _no: Typing) -> tuple[Typing, Generator]:
     """`where_positive(x, a, b)`: a in the lanes where x > 0, elsewhere (and where x is no number) b."""
 
@@ -216,7 +222,7 @@ def where_positive(_typing: Typing, lanes: Typing, _yes: Typing, _no: Typing) ->
     return lanes(lanes, lanes, lanes), generate
 
 
-@intrinsic
+@_piece
 def below_is_zero(_typing: Typing, lanes: Typing, _limit: Typing) -> tuple[Typing, Generator]:
     """`below_is_zero(x, c)`: x, and +0 in the lanes where |x| < c."""
 
@@ -229,7 +235,7 @@ def below_is_zero(_typing: Typing, lanes: Typing, _limit: Typing) -> tuple[Typin
     return lanes(lanes, types.float32), generate
 
 
-@intrinsic
+@_piece
 def clip(_typing: Typing, lanes: Typing, _low: Typing, _high: Typing) -> tuple[Typing, Generator]:
     """`clip(x, a, b)`: x, a where x < a, b where x > b; what is no number stays so."""
 
@@ -242,7 +248,7 @@ def clip(_typing: Typing, lanes: Typing, _low: Typing, _high: Typing) -> tuple[T
     return lanes(lanes, types.float32, types.float32), generate
 
 
-@intrinsic
+@_piece
 def two_to(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`two_to(k + 1.5 * 2**23)`: 2**k for whole k from -126 to 127, read from the low bits of the sum."""
 

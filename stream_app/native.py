@@ -3,7 +3,9 @@
 The cache of compiled code is a folder of our own, since whoever can write to it can run code as us.
 """
 
+import hashlib
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Callable
@@ -14,23 +16,46 @@ from stream_app.errors import ConfigurationError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+CACHES_KEPT = 4
+"""Versions whose compiled code is kept (some 20 MB each): enough to go back and forth between two."""
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """One thread: sums over several depend on how many there are."""
 
 
 def cache_folder() -> Path:
-    """Where compiled code is kept: `AREBA_CACHE_DIR`, else a folder below the user's cache.
+    """Where the compiled code of these sources is kept: below `AREBA_CACHE_DIR`, else the user's cache.
 
     Raises:
         ConfigurationError: Somebody else may write to it.
     """
-    base = os.environ.get("AREBA_CACHE_DIR") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "areba"
-    folder = Path(base) / "compiled"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigurationError(f"{folder}: others may write to the cache of compiled code; set AREBA_CACHE_DIR")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    base = Path(os.environ.get("AREBA_CACHE_DIR") or caches / "areba") / "compiled"
+    folder = base / _digest_of_sources()
+    for part in (base, folder):
+        part.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = part.stat()
+        if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigurationError(f"{part}: others may write to the cache of compiled code; set AREBA_CACHE_DIR")
+    _forget_old(base)
     return folder
+
+
+def _digest_of_sources() -> str:
+    """Numba looks at a function's own file only; what it calls, or took a constant from, may have changed elsewhere."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        source = path.read_bytes()
+        if path.name == "records.py" or b"stream_app.native" in source:
+            digest.update(source)
+    return digest.hexdigest()[:16]
+
+
+def _forget_old(base: Path) -> None:
+    """Remove the code of sources that nobody used lately."""
+    folders = sorted(base.iterdir(), key=lambda folder: folder.stat().st_mtime)
+    for folder in folders[:-CACHES_KEPT]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def prepare_environment() -> None:
@@ -46,25 +71,29 @@ prepare_environment()
 
 import numba  # noqa: E402  (after the environment is set)
 
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "boundscheck": False}
+
+
+def _compile(function: Function, **options: Any) -> Function:  # noqa: ANN401  (options that Numba's types leave out)
+    compile_with: Any = numba.njit(**_OPTIONS, **options)
+    result: Function = compile_with(function)
+    return result
+
 
 def compiled(function: Function) -> Function:
     """Compile for the machine, strict IEEE order, GIL released, cached on disk."""
-    result: Function = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False)(function)
-    return result
+    return _compile(function)
 
 
 def bare(function: Function) -> Function:
     """As `compiled`, for loops that make no array: without reference counts.
 
-    Counting the references of the arrays of a named tuple in every helper took three quarters of the join's time. What is
-    called from such a function must be bare too.
+    Counting the references of the arrays of a named tuple in every helper took three quarters of the join's time. What
+    is called from such a function must be bare too.
     """
-    result: Function = numba.njit(cache=True, nogil=True, error_model="numpy", boundscheck=False, _nrt=False)(function)
-    return result
+    return _compile(function, _nrt=False)
 
 
 def bare_inlined(function: Function) -> Function:
     """A bare function that is put in the place of its call: passing a named tuple copies it."""
-    options = {"cache": True, "nogil": True, "error_model": "numpy", "forceinline": True, "_nrt": False}
-    result: Function = numba.njit(**options)(function)
-    return result
+    return _compile(function, _nrt=False, forceinline=True)

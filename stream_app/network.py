@@ -63,7 +63,7 @@ def _falling_exponential(x: NDArray[np.float64]) -> NDArray[np.float64]:
 class DenseNetwork(torch.nn.Module):
     """Fully connected: LeakyReLU (0.01) between the layers, logits behind the last.
 
-    Weights are He-normal (He et al. 2015; truncated at two deviations and corrected for that, as Keras does), biases zero.
+    Weights are He-normal (He et al. 2015; cut at two deviations and corrected for the cut, as Keras does), biases zero.
 
     Args:
         features: Inputs.
@@ -72,7 +72,7 @@ class DenseNetwork(torch.nn.Module):
 
     Attributes:
         widths: Inputs, hidden units..., 1.
-        flat: float32 `[p]`: of each layer the weights (inputs by units), then the biases. The parameters are views of it.
+        flat: float32 `[p]`, of each layer the weights (inputs by units), then the biases; the parameters view it.
     """
 
     def __init__(
@@ -81,46 +81,50 @@ class DenseNetwork(torch.nn.Module):
         super().__init__()
         generator = random_generator(bytes(32)) if generator is None else generator
         self.widths = (features, *hidden, 1)
-        self.weights = torch.nn.ParameterList()
-        self.biases = torch.nn.ParameterList()
+        self.layers = torch.nn.ParameterList()
         for inputs, units in pairwise(self.widths):
             deviation = math.sqrt(2.0 / inputs) / TRUNCATED_DEVIATION
             weights = (deviation * truncated_normal(generator, inputs * units)).astype(np.float32)
-            self.weights.append(torch.nn.Parameter(torch.from_numpy(weights).view(inputs, units)))
-            self.biases.append(torch.nn.Parameter(torch.zeros(units)))
-        self.flat = flatten([part for layer in zip(self.weights, self.biases, strict=True) for part in layer])
+            self.layers.append(torch.nn.Parameter(torch.from_numpy(weights).view(inputs, units)))
+            self.layers.append(torch.nn.Parameter(torch.zeros(units)))
+        self.flat = flatten(self.layers)
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
         """Logits `[n]` of examples `[n, d]`."""
         values = examples
-        last = len(self.weights) - 1
-        for layer, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
-            values = values @ weights + biases
-            if layer < last:
-                values = torch.nn.functional.leaky_relu(values, 0.01)
+        for layer in range(0, len(self.layers), 2):
+            if layer > 0:
+                values = torch.nn.functional.leaky_relu(values, float(kernels.LEAK))
+            values = values @ self.layers[layer] + self.layers[layer + 1]
         return values.squeeze(1)
 
     def hidden_weights(self) -> Sequence[torch.Tensor]:
         """The weights that L2 regularisation holds down: those of the hidden layers."""
-        return tuple(self.weights)[:-1]
+        return tuple(self.layers)[:-2:2]
 
 
-def flatten(parameters: Iterable[torch.nn.Parameter], gradients: torch.Tensor | None = None) -> torch.Tensor:
-    """Move parameters into one flat float32 buffer, in order, and make them views of it.
-
-    Where a flat buffer of gradients is given, the parameters' gradients become views of that.
-    """
+def flatten(parameters: Iterable[torch.nn.Parameter]) -> torch.Tensor:
+    """Move parameters into one flat float32 buffer, in order, and make them views of it."""
     kept = list(parameters)
     flat = torch.zeros(sum(parameter.numel() for parameter in kept), dtype=torch.float32)
     start = 0
     for parameter in kept:
-        part = slice(start, start + parameter.numel())
-        flat[part] = parameter.data.reshape(-1)
-        parameter.data = flat[part].view(parameter.shape)
-        if gradients is not None and parameter.requires_grad:
-            parameter.grad = gradients[part].view(parameter.shape)
-        start = part.stop
+        part = flat[start : start + parameter.numel()]
+        part.copy_(parameter.data.reshape(-1))
+        parameter.data = part.view(parameter.shape)
+        start += parameter.numel()
     return flat
+
+
+def _flat_gradients(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor) -> torch.Tensor:
+    """A buffer like that of the parameters, into which autograd adds their gradients."""
+    gradients = torch.zeros_like(flat)
+    start = 0
+    for parameter in parameters:
+        if parameter.requires_grad:
+            parameter.grad = gradients[start : start + parameter.numel()].view(parameter.shape)
+        start += parameter.numel()
+    return gradients
 
 
 def compiled_network(network: DenseNetwork, learning_rate: float, l2: float, examples: int) -> kernels.Network:
@@ -165,9 +169,8 @@ class AutogradModel:
         torch.use_deterministic_algorithms(mode=True)
         self.module = module.to(torch.float32).train()
         _refuse_unrepeatable(self.module, features)
-        kept = list(module.parameters())
-        self._gradients = torch.zeros(sum(parameter.numel() for parameter in kept), dtype=torch.float32)
-        self.flat = flatten(kept, self._gradients)
+        self.flat = module.flat if isinstance(module, DenseNetwork) else flatten(module.parameters())
+        self._gradients = _flat_gradients(module.parameters(), self.flat)
         self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         self.powers = np.ones(2)
         self.updates = np.zeros(1, np.int64)

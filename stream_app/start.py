@@ -53,9 +53,9 @@ def run_worker(
     clock = SystemClock()
     cluster = connect(config)
     found = _wait_for_topics(config, cluster, should_stop, restarted=restarted)
-    warm_up(config.task_settings(), should_stop)
-    if found is None or should_stop():
+    if found is None:
         return
+    warm_up(config.task_settings(), should_stop)
     outages = Outages()
     servers = config.kafka.bootstrap_servers
     source = KafkaSource(servers, config.group_id, {**config.kafka.all, **config.kafka.consumer}, outages)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -64,6 +65,9 @@ DEAD_LETTER_HEADERS = (
     "areba.reason",
 )
 """Behind the original headers, in this order."""
+
+CONFIGURATION, RESUME = "configuration", "resume"
+"""The kinds of acts."""
 
 SIDE_TYPES = {Side.EXAMPLES: (Example, Mark), Side.LABELS: (Label, Mark)}
 
@@ -160,7 +164,7 @@ class Report:
                     yield f"dead letters of {stream} from {side}: {reasons}"
 
     def _table(self, headings: Sequence[str], cells: Callable[[Figures], Sequence[int]]) -> Table:
-        table = Table()
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         table.add_column("stream", no_wrap=True)
         for heading in headings:
             table.add_column(heading, justify="right")
@@ -341,31 +345,35 @@ class _PartitionCheck:
     def _commits(self, committed: tuple[Committed | None, Committed | None], ends: tuple[int, int]) -> Iterator[Commit]:
         """The commit records up to the committed one; everything off in their chain is told."""
         target = self._target(committed)
-        last: Commit | None = None
+        sequence, last = -1, None
         for row in self._rows(self._progress):
             record = self._decoded(self._progress, row, Commit, Act)
-            if not isinstance(record, Commit):
-                continue
-            if target is None or (last is not None and last.sequence >= target[0]):
-                if target is None:
-                    self._off(self._progress, row.offset, "a commit record, but the group has committed no offsets")
+            if record is None or (isinstance(record, Act) and record.kind == RESUME and record.sequence <= sequence):
+                continue  # a task may be resumed twice
+            if target is None:
+                self._off(self._progress, row.offset, "a record of the task, but the group has committed no offsets")
                 break
-            self._check_link(row.offset, last, record)
-            last = record
-            self._checker.commits += 1
-            yield record
-        if target is None:
-            return
-        reached = (last.sequence, last.digest.hex()) if last is not None else (-1, "")
-        if reached[0] != target[0]:
-            self._off(self._progress, None, f"ends at commit record {reached[0]}; {target[0]} is committed")
-        elif reached[1] != target[1]:
-            self._off(
-                self._progress, None, f"commit record {target[0]}: its digest is not that of the committed offsets"
-            )
-        elif last is not None and (last.examples_end, last.labels_end) != ends:
-            reached_ends = f"{last.examples_end}/{last.labels_end}"
-            text = f"commit record {target[0]} ends at {reached_ends}, committed are {ends[0]}/{ends[1]}"
+            if sequence >= target[0]:
+                break
+            self._check_sequence(row.offset, sequence, record)
+            sequence = record.sequence
+            if isinstance(record, Commit):
+                self._check_ranges(row.offset, last, record)
+                last = record
+                self._checker.commits += 1
+                yield record
+        if target is not None:
+            self._check_end(target, sequence, last, ends)
+
+    def _check_end(self, target: tuple[int, str], sequence: int, last: Commit | None, ends: tuple[int, int]) -> None:
+        """The last commit record is the one that the committed offsets name."""
+        wanted, digest = target
+        if last is None or sequence != wanted:
+            self._off(self._progress, None, f"ends at sequence {sequence}; {wanted} is committed")
+        elif last.digest.hex() != digest:
+            self._off(self._progress, None, f"sequence {wanted}: its digest is not that of the committed offsets")
+        elif (last.examples_end, last.labels_end) != ends:
+            text = f"sequence {wanted} ends at {last.examples_end}/{last.labels_end}, committed are {ends[0]}/{ends[1]}"
             self._off(self._progress, None, text)
 
     def _target(self, committed: tuple[Committed | None, Committed | None]) -> tuple[int, str] | None:
@@ -386,19 +394,21 @@ class _PartitionCheck:
             return None
         return int(words[1]), words[2]
 
-    def _check_link(self, offset: int, last: Commit | None, record: Commit) -> None:
+    def _check_sequence(self, offset: int, sequence: int, record: Commit | Act) -> None:
+        if record.sequence != sequence + 1:
+            self._off(self._progress, offset, f"sequence {record.sequence} follows {sequence}")
+        if sequence == -1 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
+            self._off(self._progress, offset, "the first record is no configuration")
+
+    def _check_ranges(self, offset: int, last: Commit | None, record: Commit) -> None:
         if last is None:
-            if record.sequence != 0:
-                self._off(self._progress, offset, f"the first commit record is {record.sequence}, not 0")
             return
-        if record.sequence != last.sequence + 1:
-            self._off(self._progress, offset, f"commit record {record.sequence} follows {last.sequence}")
         for topic, start, end in (
             (self._names.inputs[0], record.examples_start, last.examples_end),
             (self._names.inputs[1], record.labels_start, last.labels_end),
         ):
             if start != end:
-                text = f"commit record {record.sequence} starts at {start} of {topic}, the one before ended at {end}"
+                text = f"sequence {record.sequence} starts at {start} of {topic}, the commit before it ended at {end}"
                 self._off(self._progress, offset, text)
 
     # Inputs -----------------------------------------------------------------------------------------------------------

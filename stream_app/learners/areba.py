@@ -1,21 +1,25 @@
 """AREBA: adaptive rebalancing (Malialis, Panayiotou, Polycarpou 2020, algorithm 2), followed to the letter.
 
-A queue a class holds the most recently labelled examples. On a label, in this order: the class sizes decay and grow; the
-example enters the queue of its class, and the oldest leaves a queue longer than its capacity; the capacities adapt; the
-network takes one step on all that both queues hold.
+Each class has a queue of its most recently labelled examples. On a label, in this order: both class sizes decay and
+that of its class grows; the example enters its queue, from which the oldest leaves if it was full; the capacities
+adapt, and a lower one drops the oldest at once; the network takes one step on all that both queues hold.
 
-What that means where one might not expect it (B is the budget, even):
+What this means where one might not expect it (B is the budget):
 
-- As long as one class has never been seen, the capacity of the other grows by one a label, up to B, and its queue with it.
-  The first example of the missing class takes part in all that follows: from here on no queue is ever empty again.
-- With that first example, the larger queue falls to one: the minority's capacity goes from 1 to 2, and the majority's
-  is set to one less than that. Then each time the minority fills its queue, both grow, one step apart, until the
-  minority has B / 2, and at its next example the majority has B / 2 too. A lower capacity drops the oldest at once.
-- The minority class is the smaller of the decayed sizes; equal sizes make it the negative class. When it flips, the
-  capacities stay until the new minority's queue is full, and may stay unequal for ever: up to B / 2 and B / 2 + 1 or so.
-- A class that stays away keeps its examples, however old; as the minority it adapts nothing until its queue is full.
-- Strictly alternating classes keep one example each: ...
-- With B = 2 and classes n, p, p, p, n the queues hold three examples: ...
+- While one class has never been seen, the other's capacity grows by one a label, up to B. A queue that has held an
+  example is never empty again, so this does not come back.
+- The first example of a missing minority makes the capacities 2 (its own) and 1: the majority falls from up to B
+  examples to its newest. From there both grow each time the minority's queue is full, the majority one behind, until
+  the minority has B / 2; one more example of the minority gives the majority B / 2 too.
+- Only the minority's queue decides, and it must be full. A class that stays away keeps its examples, however old; as
+  long as it is the minority and its queue is not full, nothing adapts.
+- Of equal sizes, the negative class is the minority. When the minority changes, nothing adapts until the new one's
+  queue is full. If its capacity is below B / 2 then, it grows by one and the other is set one below it, even where
+  that is less than it had.
+- Strictly alternating classes keep one example each, whatever B: a second one enters, but now the other class is the
+  minority with a full queue, and grows to 2 at the price of this one's falling to 1.
+- A capacity above B / 2 stays while its class is the minority. With B = 2 and the classes n, p, p, p, n the queues
+  hold three examples. No queue holds more than B, both together at most B + 1.
 """
 
 from typing import NamedTuple
@@ -253,7 +257,8 @@ class Areba:
         """The rows of one queue, oldest first."""
         memory = self._memory
         ages: Longs = np.arange(memory.lengths[label], dtype=np.int64)
-        return label * memory.budget + (memory.firsts[label] + ages) % memory.budget
+        rows: Longs = label * memory.budget + (memory.firsts[label] + ages) % memory.budget
+        return rows
 
     def arrays(self) -> State:
         """Class sizes, capacities (negative first), and each queue's examples and ids, oldest first."""

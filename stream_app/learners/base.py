@@ -28,8 +28,8 @@ REPORT_WIDTH = len(REPORT_COLUMNS)
 class Operations:
     """m operations of one stream, carried out one after the other.
 
-    A slot is a row of the features. It is predicted once, learned at most once after that, and used again only in a later
-    call than the one that closed it.
+    A slot is a row of the features. It is predicted once, learned at most once after that, and used again only in a
+    later call than the one that closed it.
 
     Attributes:
         codes: uint8 `[m]`, `PREDICT`, `LEARN` or `REPORT`.

@@ -53,7 +53,7 @@ class Baseline:
         """See `online.Method`."""
         _run(batch, scaler, network, self._memory)
 
-    def admit(self, batch: Batch, scaler: Scaler, operation: int) -> tuple[Floats, Floats]:
+    def admit(self, batch: Batch, scaler: Scaler, operation: int) -> tuple[Floats, Floats]:  # noqa: ARG002  (the protocol's argument)
         """See `online.Method`."""
         start = int(batch.slots[operation]) * batch.width
         return batch.seen[None, start : start + batch.width].copy(), batch.labels[operation : operation + 1].astype(

@@ -22,10 +22,17 @@ State = Mapping[str, NDArray[np.generic]]
 
 
 class Scaler(NamedTuple):
-    """Running moments of each feature (Welford 1962), float64; without `active` all is left as it is."""
+    """Running moments of each feature (Welford 1962), float64; without `active` all is left as it is.
+
+    Attributes:
+        active: Whether features are scaled.
+        examples: float64 `[1]`, how many were seen.
+        mean: float64 `[d]`.
+        squares: float64 `[d]`, the sums of squared distances from the mean.
+    """
 
     active: bool
-    count: NDArray[np.float64]
+    examples: NDArray[np.float64]
     mean: NDArray[np.float64]
     squares: NDArray[np.float64]
 
@@ -83,7 +90,7 @@ class Desk(NamedTuple):
     seen: Address
     ids: Address
     active: bool
-    count: Address
+    examples: Address
     mean: Address
     squares: Address
 
@@ -99,7 +106,7 @@ def opened(batch: Batch, scaler: Scaler) -> Desk:
         address(batch.seen),
         address(batch.ids),
         scaler.active,
-        address(scaler.count),
+        address(scaler.examples),
         address(scaler.mean),
         address(scaler.squares),
     )
@@ -110,14 +117,14 @@ def see(desk: Desk, slot: int) -> None:
     """Let the scaler learn the features of a slot, then scale them: (x - mean) / deviation, 0 where that is 0."""
     if not desk.active:
         return
-    desk.count[0] += 1.0
+    desk.examples[0] += 1.0
     start = slot * desk.width
     for i in range(desk.width):
         x = np.float64(desk.raw[start + i])
         distance = x - desk.mean[i]
-        desk.mean[i] += distance / desk.count[0]
+        desk.mean[i] += distance / desk.examples[0]
         desk.squares[i] += distance * (x - desk.mean[i])
-        variance = desk.squares[i] / desk.count[0]
+        variance = desk.squares[i] / desk.examples[0]
         scaled = (x - desk.mean[i]) / np.sqrt(variance) if variance > 0.0 else 0.0
         desk.seen[start + i] = np.float32(scaled)
 
@@ -213,14 +220,14 @@ class OnlineLearner:
             }
         if self._scaler.active:
             views |= {
-                "scaler.count": self._scaler.count,
+                "scaler.examples": self._scaler.examples,
                 "scaler.mean": self._scaler.mean,
                 "scaler.squares": self._scaler.squares,
             }
         return views
 
     def arrays(self) -> State:
-        """Copies of the whole state; see `base.Learner`. With a scaler, `seen` has a row for each slot in use so far."""
+        """Copies of the whole state; see `base.Learner`. With a scaler, `seen` has a row for each slot used so far."""
         arrays = {name: view.copy() for name, view in self._views().items()}
         if self._scaler.active:
             arrays["seen"] = self._seen[: self._seen_slots].copy()

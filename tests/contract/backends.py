@@ -169,6 +169,23 @@ def log_values(cluster: Cluster, partition: TopicPartition) -> list[bytes | None
         reader.close()
 
 
+def wait_for_values(cluster: Cluster, partition: TopicPartition, expected: Sequence[bytes | None]) -> None:
+    """Until a partition has these committed values; readers may see a commit a moment after it has returned."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (values := log_values(cluster, partition)) != expected:
+        assert values == expected[: len(values)]
+        assert time.monotonic() < deadline, f"only {len(values)} of {len(expected)} values"
+
+
+def wait_for_records(backend: Backend, partition: TopicPartition, high: int) -> None:
+    """Until a log has grown to this offset, committed or not; a producer sends in the background."""
+    source = backend.source("areba-contract-watch")
+    deadline = time.monotonic() + DEADLINE_S
+    while (found := source.watermarks(partition).high) < high:
+        assert time.monotonic() < deadline, f"{found} of {high} records"
+        time.sleep(0.01)
+
+
 class Member:
     """A member of a group that takes note of what it is given and what is taken away."""
 

@@ -7,7 +7,16 @@ import pytest
 from stream_app.embedded import partition_of
 from stream_app.errors import DeliveryError, StateError, TopicError
 from stream_app.ports import TopicInfo, TopicPartition
-from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values, numbered, outputs, read_log
+from tests.contract.backends import (
+    DEADLINE_S,
+    START_MS,
+    Backend,
+    numbered,
+    outputs,
+    read_log,
+    wait_for_records,
+    wait_for_values,
+)
 
 
 def test_a_key_goes_where_java_sends_it(backend: Backend, topic: Callable[..., str]) -> None:
@@ -20,7 +29,7 @@ def test_a_key_goes_where_java_sends_it(backend: Backend, topic: Callable[..., s
     sender.flush(DEADLINE_S)
     for number in range(5):
         expected = [key for key in keys if partition_of(key, 5) == number]
-        assert log_values(backend.cluster(), TopicPartition(name, number)) == expected
+        wait_for_values(backend.cluster(), TopicPartition(name, number), expected)
 
 
 def test_a_sender_knows_what_it_has_written(backend: Backend, topic: Callable[..., str]) -> None:
@@ -72,7 +81,9 @@ def test_a_reader_comes_to_the_end_behind_aborted_records(
     transaction.commit()
     transaction.begin()
     transaction.produce(place, outputs(numbered(500, "aborted-")))
+    wait_for_records(backend, place, 504)
     transaction.abort()
+    wait_for_records(backend, place, 505)
     reader = backend.cluster().reader(place)
     assert [v for fetched in read_log(reader) for v in fetched.records.values] == numbered(3)
     for offset in (2, 100, 505):  # the last record, an aborted one, the end

@@ -20,6 +20,8 @@ from tests.contract.backends import (
     read_log,
     settle,
     to_end,
+    wait_for_records,
+    wait_for_values,
 )
 
 
@@ -34,8 +36,8 @@ def test_a_transaction_is_read_whole_and_only_once_it_is_committed(
     transaction.produce(TopicPartition(name, 1), outputs(numbered(2)))
     assert log_values(backend.cluster(), TopicPartition(name, 0)) == []
     transaction.commit()
-    assert log_values(backend.cluster(), TopicPartition(name, 0)) == numbered(3)
-    assert log_values(backend.cluster(), TopicPartition(name, 1)) == numbered(2)
+    wait_for_values(backend.cluster(), TopicPartition(name, 0), numbered(3))
+    wait_for_values(backend.cluster(), TopicPartition(name, 1), numbered(2))
 
 
 def test_an_aborted_record_is_never_read(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
@@ -50,7 +52,7 @@ def test_an_aborted_record_is_never_read(backend: Backend, topic: Callable[..., 
         else:
             transaction.abort()
     expected = [value for number in (1, 3, 5) for value in numbered(5, f"{number}-")]
-    assert log_values(backend.cluster(), TopicPartition(name, 0)) == expected
+    wait_for_values(backend.cluster(), TopicPartition(name, 0), expected)
 
 
 def test_an_open_transaction_holds_back_what_comes_after_it(
@@ -62,28 +64,19 @@ def test_an_open_transaction_holds_back_what_comes_after_it(
     first.begin()
     first.produce(place, outputs([b"first"]))
     first.send_offsets({}, _member(backend, prefix, place).source.group_metadata())
-    _wait_for_records(backend, prefix, place, 1)
+    wait_for_records(backend, place, 1)
     second.begin()
     second.produce(place, outputs([b"second"]))
     second.commit()
     assert log_values(backend.cluster(), place) == []
     first.commit()
-    assert log_values(backend.cluster(), place) == [b"first", b"second"]
+    wait_for_values(backend.cluster(), place, [b"first", b"second"])
 
 
 def _member(backend: Backend, prefix: str, place: TopicPartition) -> Member:
     member = Member(backend.source(prefix + "group"), [place.topic])
     settle([member], lambda: bool(member.assigned))
     return member
-
-
-def _wait_for_records(backend: Backend, prefix: str, place: TopicPartition, count: int) -> None:
-    """Until the log has so many records, committed or not (a producer sends in the background)."""
-    source = backend.source(prefix + "watch")
-    deadline = time.monotonic() + DEADLINE_S
-    while source.watermarks(place).high < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_offsets_and_their_metadata_are_part_of_the_transaction(
@@ -139,7 +132,7 @@ def test_a_newer_producer_of_the_same_name_fences_the_older(
     successor.begin()
     successor.produce(place, outputs(numbered(3)))
     successor.commit()
-    assert log_values(backend.cluster(), place) == numbered(3)
+    wait_for_values(backend.cluster(), place, numbered(3))
 
 
 def test_a_fenced_producer_stays_fenced(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
@@ -164,14 +157,14 @@ def test_what_a_dead_instance_left_open_ends_when_it_comes_back(
 ) -> None:
     """A stable transactional id: readers need not wait for the timeout of a transaction that nobody will finish."""
     place = TopicPartition(topic("out"), 0)
-    dead = backend.transaction(prefix + "a", timeout_s=60)
+    dead = backend.transaction(prefix + "a", timeout_s=4 * DEADLINE_S)
     dead.begin()
     dead.produce(place, outputs([b"lost"]))
-    _wait_for_records(backend, prefix, place, 1)
+    wait_for_records(backend, place, 1)
     backend.transaction(prefix + "a")
     backend.sender().send(place.topic, b"key", b"later", 1_700_000_000_000, partition=0)
     reader = backend.cluster().reader(place)
-    deadline = time.monotonic() + 30  # half of what the dead one's transaction may take
+    deadline = time.monotonic() + DEADLINE_S  # a quarter of what the dead one's transaction may take
     while not (found := reader.poll(10, 0.1)) or not len(found.records):
         assert time.monotonic() < deadline
     reader.close()
@@ -186,7 +179,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_owner_fenced(
     slow = backend.transaction(prefix + "a", timeout_s=1.0)
     slow.begin()
     slow.produce(place, outputs([b"slow"]))
-    _wait_for_records(backend, prefix, place, 2)  # the record, and the marker that ends its transaction
+    wait_for_records(backend, place, 2)  # the record, and the marker that ends its transaction
     with pytest.raises((FencedError, TransactionAbortedError)):
         slow.commit()
     assert log_values(backend.cluster(), place) == []
@@ -215,20 +208,18 @@ def test_offsets_of_an_older_generation_are_refused(backend: Backend, topic: Cal
     transaction.produce(TopicPartition(out, 0), outputs([b"good"]))
     transaction.send_offsets({TopicPartition(name, 0): Committed(1, "good")}, member.source.group_metadata())
     transaction.commit()
-    assert log_values(backend.cluster(), TopicPartition(out, 0)) == [b"good"]
+    wait_for_values(backend.cluster(), TopicPartition(out, 0), [b"good"])
 
 
 def test_closing_gives_an_open_transaction_up(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
     """A clean stop in mid-round leaves nothing behind that readers have to wait for."""
     place = TopicPartition(topic("out"), 0)
-    transaction = backend.transaction(prefix + "a", timeout_s=60)
+    transaction = backend.transaction(prefix + "a", timeout_s=4 * DEADLINE_S)
     transaction.begin()
     transaction.produce(place, outputs([b"unfinished"]))
     transaction.close()
     backend.sender().send(place.topic, b"key", b"later", 1_700_000_000_000, partition=0)
-    deadline = time.monotonic() + 30
-    while log_values(backend.cluster(), place) != [b"later"]:
-        assert time.monotonic() < deadline
+    wait_for_values(backend.cluster(), place, [b"later"])
 
 
 def test_aborting_nothing_is_no_error(backend: Backend, prefix: str) -> None:

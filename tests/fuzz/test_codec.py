@@ -118,6 +118,14 @@ def test_many_names() -> None:
     assert decoded.streams.tolist() == [*range(5_000), *reversed(range(5_000))]
 
 
+def test_names_of_one_hash() -> None:
+    """Who knows the hash must not get streams mixed up: FNV-1a of this name is 0, also with NULs behind it."""
+    names = ["77kepQFQ8Kl" + "\0" * number for number in (2, 0, 3, 1)]
+    one = np.ones(1, np.int8)
+    decoded = codec.decode([codec.encode_labels(name, ["i"], one)[0] for name in names], Side.LABELS, LIMITS)
+    assert list(decoded.stream_names) == names
+
+
 if __name__ == "__main__":
     for fate, rows in sorted(run(int(sys.argv[1]), int(sys.argv[2])).items()):
         print(f"{rows:9} {fate}")  # noqa: T201  (the runner's report)

@@ -14,7 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stream_app import codec, order
-from stream_app.config import JoinSettings, LearnerSettings, LimitSettings, MetricSettings, StreamSettings, TaskSettings
+from stream_app.config import (
+    JoinSettings,
+    LearnerSettings,
+    LimitSettings,
+    MetricSettings,
+    StreamSettings,
+    TaskSettings,
+    memory_bound_bytes,
+)
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.records import (
     Example,
@@ -385,6 +393,21 @@ def test_tables_that_grow(seed: int) -> None:
     reports = [event for event in events if isinstance(event, Reported)]
     assert max(event.pending for event in reports) > 100
     assert max(event.waiting for event in reports) > 20
+
+
+def test_memory_stays_below_its_bound() -> None:
+    """An operator sets limits by the figure that a worker prints at start."""
+    roomy = JoinSettings(ttl_ms=7000, max_pending_per_stream=300, max_waiting_per_stream=90, max_closed_per_stream=900)
+    chosen, examples, labels = fixed_input(4_000, 3, roomy, delay_ms=4_000)
+    task = Task(PARTITION, chosen, TOPICS)
+    for batch in cut_at(list(merge(examples, labels)), range(0, 8_000, 500)):
+        task.step(columns(batch[0]), columns(batch[1]))
+    streams = task._streams
+    held = [array for stream in streams for array in stream._join.arrays().values()]
+    held += [array for stream in streams for array in (stream._scores, stream._classes)]
+    held += task.arrays().values()
+    taken, bound = sum(array.nbytes for array in held), memory_bound_bytes(chosen, 0, 500)
+    assert bound / 10 < taken < bound
 
 
 def test_streams_can_be_added() -> None:

@@ -75,6 +75,9 @@ def test_cervical_says_which_answers_are_missing(shipped: dict[str, DataSet]) ->
     assert features[:, 42].sum() == 787
     assert features[0, 35:].tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
     assert features[0, 26] == np.float32((4 - 1) / 21)
+    unknown = features[:, 35] == 1
+    assert unknown.sum() == 26
+    assert set(features[unknown, 1].tolist()) == {np.float32((2 - 1) / 27)}
 
 
 def test_forest_is_shuffled(shipped: dict[str, DataSet]) -> None:

@@ -94,7 +94,7 @@ def test_every_module_has_a_place_and_imports_go_down() -> None:
 
 
 def test_the_core_is_pure() -> None:
-    """No clock, thread, environment or network below the ports: a result could depend on it and differ after a crash."""
+    """No clock, thread, environment or network below the ports: a result could depend on it, and differ next time."""
     wrong = [
         f"{path.relative_to(ROOT)}: imports {imported}"
         for name, path in modules()
@@ -120,5 +120,6 @@ def test_the_readme_has_the_map() -> None:
     """A newcomer reads the map in the README; a file that is missing there cannot be found, one too many misleads."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = text.partition("## Map")[2].partition("```")[2].partition("```")[0]
-    in_readme = set(re.findall(r"^ {4}(\w+)(?:\.py|/)", block.partition("stream_app/")[2].partition("\nproducers/")[0], re.M))
+    lines = block.partition("stream_app/")[2].partition("\nproducers/")[0]
+    in_readme = set(re.findall(r"^ {4}(\w+)(?:\.py|/)", lines, re.MULTILINE))
     assert in_readme == {name for name, _ in modules()}

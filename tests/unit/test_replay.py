@@ -139,7 +139,8 @@ def test_streams_go_side_by_side_on_one_clock() -> None:
     assert times == sorted(times)
     head = [record.key for record in records[:44]]
     assert head.count(b"slow") == 2 * 2
-    assert records[0].timestamp_ms == NOW_MS
+    first = [record[:2] for record in records if record.timestamp_ms == NOW_MS]
+    assert first == [(topic, key) for topic in ("t-examples", "t-labels") for key in (b"fast", b"slow")]
 
 
 def test_labels_come_when_their_delay_says() -> None:
@@ -164,6 +165,13 @@ def test_a_stream_ends_with_a_pair_of_marks() -> None:
             assert record.timestamp_ms == end_ms
             assert _decoded(record) == Mark(name.decode(), MarkKind.ADVANCE, time_ms=end_ms)
         assert not any(isinstance(_decoded(record), Mark) for record in mine[:-2])
+
+
+def test_a_stream_of_which_nothing_is_left_still_ends() -> None:
+    """Faults may take everything; whoever waits for the end of the stream must not wait for ever."""
+    stream = _stream("sine:length=2", unlabelled_share=1.0, faults=Faults(dropped=0.999))
+    records = list(events(_plan(stream)))
+    assert [_decoded(record) for record in records] == [Mark("sine", MarkKind.ADVANCE, time_ms=NOW_MS + 1_000)] * 2
 
 
 def test_the_clock_ends_now() -> None:
@@ -542,6 +550,18 @@ def test_topics_that_cannot_serve_are_refused(
     result = _run(monkeypatch, "sine", *KAFKA, cluster=cluster)
     assert result.exit_code == TopicError.exit_code == 2
     assert message in result.stderr
+
+
+def test_the_shorter_retention_time_counts() -> None:
+    """An example whose label was deleted is as bad as one that was deleted itself."""
+    cluster = FakeCluster()
+    kept = {"examples": "1000", "labels": "500"}
+    cluster.topics = lambda names: {  # type: ignore[method-assign]
+        name: TopicInfo(name, 4, {"retention.ms": kept[name]}) for name in names
+    }
+    assert cli.check_topics(cluster, _plan()) == 500  # type: ignore[arg-type]
+    kept["labels"] = "-1"
+    assert cli.check_topics(cluster, _plan()) == 1_000  # type: ignore[arg-type]
 
 
 def test_a_failed_delivery_exits_1_with_the_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH, Answers, Oper
 from stream_app.outputs import chain_digest
 from stream_app.ports import Committed, Fetched, TopicInfo, TopicPartition
 from stream_app.records import (
+    Act,
     Commit,
     Example,
     Floats,
@@ -270,6 +271,7 @@ def history(seed: int = 1, batch: int = 97, kept: float = 1.0) -> Log:
 def _processed(log: Log, batch: int, kept: float) -> Log:
     task = Task(0, CONFIG.task_settings(), (TOPICS.examples, TOPICS.labels))
     digest, at = GENESIS, (0, 0)
+    log.records[TOPICS.progress].append(Stored(0, None, codec.encode(Act(0, "configuration", "0", "{}"))))
     examples, labels = log.records[TOPICS.examples], log.records[TOPICS.labels]
     last = (int(len(examples) * kept), int(len(labels) * kept))
     for sequence in itertools.count():
@@ -287,11 +289,11 @@ def _processed(log: Log, batch: int, kept: float) -> Log:
             log.records[getattr(TOPICS, name.replace("-", "_"))] += [
                 Stored(*cell, tuple(records.headers.get(row, ()))) for row, cell in enumerate(cells)
             ]
-        commit = Commit(sequence, *ranges, digest, outputs.records, None)
+        commit = Commit(sequence + 1, *ranges, digest, outputs.records, None)
         log.records[TOPICS.progress].append(Stored(0, None, codec.encode(commit)))
         at = end
         for side, topic in enumerate((TOPICS.examples, TOPICS.labels)):
-            log.offsets[TopicPartition(topic, 0)] = Committed(end[side], Point(sequence, digest).metadata())
+            log.offsets[TopicPartition(topic, 0)] = Committed(end[side], Point(sequence + 1, digest).metadata())
     return log
 
 
@@ -643,15 +645,15 @@ def test_a_gap_in_the_commit_records(log: Log) -> None:
     """Without one link nobody can re-process along the recorded ranges."""
     del log.records[TOPICS.progress][2]
     text = findings(log)
-    assert f"{TOPICS.progress}[0] offset 2: commit record 3 follows 1" in text
-    assert "commit record 3 starts at" in text
+    assert f"{TOPICS.progress}[0] offset 2: sequence 3 follows 1" in text
+    assert "sequence 3 starts at" in text
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         ({"records": 1}, "the commit records tell of"),
-        ({"examples_start": 1}, f"starts at 1 of {TOPICS.examples}, the one before ended at"),
+        ({"examples_start": 1}, f"starts at 1 of {TOPICS.examples}, the commit before it ended at"),
         ({"digest": b"x" * 32}, "its digest is not that of the committed offsets"),
     ],
 )
@@ -664,11 +666,27 @@ def test_a_changed_commit_record(log: Log, change: dict[str, object], expected: 
     assert expected in findings(log)
 
 
+def test_a_lost_configuration(log: Log) -> None:
+    """Without it nobody knows under which settings the first records were processed."""
+    del log.records[TOPICS.progress][0]
+    text = findings(log)
+    assert f"{TOPICS.progress}[0] offset 0: sequence 1 follows -1" in text
+    assert "the first record is no configuration" in text
+
+
+def test_resumed_tasks_balance(log: Log) -> None:
+    """An operator who resumes twice has done no harm."""
+    last = len(log.records[TOPICS.progress])
+    acts = [Act(last - 1, "resume", "0", ""), Act(last, "resume", "0", "")]
+    log.records[TOPICS.progress] += [Stored(0, None, codec.encode(act)) for act in acts]
+    assert findings(log) == ""
+
+
 def test_a_lost_last_commit_record(log: Log) -> None:
     """Offsets without their commit record are half a transaction."""
     last = len(log.records[TOPICS.progress]) - 1
     del log.records[TOPICS.progress][last]
-    assert f"{TOPICS.progress}[0]: ends at commit record {last - 1}; {last} is committed" in findings(log)
+    assert f"{TOPICS.progress}[0]: ends at sequence {last - 1}; {last} is committed" in findings(log)
 
 
 def test_metrics_that_count_too_much(log: Log) -> None:

@@ -1,0 +1,565 @@
+"""What the tests of the shell share: an application on a real Kafka, worker processes to kill, and a second opinion.
+
+The second opinion is `reprocess`: it reads progress and inputs from the topics and carries them through the pure stages
+along the recorded ranges, with nothing of worker.py or restore.py in between.
+"""
+
+import bisect
+import contextlib
+import hashlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+
+from stream_app import codec
+from stream_app.config import Config, TaskSettings, load
+from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.observe import Observer
+from stream_app.outputs import OUTPUT_TOPICS, chain_digest
+from stream_app.ports import LogReader, TopicPartition
+from stream_app.records import Act, Commit, Example, Header, Label, Mark, MarkKind, RawRecords, Side
+from stream_app.restore import Stage
+from stream_app.start import create_topics
+from stream_app.task import Task
+from stream_app.worker import Ports, Worker
+
+ROOT = Path(__file__).parents[2]
+
+DEADLINE_S = 60.0
+"""Everything waited for here comes within some seconds, unless the machine is very busy."""
+
+START_DEADLINE_S = 180.0
+"""A worker process may have to compile first."""
+
+PAUSE_S = 0.01
+
+SESSION_TIMEOUT_MS = 6_000
+"""The least that a broker allows by default: how long a killed member's partitions stand still."""
+
+
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Look again and again, until the deadline."""
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {deadline_s:g} s: {what}"
+        time.sleep(PAUSE_S)
+
+
+# Records --------------------------------------------------------------------------------------------------------------
+
+
+class Sent(NamedTuple):
+    """One input record, as it is sent."""
+
+    side: Side
+    partition: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class Read(NamedTuple):
+    """One record of a topic, as a reader of committed records sees it."""
+
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+def example(stream: str, id_: str, features: Sequence[float], time_ms: int, partition: int = 0) -> Sent:
+    """An example."""
+    return Sent(Side.EXAMPLES, partition, time_ms, stream.encode(), codec.encode(Example(stream, id_, features)))
+
+
+def label(stream: str, id_: str, label_: int, time_ms: int, partition: int = 0) -> Sent:
+    """A label."""
+    return Sent(Side.LABELS, partition, time_ms, stream.encode(), codec.encode(Label(stream, id_, label_)))
+
+
+def advance(stream: str, side: Side, to_ms: int, time_ms: int, partition: int = 0) -> Sent:
+    """Half of an `advance` pair."""
+    mark = Mark(stream, MarkKind.ADVANCE, time_ms=to_ms)
+    return Sent(side, partition, time_ms, stream.encode(), codec.encode(mark))
+
+
+def stream_records(
+    stream: str, partition: int, features: int, examples: int, start_ms: int, seed: int
+) -> Iterator[tuple[Sent, ...]]:
+    """A stream with everything that happens to one: late, missing, repeated, conflicting labels, garbage, disorder.
+
+    Yields:
+        What belongs to one moment, in the order of arrival; about one example and one label each.
+    """
+    draw = random.Random(f"{seed}/{stream}")
+    key = stream.encode()
+    late: list[tuple[int, int, Sent]] = []
+    for number in range(examples):
+        now_ms = start_ms + 10 * number
+        moment: list[Sent] = []
+        positive = draw.random() < 0.1
+        row = [draw.gauss(1.0 if positive else 0.0, 1.0) for _ in range(features)]
+        early_ms = draw.choice((0, 0, 0, 0, 25))
+        sent = example(stream, f"{stream}-{number}", row, now_ms - early_ms, partition)
+        if draw.random() < 0.1:
+            sent = sent._replace(headers=(("traceparent", f"00-{number:032x}-{number:016x}-01".encode()),))
+        moment.append(sent)
+        if draw.random() < 0.02:
+            moment.append(sent._replace(time_ms=now_ms))
+        if draw.random() < 0.02:
+            moment.append(example(stream, f"{stream}-{number}", [value + 1 for value in row], now_ms, partition))
+        if draw.random() < 0.01:
+            side = draw.choice((Side.EXAMPLES, Side.LABELS))
+            moment.append(Sent(side, partition, now_ms, key, draw.randbytes(20), (("source", b"a scale"),)))
+        if draw.random() < 0.9:
+            delay_ms = draw.randrange(0, 2_000)
+            truth = label(stream, f"{stream}-{number}", int(positive), now_ms + delay_ms, partition)
+            late.append((now_ms + delay_ms, len(late), truth))
+            if draw.random() < 0.03:
+                flipped = int(positive) ^ draw.randrange(2)
+                late.append(
+                    (now_ms + delay_ms + 5, len(late), label(stream, f"{stream}-{number}", flipped, 0, partition))
+                )
+        if draw.random() < 0.01:
+            late.append((now_ms, len(late), label(stream, f"{stream}-nobody-{number}", 0, now_ms, partition)))
+        late.sort()
+        while late and late[0][0] <= now_ms:
+            due_ms, _, truth = late.pop(0)
+            moment.append(truth._replace(time_ms=due_ms))
+        yield tuple(moment)
+    for due_ms, _, truth in late:
+        yield (truth._replace(time_ms=due_ms),)
+
+
+def closing(stream: str, partition: int, to_ms: int, time_ms: int) -> tuple[Sent, Sent]:
+    """The pair of marks that ends a finite stream."""
+    return (
+        advance(stream, Side.EXAMPLES, to_ms, time_ms, partition),
+        advance(stream, Side.LABELS, to_ms, time_ms, partition),
+    )
+
+
+# The application ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class App:
+    """An application with topics of its own. `sections` are those of its file; `folder` holds files and logs.
+
+    Its id is that of the prefix, unless it is given: models are seeded with it.
+    """
+
+    servers: str
+    prefix: str
+    folder: Path
+    sections: Mapping[str, Mapping[str, Any] | str]
+    partitions: int = 1
+    replication: int = 1
+    application: str | None = None
+
+    @property
+    def config(self) -> Config:
+        """For a process of the instance `w`."""
+        return self.config_of("w")
+
+    @property
+    def cluster(self) -> KafkaCluster:
+        """Administration."""
+        return KafkaCluster(self.servers)
+
+    def file(self, instance: str, **changed: Mapping[str, Any] | str) -> Path:
+        """A configuration file for one instance."""
+        data: dict[str, Any] = {
+            "application": {"id": self.application or f"{self.prefix}app", "instance": instance},
+            "worker": {"commit_interval_ms": 10},
+            "join": {"ttl_ms": 60_000, "max_clock_lead_ms": 3_600_000},
+            "metrics": {"every_labels": 50},
+        }
+        for name, section in {**self.sections, **changed}.items():
+            data[name] = {**data.get(name, {}), **section} if isinstance(section, Mapping) else section
+        data["kafka"] = {
+            "bootstrap_servers": self.servers,
+            "topic_prefix": self.prefix,
+            "consumer": {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 1_000},
+            **data.get("kafka", {}),
+        }
+        path = self.folder / f"{self.prefix}{instance}.yaml"
+        path.write_text(yaml.safe_dump(data))
+        return path
+
+    def config_of(self, instance: str, **changed: Mapping[str, Any] | str) -> Config:
+        """The configuration of one instance."""
+        return load(self.file(instance, **changed), {})
+
+    def create_topics(self) -> None:
+        """As `areba topics create` does."""
+        create_topics(self.config, self.partitions, self.replication)
+
+    def send(self, records: Sequence[Sent]) -> None:
+        """Send them in this order, without transactions: offsets have no gaps."""
+        topics = self.config.topics
+        sender = KafkaSender(self.servers)
+        try:
+            for record in records:
+                topic = topics.examples if record.side is Side.EXAMPLES else topics.labels
+                sender.send(topic, record.key, record.value, record.time_ms, record.headers, record.partition)
+            sender.flush(DEADLINE_S)
+        finally:
+            sender.close()
+
+    def input_ends(self) -> dict[int, tuple[int, int]]:
+        """Behind the last example and label, by partition."""
+        topics, cluster = self.config.topics, self.cluster
+        return {
+            number: (
+                len(read_topic(cluster, TopicPartition(topics.examples, number))),
+                len(read_topic(cluster, TopicPartition(topics.labels, number))),
+            )
+            for number in range(self.partitions)
+        }
+
+    def outputs(self, number: int) -> dict[str, list[Read]]:
+        """All committed outputs of one partition, by unprefixed topic."""
+        topics, cluster = self.config.topics, self.cluster
+        return {
+            name: read_topic(cluster, TopicPartition(getattr(topics, name.replace("-", "_")), number))
+            for name in OUTPUT_TOPICS
+        }
+
+
+@contextlib.contextmanager
+def reading(cluster: KafkaCluster, place: TopicPartition) -> Iterator[LogReader]:
+    """A reader that is closed in the end."""
+    reader = cluster.reader(place)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def read_raw(cluster: KafkaCluster, place: TopicPartition) -> RawRecords:
+    """Every committed record of a partition."""
+    chunks: list[RawRecords] = []
+    deadline = time.monotonic() + DEADLINE_S
+    with reading(cluster, place) as reader:
+        at_end = False
+        while not at_end:
+            assert time.monotonic() < deadline, f"{place}: no end within {DEADLINE_S:g} s"
+            fetched = reader.poll(10_000, 0.1)
+            if fetched is not None:
+                chunks.append(fetched.records)
+                at_end = fetched.at_end
+    headers = {}
+    base = 0
+    for chunk in chunks:
+        headers.update({base + row: cells for row, cells in chunk.headers.items()})
+        base += len(chunk)
+    return RawRecords(
+        np.concatenate([chunk.offsets for chunk in chunks]),
+        np.concatenate([chunk.timestamps for chunk in chunks]),
+        [key for chunk in chunks for key in chunk.keys],
+        [value for chunk in chunks for value in chunk.values],
+        headers,
+    )
+
+
+def read_topic(cluster: KafkaCluster, place: TopicPartition) -> list[Read]:
+    """Every committed record of a partition, one by one."""
+    raw = read_raw(cluster, place)
+    rows = zip(raw.offsets.tolist(), raw.timestamps.tolist(), raw.keys, raw.values, strict=True)
+    return [Read(*row, tuple(raw.headers.get(number, ()))) for number, row in enumerate(rows)]
+
+
+class Progress:
+    """What is committed, as the progress topic tells it: of one application, while its workers run."""
+
+    def __init__(self, app: App) -> None:
+        self._stack = contextlib.ExitStack()
+        cluster, topic = app.cluster, app.config.topics.progress
+        self._readers = {
+            number: self._stack.enter_context(reading(cluster, TopicPartition(topic, number)))
+            for number in range(app.partitions)
+        }
+        self.records: dict[int, list[Commit | Act]] = {number: [] for number in self._readers}
+        self.offsets: dict[int, tuple[int, int]] = dict.fromkeys(self._readers, (0, 0))
+        self.commits = 0
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def poll(self) -> int:
+        """Take in what is new; the number of commits so far."""
+        for number, reader in self._readers.items():
+            fetched = reader.poll(10_000, 0.0)
+            for value in fetched.records.values if fetched else ():
+                record = codec.decode_one(value or b"")
+                assert isinstance(record, Commit | Act)
+                self.records[number].append(record)
+                if isinstance(record, Commit):
+                    self.commits += 1
+                    self.offsets[number] = (record.examples_end, record.labels_end)
+        return self.commits
+
+    def wait_for_more(self, commits: int, deadline_s: float = DEADLINE_S) -> None:
+        """Until so many more were made."""
+        wanted = self.poll() + commits
+        wait_until(lambda: self.poll() >= wanted, f"{commits} more commits ({self.offsets})", deadline_s)
+
+    def wait_for_ends(self, ends: Mapping[int, tuple[int, int]], deadline_s: float = DEADLINE_S) -> None:
+        """Until these offsets are committed."""
+
+        def reached() -> bool:
+            self.poll()
+            return all(self.offsets[number] == end for number, end in ends.items())
+
+        try:
+            wait_until(reached, "", deadline_s)
+        except AssertionError:
+            raise AssertionError(f"committed {self.offsets} of {ends} within {deadline_s:g} s") from None
+
+
+# The second opinion ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Reprocessed:
+    """What the pure stages make of one task's inputs along its recorded ranges."""
+
+    outputs: dict[str, list[Read]] = field(default_factory=lambda: {name: [] for name in OUTPUT_TOPICS})
+    offsets: tuple[int, int] = (0, 0)
+    models: str = ""
+    commits: int = 0
+
+
+def reprocess(app: App, number: int) -> Reprocessed:
+    """Carry the inputs of one partition through a fresh task along its progress, and check the chain on the way."""
+    topics, cluster = app.config.topics, app.cluster
+    names = (topics.examples, topics.labels)
+    inputs = [read_raw(cluster, TopicPartition(name, number)) for name in names]
+    result = Reprocessed()
+    task: Task | None = None
+    digest = bytes(32)
+    for sequence, value in enumerate(read_raw(cluster, TopicPartition(topics.progress, number)).values):
+        record = codec.decode_one(value or b"")
+        assert isinstance(record, Commit | Act)
+        assert record.sequence == sequence, f"sequence {record.sequence} at place {sequence}"
+        if isinstance(record, Act):
+            if record.kind == "configuration":
+                settings = TaskSettings.from_json(record.text)
+                if task is None:
+                    task = Task(number, settings, names)
+                task.apply_settings(settings)
+            continue
+        assert task is not None
+        ranges = (record.examples_start, record.examples_end, record.labels_start, record.labels_end)
+        assert (ranges[0], ranges[2]) == result.offsets, "every range starts where the one before ended"
+        outputs = task.step(_range(inputs[0], *ranges[:2]), _range(inputs[1], *ranges[2:]))
+        digest = chain_digest(digest, ranges, outputs)
+        assert record.digest == digest, f"task {number}: the digest of sequence {sequence} is another one"
+        for topic, records in outputs.topics.items():
+            for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
+                result.outputs[topic].append(Read(-1, *cells, tuple(records.headers.get(row, ()))))
+        result.offsets = (record.examples_end, record.labels_end)
+        result.commits += 1
+    if task is not None:
+        result.models = hashlib.sha256(repr(sorted(task.model_digests().items())).encode()).hexdigest()
+    return result
+
+
+def _range(records: RawRecords, start: int, end: int) -> RawRecords:
+    first, last = (bisect.bisect_left(records.offsets, offset) for offset in (start, end))
+    return RawRecords(
+        records.offsets[first:last].copy(),
+        records.timestamps[first:last].copy(),
+        records.keys[first:last],
+        records.values[first:last],
+        {row - first: cells for row, cells in records.headers.items() if first <= row < last},
+    )
+
+
+def same(found: Sequence[Read], expected: Sequence[Read], what: str) -> None:
+    """Equal in all but offsets (control records take some): key, value, headers, timestamp, order."""
+    assert len(found) == len(expected), f"{what}: {len(found)} records, expected {len(expected)}"
+    for number, (one, two) in enumerate(zip(found, expected, strict=True)):
+        assert one[1:] == two[1:], f"{what}: record {number} differs"
+
+
+def check_exactly_once(app: App) -> dict[int, Reprocessed]:
+    """Every output equals what the pure stages make of the recorded ranges, and the offsets are where progress ends."""
+    result = {}
+    topics = app.config.topics
+    places = {
+        number: [TopicPartition(name, number) for name in (topics.examples, topics.labels)]
+        for number in range(app.partitions)
+    }
+    committed = app.cluster.committed(app.config.group_id, [place for pair in places.values() for place in pair])
+    for number, pair in places.items():
+        expected = reprocess(app, number)
+        for topic, records in app.outputs(number).items():
+            same(records, expected.outputs[topic], f"{topic}[{number}]")
+        offsets = tuple(known.offset if (known := committed[place]) else 0 for place in pair)
+        assert offsets == expected.offsets
+        result[number] = expected
+    return result
+
+
+# Workers --------------------------------------------------------------------------------------------------------------
+
+
+def worker_of(config: Config) -> Worker:
+    """A worker of this process."""
+    clock = SystemClock()
+    settings = {**config.kafka.all, **config.kafka.consumer}
+    source = KafkaSource(config.kafka.bootstrap_servers, config.group_id, settings)
+    transaction = KafkaTransaction(config.kafka.bootstrap_servers, config.transactional_id, dict(config.kafka.producer))
+    cluster = KafkaCluster(config.kafka.bootstrap_servers)
+    return Worker(config, Ports(source, transaction, cluster, clock), Observer(clock))
+
+
+def run_until(worker: Worker, condition: Callable[[Worker], bool], deadline_s: float = DEADLINE_S) -> None:
+    """Run in this process until the condition holds."""
+    deadline = time.monotonic() + deadline_s
+
+    def should_stop() -> bool:
+        assert time.monotonic() < deadline, f"the condition did not hold within {deadline_s:g} s"
+        return condition(worker)
+
+    worker.run(should_stop)
+
+
+def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: float = DEADLINE_S) -> dict[int, str]:
+    """Run in this process until these offsets are committed; the digest of each task's models then."""
+    models: dict[int, str] = {}
+
+    def done(worker: Worker) -> bool:
+        live = {task.number: task for task in worker.tasks if task.stage is Stage.LIVE}
+        if not all(number in live and live[number].offsets == end for number, end in ends.items()):
+            return False
+        models.update({number: live[number].model_digest() for number in ends})
+        return True
+
+    run_until(worker_of(config), done, deadline_s)
+    return models
+
+
+class WorkerProcess:
+    """`areba run` as a process of its own; its log goes to a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.log_file = file.with_suffix(".log")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._from = 0  # where in the log the present life of the process begins
+
+    def start(self) -> None:
+        """Start it (again)."""
+        assert self._process is None
+        self._from = self.log_file.stat().st_size if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "stream_app.cli", "run", "-c", str(self._file)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    def log(self) -> str:
+        """What it has said since its start."""
+        with self.log_file.open("rb") as file:
+            file.seek(self._from)
+            return file.read().decode(errors="replace")
+
+    def wait_for(self, text: str, times: int = 1, deadline_s: float = START_DEADLINE_S) -> None:
+        """Until its log has this text so often."""
+        process = self._running()
+
+        def said() -> bool:
+            there = self.log().count(text) >= times
+            assert there or process.poll() is None, f"ended with {process.returncode}:\n{self.log()}"
+            return there
+
+        wait_until(said, f"{text!r} in the log of {self._file.name}", deadline_s)
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None
+        return self._process
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to this process alone."""
+        os.kill(self._running().pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        process = self._running()
+        assert process.poll() is None, f"it had ended with {process.returncode} before:\n{self.log()}"
+        process.kill()
+        process.wait()
+        self._process = None
+
+    def wait(self, deadline_s: float = START_DEADLINE_S) -> int:
+        """Until it ends by itself; its exit status."""
+        status = self._running().wait(deadline_s)
+        self._process = None
+        return status
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM."""
+        self.signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit status."""
+        self.ask_to_stop()
+        return self.wait(DEADLINE_S)
+
+    def models(self) -> dict[int, str]:
+        """The digests that it logged at its clean stop, by task."""
+        return {int(task): digest for task, digest in re.findall(r"stopped task=(\d+) .*models=(\w+)", self.log())}
+
+    def end(self) -> None:
+        """Whatever its state."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@contextlib.contextmanager
+def workers(app: App, *instances: str, **changed: Mapping[str, Any] | str) -> Iterator[list[WorkerProcess]]:
+    """Worker processes, not started yet, that do not outlive the block."""
+    made = [WorkerProcess(app.file(instance, **changed)) for instance in instances]
+    try:
+        yield made
+    finally:
+        for worker in made:
+            worker.end()
+
+
+def areba(file: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """One command of `areba`, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "stream_app.cli", *arguments, "-c", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=START_DEADLINE_S,
+        check=False,
+    )

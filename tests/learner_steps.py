@@ -1,0 +1,117 @@
+"""What tests of learners share: streams, operations, and the compiled step beside autograd's, from equal states."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.learners import LEARN, PREDICT, REPORT, Answers, Learner, LearnerSettings, Operations, build
+from stream_app.learners.areba import Areba
+from stream_app.learners.online import OnlineLearner
+from stream_app.network import AutogradModel, DenseNetwork, compiled_network
+from stream_app.records import ID_WORDS, Floats, Words
+
+SEED = bytes(range(32))
+
+
+class Stream(NamedTuple):
+    """Examples float32 `[n, d]` and classes int8 `[n]`, in order."""
+
+    examples: Floats
+    labels: NDArray[np.int8]
+
+
+def stream(count: int, features: int, *, zeros: float = 0.0, positives: float = 0.1) -> Stream:
+    """A noisy plane; a share of the numbers is zero."""
+    random = np.random.default_rng([count, features])
+    examples = random.standard_normal((count, features)) * (random.random((count, features)) >= zeros)
+    heights = examples @ random.standard_normal(features) + 0.3 * random.standard_normal(count)
+    labels = heights > np.quantile(heights, 1 - positives)
+    return Stream(examples.astype(np.float32), labels.astype(np.int8))
+
+
+def operations(entries: Sequence[tuple[int, int, int]]) -> Operations:
+    """Of (code, slot, label)."""
+    codes, slots, labels = (list(column) for column in zip(*entries, strict=True)) if entries else ([], [], [])
+    return Operations(np.array(codes, np.uint8), np.array(slots, np.int32), np.array(labels, np.int8))
+
+
+def in_turn(labels: NDArray[np.int8], *, reports: bool = False) -> list[tuple[int, int, int]]:
+    """Predict slot i, learn slot i, and report, one after the other."""
+    entries = []
+    for slot, label in enumerate(labels.tolist()):
+        entries += [(PREDICT, slot, -1), (LEARN, slot, label)]
+        if reports:
+            entries.append((REPORT, -1, -1))
+    return entries
+
+
+def ids(count: int) -> Words:
+    """Different ids."""
+    words = np.zeros((count, ID_WORDS), np.uint64)
+    words[:, 0] = 8
+    words[:, 1] = np.arange(count) + 1
+    return words
+
+
+def learner(method: str = "areba", features: int = 2, **settings: object) -> Learner:
+    """A learner as a configuration makes it."""
+    return build("test", LearnerSettings.model_validate({"method": method, **settings}), features, SEED)
+
+
+def run_in_cuts(which: Learner, entries: Sequence[tuple[int, int, int]], examples: Floats, cut: int) -> Answers:
+    """Carry the operations out, so many a call."""
+    answers = [
+        which.run(operations(entries[start : start + cut]), examples, ids(len(examples)))
+        for start in range(0, len(entries), cut)
+    ]
+    return Answers(
+        np.concatenate([answer.scores for answer in answers]),
+        np.concatenate([answer.labels for answer in answers]),
+        np.concatenate([answer.versions for answer in answers]),
+        np.concatenate([answer.reports for answer in answers]),
+    )
+
+
+def same_state(left: Learner, right: Learner) -> bool:
+    """Whether all arrays are equal to the bit."""
+    a, b = left.arrays(), right.arrays()
+    return list(a) == list(b) and all(a[name].tobytes() == b[name].tobytes() for name in a)
+
+
+def single_step_differences(
+    examples: Floats, labels: NDArray[np.int8], learning_rate: float, l2: float, hidden: tuple[int, ...]
+) -> dict[str, float]:
+    """Walk along a stream with AREBA, taking each step twice from one state: compiled, and by Torch autograd.
+
+    Args:
+        examples: float32 `[n, d]`.
+        labels: int8 `[n]`.
+        learning_rate: Of Adam.
+        l2: Of the hidden weights.
+        hidden: Units of the hidden layers.
+
+    Returns:
+        The largest difference of all steps. Of `parameters` and both moments it is a share of the array's largest
+        magnitude in that step; of `scores` of the largest score of the stream.
+    """
+    count, features = examples.shape
+    methods = Areba(20, 0.99, features), Areba(20, 0.99, features)
+    compiled = compiled_network(DenseNetwork(features, hidden), learning_rate, l2, methods[0].batch_rows)
+    autograd = AutogradModel(DenseNetwork(features, hidden), features, learning_rate, l2)
+    fast = OnlineLearner(methods[0], compiled, features, scaled=False)
+    slow = OnlineLearner(methods[1], autograd, features, scaled=False)
+    worst = dict.fromkeys(("parameters", "first_moments", "second_moments"), 0.0)
+    scores = np.zeros((2, count))
+    words = ids(1)
+    for k in range(count):
+        slow.load(fast.arrays())
+        step = operations([(PREDICT, 0, -1), (LEARN, 0, int(labels[k]))])
+        one = np.ascontiguousarray(examples[k : k + 1])
+        scores[:, k] = fast.run(step, one, words).scores[0], slow.run(step, one, words).scores[0]
+        ours, theirs = fast.arrays(), slow.arrays()
+        for name in worst:
+            difference = np.abs(ours[name].astype(np.float64) - theirs[name]).max()
+            worst[name] = max(worst[name], float(difference) / float(np.abs(theirs[name]).max()))
+    return worst | {"scores": float(np.abs(scores[0] - scores[1]).max() / scores[1].max())}
