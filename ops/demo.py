@@ -9,6 +9,7 @@ It ends by itself, and whatever way it ends, it stops what it started. Everythin
 
 import logging
 import os
+import secrets
 import signal
 import sys
 import threading
@@ -163,6 +164,7 @@ def main(*, bootstrap_servers: str | None = None, short: bool = False) -> int:
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger("stream_app.kafka").setLevel(logging.ERROR)  # a broker that has just started is asked twice
     with _signals() as interruption:
         try:
             return _run(console, interruption, bootstrap_servers, short=short)
@@ -269,15 +271,11 @@ def _run(console: Console, interruption: _Interruption, bootstrap_servers: str |
 
 
 def _folder() -> Path:
-    folder = FOLDER.absolute() / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    for number in range(100):
-        place = folder if not number else folder.with_name(f"{folder.name}-{number}")
-        try:
-            place.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return place
-    raise ArebaError(f"{folder}: a hundred demos in one second")
+    """A new one; its name is in all names on the cluster, which others may use too."""
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    folder = FOLDER.absolute() / f"{stamp}-{secrets.token_hex(2)}"
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _config(folder: Path, bootstrap_servers: str | None) -> Config:
@@ -472,6 +470,7 @@ class _Show:
         planned = schedule(plan)
         self.totals = _Totals.of(plan, planned)
         self.examples_total = sum(stream.events for stream in plan.streams)
+        self.records_total = len(planned)
         self.streams = tuple(stream.stream for stream in plan.streams)
         self._bars = Progress(
             TextColumn("{task.description:>9}"),
@@ -480,8 +479,8 @@ class _Show:
             TimeElapsedColumn(),
             console=console,
         )
-        self._sent_bar = self._bars.add_task("sent", total=len(planned))
-        self._done_bar = self._bars.add_task("processed", total=len(planned))
+        self._sent_bar = self._bars.add_task("sent", total=self.records_total)
+        self._done_bar = self._bars.add_task("processed", total=self.records_total)
         self._plain_at_s = 0.0
 
     @contextmanager
@@ -501,10 +500,8 @@ class _Show:
             live.update(self._view())
         elif time.monotonic() >= self._plain_at_s:
             self._plain_at_s = time.monotonic() + PLAIN_REFRESH_S
-            self.console.print(
-                f"sent {self.sent:,} records, processed {self.watch.processed:,}; {table.plain(self.rows())}",
-                soft_wrap=True,
-            )
+            counts = f"sent {self.sent:,} of {self.records_total:,} records, processed {self.watch.processed:,}"
+            self.console.print("; ".join(filter(None, (counts, table.plain(self.rows())))), soft_wrap=True)
 
     def _set(self, bar: TaskID, value: int) -> None:
         self._bars.update(bar, completed=value)

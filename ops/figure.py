@@ -159,7 +159,7 @@ def _draw_panel(axis: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
 def _dress(axis: Axes, panel: Panel, end: int) -> None:
     axis.set_title(panel.stream, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=6)
     axis.set_title(panel.note, loc="right", fontsize=8, color=GREY, pad=6)
-    axis.set_ylim(0, 1.02)
+    axis.set_ylim(-0.04, 1.02)  # a line at 0 is not hidden by the axis
     axis.set_xlim(0, max(end, 1) * 1.01)
     axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
     axis.grid(visible=True, axis="y", color=GRID, linewidth=0.8)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -92,28 +100,31 @@ def fetch_command(names: tuple[str, ...], into: Path | None) -> None:
 
 
 class _DownloadBar:
-    """A progress bar as pooch drives it: `total` is set, then bytes are reported."""
+    """Progress bars as pooch drives them: for each file `total` is set, then bytes are reported."""
 
     def __init__(self, bars: Progress, name: str) -> None:
         self._bars = bars
-        self._task = bars.add_task(name, total=None)
+        self._name = name
+        self._task: TaskID | None = None
 
     @property
     def total(self) -> float | None:
         """Bytes to come; None when the server does not say."""
-        return self._bars.tasks[self._task].total
+        return None if self._task is None else self._bars.tasks[self._task].total
 
     @total.setter
     def total(self, size: int) -> None:
-        self._bars.reset(self._task, total=size or None)
+        self._task = self._bars.add_task(self._name, total=size or None)
 
     def update(self, size: int) -> None:
         """So many bytes more."""
-        self._bars.advance(self._task, size)
+        if self._task is not None:
+            self._bars.advance(self._task, size)
 
     def reset(self) -> None:
         """Start again from 0."""
-        self._bars.reset(self._task)
+        if self._task is not None:
+            self._bars.reset(self._task)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -198,7 +209,7 @@ def run_command(
         seed=seed,
     )
     plan = replace(plan, start_ms=start_ms, topic_prefix=topic_prefix, rate=_rate(rate), speed=speed, options=_given())
-    plan = fitted(plan, check_topics(KafkaCluster(bootstrap_servers, settings), plan))
+    plan = fitted(plan, check_topics(KafkaCluster(bootstrap_servers, settings).answering(), plan))
     done = _send(plan, KafkaSender(bootstrap_servers, settings))
     if manifest is not None:
         done.save(manifest)

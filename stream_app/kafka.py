@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from confluent_kafka import (
@@ -161,6 +161,11 @@ _REFUSED_CODES = frozenset(
     }
 )
 """Errors that no retry mends: somebody has to change a setting or a permission."""
+
+_NO_LEADER_CODES = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH}
+)
+"""A partition that is new, or whose leader has just died, has none for a moment."""
 
 _PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
 _AUTO_OFFSET_RESET = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
@@ -306,17 +311,23 @@ def _raise_read_error(message: Message, error: KafkaError, asked: int | None) ->
 def _query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermarks:
     """First offset, and the one behind the last record (whether committed or not)."""
     place = ClientPartition(*partition)
-    answers = [
-        admin.list_offsets(
-            {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
-        )[place]
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    ]
-    try:
-        low, high = (answer.result(REQUEST_TIMEOUT_S + 1).offset for answer in answers)
-    except KafkaException as problem:
-        raise _unanswered(problem, f"{partition.topic}[{partition.partition}]: first and last offset") from None
-    return Watermarks(low, high)
+    specs = (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        answers = [
+            admin.list_offsets(
+                {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
+            )[place]
+            for spec in specs
+        ]
+        try:
+            low, high = (answer.result(REQUEST_TIMEOUT_S + 1).offset for answer in answers)
+        except KafkaException as problem:
+            if _error(problem).code() not in _NO_LEADER_CODES or time.monotonic() > deadline:
+                raise _unanswered(problem, f"{partition.topic}[{partition.partition}]: first and last offset") from None
+            time.sleep(10 * RETRY_PAUSE_S)
+        else:
+            return Watermarks(low, high)
 
 
 def _unanswered(problem: KafkaException, what: str) -> ConfigurationError | UnknownOutcomeError:
@@ -821,6 +832,16 @@ class KafkaCluster:
             return len(self._admin.list_topics(timeout=timeout_s).brokers)
         except KafkaException:
             return 0
+
+    def answering(self) -> Self:
+        """Itself, once a broker has answered: for tools, which do not wait for one.
+
+        Raises:
+            ConfigurationError: None does.
+        """
+        if not self.broker_count():
+            raise ConfigurationError(f"no Kafka broker answers at {self._bootstrap_servers}")
+        return self
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         """Those of the named topics that exist.

@@ -31,11 +31,13 @@ from stream_app.lanes import (
     load8,
     load16,
     load_like,
+    narrow,
     root,
     store,
     total,
     two_to,
     where_positive,
+    widen,
 )
 from stream_app.native import compiled
 from stream_app.records import Floats, Longs
@@ -244,10 +246,15 @@ def _adam_one(network: Core, at: int, gradient: np.float32, size: np.float32, sc
 
 @compiled
 def _errors(work: Address, at: int, targets: Address, count: int) -> None:
-    """Turn the logits at `work[at:]` into the errors of the mean cross-entropy: (sigmoid - target) / count."""
-    share = fill8(_ONE / np.float32(count))
+    """Turn the logits z at `work[at:]` into the errors of the mean cross-entropy: (sigmoid(z) - target) / count.
+
+    For target 1 that is -sigmoid(-z) / count, written so because 1 would swallow what the difference is about.
+    """
+    share, one = fill8(_ONE / np.float32(count)), fill8(_ONE)
     for e in range(0, count, WIDTH):
-        error = (sigmoid(load8(work, at + e)) - load8(targets, e)) * share
+        target = load8(targets, e)
+        sign = one - (target + target)
+        error = sign * sigmoid(sign * load8(work, at + e)) * share
         store(work, at + e, below_is_zero(error, TINY))
 
 
@@ -257,10 +264,10 @@ def _errors(work: Address, at: int, targets: Address, count: int) -> None:
 @compiled
 def _hidden_8(parameters: Address, inputs: int, source: Address, start: int) -> Lanes:
     """The activations of the hidden layer for the example at `source[start:]`."""
-    sums = load8(parameters, inputs * WIDTH)
+    sums = widen(load8(parameters, inputs * WIDTH))
     for i in range(inputs):
-        sums = sums + fill8(source[start + i]) * load8(parameters, i * WIDTH)
-    return _leaky(sums)
+        sums = sums + widen(fill8(source[start + i])) * widen(load8(parameters, i * WIDTH))
+    return _leaky(narrow(sums))
 
 
 @compiled
@@ -281,23 +288,23 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
     fours = count - count % 4
     for e in range(0, fours, 4):
         sa, sb, sc, sd = starts[e], starts[e + 1], starts[e + 2], starts[e + 3]
-        a = load8(parameters, inputs * WIDTH)
+        a = widen(load8(parameters, inputs * WIDTH))
         b, c, d = a, a, a
         for i in range(inputs):
-            weights = load8(parameters, i * WIDTH)
-            a = a + fill8(source[sa + i]) * weights
-            b = b + fill8(source[sb + i]) * weights
-            c = c + fill8(source[sc + i]) * weights
-            d = d + fill8(source[sd + i]) * weights
-        a, b, c, d = _leaky(a), _leaky(b), _leaky(c), _leaky(d)
-        store(work, e * WIDTH, a)
-        store(work, (e + 1) * WIDTH, b)
-        store(work, (e + 2) * WIDTH, c)
-        store(work, (e + 3) * WIDTH, d)
-        work[errors + e] = total(a * outgoing) + last_bias
-        work[errors + e + 1] = total(b * outgoing) + last_bias
-        work[errors + e + 2] = total(c * outgoing) + last_bias
-        work[errors + e + 3] = total(d * outgoing) + last_bias
+            weights = widen(load8(parameters, i * WIDTH))
+            a = a + widen(fill8(source[sa + i])) * weights
+            b = b + widen(fill8(source[sb + i])) * weights
+            c = c + widen(fill8(source[sc + i])) * weights
+            d = d + widen(fill8(source[sd + i])) * weights
+        hidden_a, hidden_b, hidden_c, hidden_d = _leaky(narrow(a)), _leaky(narrow(b)), _leaky(narrow(c)), _leaky(narrow(d))
+        store(work, e * WIDTH, hidden_a)
+        store(work, (e + 1) * WIDTH, hidden_b)
+        store(work, (e + 2) * WIDTH, hidden_c)
+        store(work, (e + 3) * WIDTH, hidden_d)
+        work[errors + e] = total(hidden_a * outgoing) + last_bias
+        work[errors + e + 1] = total(hidden_b * outgoing) + last_bias
+        work[errors + e + 2] = total(hidden_c * outgoing) + last_bias
+        work[errors + e + 3] = total(hidden_d * outgoing) + last_bias
     for e in range(fours, count):
         hidden = _hidden_8(parameters, inputs, source, starts[e])
         store(work, e * WIDTH, hidden)

@@ -1,4 +1,4 @@
-"""Eight or sixteen float32 numbers that compiled code adds, multiplies and compares at once, each in strict IEEE order.
+"""Eight or sixteen numbers that compiled code adds, multiplies and compares at once, each in strict IEEE order.
 
 A lane's result is that of the same scalar operations one after the other, so the bits do not depend on how wide the
 machine's registers are. Numba by itself finds vectors where its optimiser cares to look; a type of its own makes them
@@ -21,7 +21,7 @@ from numba import extending
 from numba.core import cgutils, types
 
 Lanes: TypeAlias = Any
-"""Eight or sixteen float32 numbers; type checkers do not look into compiled code."""
+"""Eight or sixteen numbers, float32 unless said; type checkers do not look into compiled code."""
 
 Address: TypeAlias = Any
 """Where an array begins; `address[i]` is its element i."""
@@ -41,17 +41,18 @@ _FLOAT_ADDRESS = types.CPointer(types.float32)
 
 
 class LanesType(types.Type):
-    """The Numba type of so many float32 numbers."""
+    """The Numba type of so many float32 (or float64) numbers."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, double: bool = False) -> None:
         self.width = width
-        self.floats = ir.VectorType(ir.FloatType(), width)
+        self.element = ir.DoubleType() if double else ir.FloatType()
+        self.floats = ir.VectorType(self.element, width)
         self.integers = ir.VectorType(ir.IntType(32), width)
-        super().__init__(name=f"float32x{width}")
+        super().__init__(name=f"float{64 if double else 32}x{width}")
 
     def every(self, value: float) -> Typing:
         """The constant with this number in every lane."""
-        return ir.Constant(self.floats, [ir.Constant(ir.FloatType(), value)] * self.width)
+        return ir.Constant(self.floats, [ir.Constant(self.element, value)] * self.width)
 
     def every_integer(self, value: int) -> Typing:
         """The same of 32-bit integers."""
@@ -71,6 +72,7 @@ class LanesType(types.Type):
 
 
 EIGHT, SIXTEEN = LanesType(8), LanesType(16)
+EIGHT_DOUBLE = LanesType(8, double=True)
 
 
 @extending.register_model(LanesType)
@@ -166,6 +168,25 @@ def fill16(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
 def fill_like(_typing: Typing, _value: Typing, like: Typing) -> tuple[Typing, Generator]:
     """`fill_like(x, y)`: x in as many lanes as y has."""
     return like(types.float32, like), _fill
+
+
+def _convert(instruction: str) -> Generator:
+    def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        return getattr(builder, instruction)(arguments[0], signature.return_type.floats)
+
+    return generate
+
+
+@_piece
+def widen(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
+    """`widen(x)`: eight float32 numbers as float64, exactly."""
+    return EIGHT_DOUBLE(EIGHT), _convert("fpext")
+
+
+@_piece
+def narrow(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
+    """`narrow(x)`: eight float64 numbers, rounded to float32."""
+    return EIGHT(EIGHT_DOUBLE), _convert("fptrunc")
 
 
 @_piece

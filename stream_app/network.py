@@ -91,12 +91,12 @@ class DenseNetwork(torch.nn.Module):
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
         """Logits `[n]` of examples `[n, d]`."""
-        values = examples
+        values = examples.double()
         for layer in range(0, len(self.layers), 2):
             if layer > 0:
                 values = torch.nn.functional.leaky_relu(values, float(kernels.LEAK))
-            values = values @ self.layers[layer] + self.layers[layer + 1]
-        return values.squeeze(1)
+            values = values @ self.layers[layer].double() + self.layers[layer + 1].double()
+        return values.squeeze(1).float()
 
     def hidden_weights(self) -> Sequence[torch.Tensor]:
         """The weights that L2 regularisation holds down: those of the hidden layers."""
@@ -187,7 +187,8 @@ class AutogradModel:
         """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0."""
         self._gradients.zero_()
         logits = self.module(torch.from_numpy(examples)).reshape(-1)
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(targets))
+        signs = torch.from_numpy(1.0 - 2.0 * targets)
+        loss = torch.nn.functional.softplus(signs * logits).mean()
         for weights in self._penalised:
             loss = loss + self._l2 * weights.square().sum()
         loss.backward()  # type: ignore[no-untyped-call]  # Torch publishes no type here

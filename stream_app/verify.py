@@ -347,8 +347,10 @@ class _PartitionCheck:
         target = self._target(committed)
         sequence, last = -1, None
         for row in self._rows(self._progress):
-            record = self._decoded(self._progress, row, Commit, Act)
-            if record is None or (isinstance(record, Act) and record.kind == RESUME and record.sequence <= sequence):
+            record = self._decoded(self._progress, row, (Commit, Act))
+            if not isinstance(record, Commit | Act):
+                continue
+            if isinstance(record, Act) and record.kind == RESUME and record.sequence <= sequence:
                 continue  # a task may be resumed twice
             if target is None:
                 self._off(self._progress, row.offset, "a record of the task, but the group has committed no offsets")
@@ -457,8 +459,8 @@ class _PartitionCheck:
     def _outputs(self, topic: str, kind: type[Decoded]) -> Iterator[Output[Decoded]]:
         for row in self._rows(topic):
             self._written[topic] += 1
-            record = self._decoded(topic, row, kind)
-            if record is not None:
+            record = self._decoded(topic, row, (kind,))
+            if isinstance(record, kind):
                 yield Output(row.offset, row.timestamp_ms, row.key, record)
 
     def _dead_letters(self) -> Iterator[Output[DeadLetter]]:
@@ -516,17 +518,17 @@ class _PartitionCheck:
         self._stack.callback(reader.close)
         return read_rows(reader, f"{topic}[{self._partition}]")
 
-    def _decoded(self, topic: str, row: Row, *kinds: type[Decoded]) -> Decoded | None:
+    def _decoded(self, topic: str, row: Row, kinds: tuple[type, ...]) -> Record | None:
+        """The record, if it is one of these kinds."""
         try:
-            record: Record = decode_one(row.value or b"")
+            record = decode_one(row.value or b"")
         except (UndecodableError, WrongSchemaError) as error:
             self._off(topic, row.offset, f"cannot be decoded: {error}")
             return None
-        for kind in kinds:
-            if isinstance(record, kind):
-                return record
-        self._off(topic, row.offset, f"is a {type(record).__name__}, which has no place here")
-        return None
+        if not isinstance(record, kinds):
+            self._off(topic, row.offset, f"is a {type(record).__name__}, which has no place here")
+            return None
+        return record
 
     def _off(self, topic: str, offset: int | None, text: str) -> None:
         self._checker.findings.add(topic, self._partition, offset, text)

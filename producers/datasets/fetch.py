@@ -58,7 +58,7 @@ def fetch(recipe: Recipe, folder: Path, tell: Tell, progress: object = False) ->
 def _download(file: PublishedFile, tell: Tell, progress: object) -> bytes:
     """The unpacked file from the first source that has it."""
     problems: list[str] = []
-    logging.getLogger("pooch").setLevel(logging.WARNING)  # it would print a checksum of the container
+    pooch.get_logger().setLevel(logging.WARNING)  # it would print a checksum of the container
     with tempfile.TemporaryDirectory() as folder:
         for url in file.urls:
             tell(f"{file.name}: from {url}")
@@ -71,7 +71,7 @@ def _download(file: PublishedFile, tell: Tell, progress: object) -> bytes:
                 content = _unpacked(path, file.name)
                 check(path, content, file.sha256)
             except (OSError, ValueError, zipfile.BadZipFile, zlib.error, DataSetError) as error:
-                problems.append(f"{file.name}: {url}: {_first_line(error)}")
+                problems.append(f"{file.name}: {url}: {_reason(error)}")
             else:
                 return content
     raise DataSetError([*problems, f"{file.name}: no source could be used; is there a network?"])
@@ -94,5 +94,8 @@ def _member(names: Sequence[str], wanted: str) -> str:
     raise ValueError(f"the archive has no {wanted}")
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _reason(error: Exception) -> str:
+    name = type(error).__name__
+    if name.endswith(("ConnectionError", "Timeout")):
+        return "no connection"  # the whole story has four nested causes on one line
+    return (str(error).splitlines() or [name])[0]

@@ -153,7 +153,7 @@ def test_a_pause_ends_with_the_assignment(backend: Backend, topic: Callable[...,
     name = topic("in")
     _filled(backend, name, 1, 10)
     place, source = TopicPartition(name, 0), backend.source(prefix + "group")
-    source.subscribe([name], lambda _: source.start_at({place: 4}), lambda _: None)
+    source.subscribe([name], lambda assigned: source.start_at(dict.fromkeys(assigned, 4)), lambda _: None)
     read(source, to_end(place))
     source.pause([place])
     other = Member(backend.source(prefix + "group"), [name])

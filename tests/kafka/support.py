@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import yaml
@@ -30,7 +30,7 @@ from stream_app.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.ports import LogReader, TopicPartition
 from stream_app.records import Act, Commit, Example, Header, Label, Mark, MarkKind, RawRecords, Side
 from stream_app.restore import Stage
-from stream_app.start import create_topics
+from stream_app.start import create_topics, warm_up
 from stream_app.task import Task
 from stream_app.worker import Ports, Worker
 
@@ -43,6 +43,9 @@ START_DEADLINE_S = 180.0
 """A worker process may have to compile first."""
 
 PAUSE_S = 0.01
+
+Section: TypeAlias = Mapping[str, Any] | str
+"""A section of a configuration file."""
 
 SESSION_TIMEOUT_MS = 6_000
 """The least that a broker allows by default: how long a killed member's partitions stand still."""
@@ -105,43 +108,50 @@ def stream_records(
         What belongs to one moment, in the order of arrival; about one example and one label each.
     """
     draw = random.Random(f"{seed}/{stream}")
-    key = stream.encode()
-    late: list[tuple[int, int, Sent]] = []
+    due: list[Sent] = []
     for number in range(examples):
         now_ms = start_ms + 10 * number
-        moment: list[Sent] = []
+        id_ = f"{stream}-{number}"
         positive = draw.random() < 0.1
         row = [draw.gauss(1.0 if positive else 0.0, 1.0) for _ in range(features)]
-        early_ms = draw.choice((0, 0, 0, 0, 25))
-        sent = example(stream, f"{stream}-{number}", row, now_ms - early_ms, partition)
-        if draw.random() < 0.1:
-            sent = sent._replace(headers=(("traceparent", f"00-{number:032x}-{number:016x}-01".encode()),))
-        moment.append(sent)
-        if draw.random() < 0.02:
-            moment.append(sent._replace(time_ms=now_ms))
-        if draw.random() < 0.02:
-            moment.append(example(stream, f"{stream}-{number}", [value + 1 for value in row], now_ms, partition))
+        now = _examples_of(draw, stream, id_, row, now_ms, partition)
         if draw.random() < 0.01:
             side = draw.choice((Side.EXAMPLES, Side.LABELS))
-            moment.append(Sent(side, partition, now_ms, key, draw.randbytes(20), (("source", b"a scale"),)))
-        if draw.random() < 0.9:
-            delay_ms = draw.randrange(0, 2_000)
-            truth = label(stream, f"{stream}-{number}", int(positive), now_ms + delay_ms, partition)
-            late.append((now_ms + delay_ms, len(late), truth))
-            if draw.random() < 0.03:
-                flipped = int(positive) ^ draw.randrange(2)
-                late.append(
-                    (now_ms + delay_ms + 5, len(late), label(stream, f"{stream}-{number}", flipped, 0, partition))
-                )
-        if draw.random() < 0.01:
-            late.append((now_ms, len(late), label(stream, f"{stream}-nobody-{number}", 0, now_ms, partition)))
-        late.sort()
-        while late and late[0][0] <= now_ms:
-            due_ms, _, truth = late.pop(0)
-            moment.append(truth._replace(time_ms=due_ms))
-        yield tuple(moment)
-    for due_ms, _, truth in late:
-        yield (truth._replace(time_ms=due_ms),)
+            now.append(Sent(side, partition, now_ms, stream.encode(), draw.randbytes(20), (("source", b"a scale"),)))
+        due += _labels_of(draw, stream, id_, int(positive), now_ms, partition)
+        due.sort(key=lambda record: record.time_ms)
+        come = bisect.bisect_right(due, now_ms, key=lambda record: record.time_ms)
+        yield (*now, *due[:come])
+        del due[:come]
+    yield tuple(due)
+
+
+def _examples_of(
+    draw: random.Random, stream: str, id_: str, row: list[float], now_ms: int, partition: int
+) -> list[Sent]:
+    """Most are on time and come once."""
+    sent = example(stream, id_, row, now_ms - draw.choice((0, 0, 0, 0, 25)), partition)
+    if draw.random() < 0.1:
+        sent = sent._replace(headers=(("traceparent", f"00-{now_ms:032x}-{now_ms:016x}-01".encode()),))
+    found = [sent]
+    if draw.random() < 0.02:
+        found.append(sent._replace(time_ms=now_ms))
+    if draw.random() < 0.02:
+        found.append(example(stream, id_, [value + 1 for value in row], now_ms, partition))
+    return found
+
+
+def _labels_of(draw: random.Random, stream: str, id_: str, truth: int, now_ms: int, partition: int) -> list[Sent]:
+    """Most come, up to two seconds later."""
+    found = []
+    if draw.random() < 0.9:
+        time_ms = now_ms + draw.randrange(0, 2_000)
+        found.append(label(stream, id_, truth, time_ms, partition))
+        if draw.random() < 0.03:
+            found.append(label(stream, id_, truth ^ draw.randrange(2), time_ms + 5, partition))
+    if draw.random() < 0.01:
+        found.append(label(stream, f"{id_}-nobody", 0, now_ms, partition))
+    return found
 
 
 def closing(stream: str, partition: int, to_ms: int, time_ms: int) -> tuple[Sent, Sent]:
@@ -165,7 +175,7 @@ class App:
     servers: str
     prefix: str
     folder: Path
-    sections: Mapping[str, Mapping[str, Any] | str]
+    sections: Mapping[str, Section]
     partitions: int = 1
     replication: int = 1
     application: str | None = None
@@ -180,7 +190,7 @@ class App:
         """Administration."""
         return KafkaCluster(self.servers)
 
-    def file(self, instance: str, **changed: Mapping[str, Any] | str) -> Path:
+    def file(self, instance: str, **changed: Section) -> Path:
         """A configuration file for one instance."""
         data: dict[str, Any] = {
             "application": {"id": self.application or f"{self.prefix}app", "instance": instance},
@@ -200,7 +210,7 @@ class App:
         path.write_text(yaml.safe_dump(data))
         return path
 
-    def config_of(self, instance: str, **changed: Mapping[str, Any] | str) -> Config:
+    def config_of(self, instance: str, **changed: Section) -> Config:
         """The configuration of one instance."""
         return load(self.file(instance, **changed), {})
 
@@ -297,7 +307,7 @@ class Progress:
         self.offsets: dict[int, tuple[int, int]] = dict.fromkeys(self._readers, (0, 0))
         self.commits = 0
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -445,6 +455,7 @@ def run_until(worker: Worker, condition: Callable[[Worker], bool], deadline_s: f
 
 def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: float = DEADLINE_S) -> dict[int, str]:
     """Run in this process until these offsets are committed; the digest of each task's models then."""
+    warm_up(config.task_settings())
     models: dict[int, str] = {}
 
     def done(worker: Worker) -> bool:
@@ -543,7 +554,7 @@ class WorkerProcess:
 
 
 @contextlib.contextmanager
-def workers(app: App, *instances: str, **changed: Mapping[str, Any] | str) -> Iterator[list[WorkerProcess]]:
+def workers(app: App, *instances: str, **changed: Section) -> Iterator[list[WorkerProcess]]:
     """Worker processes, not started yet, that do not outlive the block."""
     made = [WorkerProcess(app.file(instance, **changed)) for instance in instances]
     try:

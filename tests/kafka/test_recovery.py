@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from tests.kafka.support import (
     App,
     Progress,
     Read,
+    Section,
     Sent,
     WorkerProcess,
     check_exactly_once,
@@ -31,14 +32,14 @@ KILLS = 10
 STREAMS = (("alpha", 0, 3), ("beta", 1, 2), ("gamma", 1, 5), ("delta", 2, 2))
 """Name, partition, features: two streams meet in one task."""
 
-SECTIONS = {
+SECTIONS: Mapping[str, Section] = {
     "streams": {name: {"features": features} for name, _, features in STREAMS},
     "join": {"ttl_ms": 1_500, "max_clock_lead_ms": 100, "max_pending_per_stream": 120},
     "metrics": {"every_labels": 25},
     "predictions": "all",
 }
 
-RECOVERING = {**SECTIONS, "worker": {"commit_interval_ms": 15, "max_batch_records": 40}}
+RECOVERING: Mapping[str, Section] = {**SECTIONS, "worker": {"commit_interval_ms": 15, "max_batch_records": 40}}
 """Many small transactions, so that a moment is likely to be in the midst of one."""
 
 
@@ -122,7 +123,7 @@ class _Load(threading.Thread):
     def run(self) -> None:
         try:
             self._send()
-        except BaseException as error:  # the test's own thread raises it
+        except BaseException as error:  # noqa: BLE001  (the test's own thread raises it)
             self.failure = error
 
     def _send(self) -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from producers import datasets
+from producers import cli, datasets
 from producers.datasets import RECIPES, cut
 from producers.datasets.base import DataSet, Recipe
 from producers.datasets.fetch import fetch
@@ -315,8 +316,23 @@ def test_fetch_without_a_network_says_so(tmp_path: Path) -> None:
     """One line for each source, and the likely reason."""
     with pytest.raises(DataSetError) as caught:
         fetch(_recipe("http://127.0.0.1:9/x.zip"), tmp_path / "data", lambda _: None)
-    assert len(caught.value.lines) == 2
-    assert "is there a network?" in caught.value.lines[-1]
+    assert caught.value.lines == (
+        "german.data-numeric: http://127.0.0.1:9/x.zip: no connection",
+        "german.data-numeric: no source could be used; is there a network?",
+    )
+
+
+def test_the_fetch_command_shows_how_to_use_what_it_fetched(publisher: tuple[Path, str], tmp_path: Path) -> None:
+    """A bar while it loads; then the line that makes `run` take the full set."""
+    folder, address = publisher
+    (folder / "german.data-numeric").write_bytes(_published(RECIPES["credit"]))
+    recipe = _recipe(f"{address}/german.data-numeric")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "RECIPES", {"credit": recipe})
+        result = CliRunner().invoke(cli.main, ["fetch", "credit", "--into", str(tmp_path / "data")])
+    assert result.exit_code == 0, result.output
+    assert f"export {DATA_DIR_VARIABLE}={tmp_path / 'data'}" in result.output
+    assert "102,000 bytes, checksum right" in result.output
 
 
 # From the publishers' files themselves --------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from producers.label_delay import parse_label_delay
 from producers.replay import Plan, StreamPlan, replay
 from producers.sources import parse_source
 from stream_app import codec, order, verify
-from stream_app import task as task_module
+from stream_app import stream as stream_module
 from stream_app import topics as topic_plan
 from stream_app.books import MAX_FINDINGS
 from stream_app.config import Config, LearnerSettings
@@ -264,7 +264,7 @@ def history(seed: int = 1, batch: int = 97, kept: float = 1.0) -> Log:
     log = Log()
     log.records[TOPICS.examples], log.records[TOPICS.labels] = inputs(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(task_module, "build", oracle)
+        patch.setattr(stream_module, "build", oracle)
         return _processed(log, batch, kept)
 
 

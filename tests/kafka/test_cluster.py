@@ -1,0 +1,157 @@
+"""Brokers die and come back while transactions are under way: what is committed stays whole, in order, and once."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from ops.local_kafka import LocalKafka
+from stream_app.errors import RestartNeededError, TransactionAbortedError
+from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, Outages
+from stream_app.ports import Committed, TopicInfo, TopicPartition
+from stream_app.records import OutputRecords
+from tests.contract.backends import DEADLINE_S, Member, log_values, read, settle, to_end
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+ROUND_RECORDS = 50
+
+
+def _outputs(number: int, side: int) -> OutputRecords:
+    values = [f"{number}-{side}-{row}".encode() for row in range(ROUND_RECORDS)]
+    return OutputRecords([b"k"] * ROUND_RECORDS, values, [1_700_000_000_000 + number] * ROUND_RECORDS)
+
+
+class _Rounds:
+    """What the worker does, without its work: each round writes to two partitions and moves an offset.
+
+    The committed offset is the number of the next round: after any doubt, it says which one that is.
+    """
+
+    def __init__(self, servers: str, prefix: str) -> None:
+        self._servers, self._prefix = servers, prefix
+        self.out = [TopicPartition(prefix + "out", number) for number in range(2)]
+        self._input = TopicPartition(prefix + "in", 0)
+        self.next = 0
+        self.doubts = 0
+        self._member = Member(KafkaSource(servers, prefix + "group"), [self._input.topic])
+        settle([self._member], lambda: bool(self._member.assigned))
+        self._transaction = self._start()
+
+    def _start(self) -> KafkaTransaction:
+        transaction = KafkaTransaction(self._servers, self._prefix + "a", timeout_s=60)
+        transaction.initialise()
+        committed = self._member.source.committed([self._input])[self._input]
+        self.next = committed.offset if committed else 0
+        return transaction
+
+    def run(self) -> Iterator[None]:
+        """One round for each `next()`; what is yielded in the midst of it lies between its records."""
+        while True:
+            transaction = self._transaction
+            try:
+                transaction.begin()
+                transaction.produce(self.out[0], _outputs(self.next, 0))
+                yield
+                transaction.produce(self.out[1], _outputs(self.next, 1))
+                offsets = {self._input: Committed(self.next + 1, f"round {self.next}")}
+                transaction.send_offsets(offsets, self._member.source.group_metadata())
+                transaction.commit()
+                self.next += 1
+            except TransactionAbortedError:
+                self.doubts += 1  # and the same round again
+            except RestartNeededError:
+                self.doubts += 1
+                transaction.close()
+                self._transaction = self._start()
+            self._member.source.poll(1, 0)
+
+    def close(self) -> None:
+        self._transaction.close()
+        self._member.source.close()
+
+    def check(self, servers: str) -> None:
+        """All rounds are there, whole, in order, once."""
+        for side, partition in enumerate(self.out):
+            expected = [value for number in range(self.next) for value in _outputs(number, side).values]
+            assert log_values(KafkaCluster(servers), partition) == expected
+
+
+def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) -> None:
+    """Promise 1 with a broker killed in mid-transaction, be it leader, coordinator or controller."""
+    servers = kafka3.bootstrap_servers
+    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, {}), TopicInfo(prefix + "out", 2, {})], 3)
+    with closing(_Rounds(servers, prefix)) as rounds:
+        running = rounds.run()
+        for broker in (1, 2):
+            for _ in range(20):
+                next(running)
+            kafka3.kill(broker)
+            for _ in range(20):
+                next(running)
+            kafka3.restart(broker)
+        before = rounds.next
+        while rounds.next < before + 20:
+            next(running)
+        rounds.check(servers)
+
+
+def test_rounds_stay_whole_while_the_only_broker_is_gone(own_kafka: LocalKafka, prefix: str) -> None:
+    """Nothing is lost or doubled by an outage that is longer than a transaction may take."""
+    servers = own_kafka.bootstrap_servers
+    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, {}), TopicInfo(prefix + "out", 2, {})], 1)
+    with closing(_Rounds(servers, prefix)) as rounds:
+        running = rounds.run()
+        for _ in range(20):
+            next(running)
+        own_kafka.kill(1)
+        back = threading.Timer(12, own_kafka.restart, [1])
+        back.start()
+        before = rounds.next
+        while rounds.next < before + 20:
+            next(running)
+        back.join()
+        rounds.check(servers)
+
+
+def test_an_outage_is_said_once_and_reading_goes_on(
+    own_kafka: LocalKafka, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line a second for a minute would bury the one that matters; nobody restarts what comes back by itself."""
+    servers = own_kafka.bootstrap_servers
+    place = TopicPartition(prefix + "in", 0)
+    KafkaCluster(servers).create([TopicInfo(place.topic, 1, {})], 1)
+    _send(servers, place, 100)
+    outages = Outages()
+    with closing(KafkaSource(servers, prefix + "group", None, outages)) as source, caplog.at_level(logging.WARNING):
+        member = Member(source, [place.topic])
+        settle([member], lambda: bool(member.assigned))
+        source.start_at({place: 0})
+        seen = read(source, to_end(place))
+        own_kafka.kill(1)
+        deadline = time.monotonic() + DEADLINE_S
+        while not outages.lasting:
+            assert time.monotonic() < deadline
+            assert not source.poll(100, 0.1)
+        for _ in range(30):
+            assert not source.poll(100, 0.1)
+        own_kafka.restart(1)
+        while outages.lasting:
+            assert time.monotonic() < deadline
+            seen.take(source.poll(100, 0.1))
+        _send(servers, place, 100)
+        read(source, lambda s: len(s.offsets[place]) == 200, positions=seen)
+    said = [record.getMessage() for record in caplog.records if record.name == "stream_app.kafka"]
+    assert sum("no Kafka broker can be reached" in line for line in said) == 1
+    assert sum("answers again" in line for line in said) == 1
+    assert len(said) <= 6, said
+
+
+def _send(servers: str, place: TopicPartition, count: int) -> None:
+    with closing(KafkaSender(servers)) as sender:
+        for number in range(count):
+            sender.send(place.topic, b"k", str(number).encode(), 1_700_000_000_000, partition=place.partition)
+        sender.flush(DEADLINE_S)

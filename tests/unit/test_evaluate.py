@@ -1,0 +1,80 @@
+"""Prequential figures: what the dashboards and the paper's curves are made of."""
+
+import math
+
+import numpy as np
+import pytest
+
+from stream_app.errors import StateError
+from stream_app.evaluate import COLUMNS, Prequential, scores_of
+
+
+def test_sums_fade_only_at_a_label_of_their_own_class() -> None:
+    """Fading a rare class at every label would drown its recall in the majority's labels; worked by hand."""
+    sums = Prequential(0.5).run(
+        np.array([1, 0, 0, 1, 0], np.int8),
+        np.array([1, 0, 1, 0, 0], np.int8),
+    )
+    assert COLUMNS == ("positive_correct", "positive_total", "negative_correct", "negative_total")
+    assert sums.tolist() == [
+        [1.0, 1.0, 0.0, 0.0],
+        [1.0, 1.0, 1.0, 1.0],
+        [0.5, 1.5, 1.0, 1.0],
+        [0.5, 1.5, 0.5, 1.5],
+        [0.5, 1.5, 1.25, 1.75],
+    ]
+
+
+def test_figures_are_unknown_until_both_classes_were_seen() -> None:
+    """A G-mean of 0 or 1 before the first positive label would be read as a result."""
+    prequential = Prequential()
+    assert scores_of(prequential.sums()) == (None, None, None)
+    only_negatives = prequential.run(np.zeros(3, np.int8), np.zeros(3, np.int8))
+    assert scores_of(only_negatives[-1]) == (None, None, None)
+    both = prequential.run(np.array([0, 1], np.int8), np.array([1, 1], np.int8))
+    assert scores_of(both[0]) == (0.0, 1.0, 0.0)
+    recall, specificity, gmean = scores_of(both[1])
+    assert recall == pytest.approx(1 / 1.99)
+    assert specificity == 1.0
+    assert gmean == pytest.approx(math.sqrt(1 / 1.99))
+
+
+def test_without_fading_the_figures_are_plain_rates() -> None:
+    """Factor 1 is what somebody sets who wants the confusion matrix of the whole stream."""
+    random = np.random.default_rng(1)
+    predicted, labels = (random.integers(0, 2, 500).astype(np.int8) for _ in range(2))
+    recall, specificity, gmean = scores_of(Prequential(1.0).run(predicted, labels)[-1])
+    assert recall == (predicted[labels == 1] == 1).mean()
+    assert specificity == (predicted[labels == 0] == 0).mean()
+    assert gmean == math.sqrt(recall * specificity)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 200])
+def test_cuts_and_a_restored_state_give_the_same_bits(cut: int) -> None:
+    """Metrics are compared byte for byte after a crash; a batch's cut must not show in them."""
+    random = np.random.default_rng(2)
+    predicted, labels = (random.integers(0, 2, 200).astype(np.int8) for _ in range(2))
+    whole = Prequential().run(predicted, labels)
+    parts, prequential = [], Prequential()
+    for start in range(0, 200, cut):
+        restored = Prequential()
+        restored.load(prequential.arrays())
+        prequential = restored
+        parts.append(prequential.run(predicted[start : start + cut], labels[start : start + cut]))
+    assert np.concatenate(parts).tobytes() == whole.tobytes()
+    assert prequential.sums().tobytes() == whole[-1].tobytes()
+
+
+def test_a_damaged_state_is_refused() -> None:
+    """A snapshot of something else must not become a metric."""
+    with pytest.raises(StateError, match="prequential"):
+        Prequential().load({})
+    with pytest.raises(StateError, match="4 numbers"):
+        Prequential().load({"prequential_sums": np.zeros(3)})
+
+
+@pytest.mark.parametrize("fading", [0.0, -1.0, 1.01])
+def test_a_factor_out_of_range_is_refused(fading: float) -> None:
+    """Over 1 the sums would grow without bound."""
+    with pytest.raises(ValueError, match="fading"):
+        Prequential(fading)
