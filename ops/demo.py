@@ -314,7 +314,7 @@ def _world(config: Config, folder: Path, bootstrap_servers: str | None) -> _Worl
         return _World(cluster, cluster, EmbeddedSender(log), ThreadWorkers(config, log))
     settings = dict(config.kafka.all)
     return _World(
-        cluster=KafkaCluster(bootstrap_servers, settings),
+        cluster=KafkaCluster(bootstrap_servers, settings).answering(),
         watching=KafkaCluster(bootstrap_servers, {**settings, **WATCHER_SETTINGS}),
         sender=KafkaSender(bootstrap_servers, settings),
         workers=ProcessWorkers(folder / "demo.yaml", folder, _environment()),

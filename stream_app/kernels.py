@@ -296,7 +296,12 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
             b = b + widen(fill8(source[sb + i])) * weights
             c = c + widen(fill8(source[sc + i])) * weights
             d = d + widen(fill8(source[sd + i])) * weights
-        hidden_a, hidden_b, hidden_c, hidden_d = _leaky(narrow(a)), _leaky(narrow(b)), _leaky(narrow(c)), _leaky(narrow(d))
+        hidden_a, hidden_b, hidden_c, hidden_d = (
+            _leaky(narrow(a)),
+            _leaky(narrow(b)),
+            _leaky(narrow(c)),
+            _leaky(narrow(d)),
+        )
         store(work, e * WIDTH, hidden_a)
         store(work, (e + 1) * WIDTH, hidden_b)
         store(work, (e + 2) * WIDTH, hidden_c)

@@ -63,6 +63,9 @@ def _falling_exponential(x: NDArray[np.float64]) -> NDArray[np.float64]:
 class DenseNetwork(torch.nn.Module):
     """Fully connected: LeakyReLU (0.01) between the layers, logits behind the last.
 
+    Torch sums in float64 inside and rounds once, so that autograd's answer does not depend on the order in which a
+    library adds; the slope of a unit near 0 would otherwise.
+
     Weights are He-normal (He et al. 2015; cut at two deviations and corrected for the cut, as Keras does), biases zero.
 
     Args:

@@ -110,6 +110,11 @@ class Worker:
         """What this worker owns now."""
         return tuple(self._tasks.values())
 
+    @property
+    def aborts(self) -> int:
+        """Transactions in a row that were aborted; 0 once one is committed."""
+        return self._aborts
+
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Work until asked to stop, then finish the round and leave the group.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_app import kernels
 from stream_app.errors import StateError
 from stream_app.lanes import Address, address
-from stream_app.learners.base import LEARN, PREDICT, REPORT_COLUMNS, Answers, Operations
+from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations
 from stream_app.native import compiled
 from stream_app.network import AutogradModel
 from stream_app.records import Bytes, Floats, Integers, Longs, Words
@@ -135,6 +135,21 @@ def see_slot(batch: Batch, scaler: Scaler, slot: int) -> None:
     see(opened(batch, scaler), slot)
 
 
+def _check(operations: Operations, slots: int) -> None:
+    """Compiled code reads memory without looking; what it is told must be there.
+
+    Raises:
+        ValueError: A slot is not among the features and ids, or a class to learn is neither 0 nor 1.
+    """
+    acting = operations.codes != REPORT
+    asked = operations.slots[acting]
+    if len(asked) and not (asked.min() >= 0 and asked.max() < slots):
+        raise ValueError(f"slots from {asked.min()} to {asked.max()} are not all below {slots}")
+    learned = operations.labels[operations.codes == LEARN]
+    if len(learned) and not (learned.min() >= 0 and learned.max() <= 1):
+        raise ValueError("a class to learn is 0 or 1")
+
+
 class OnlineLearner:
     """A `Learner`: a method, a model, a scaler.
 
@@ -166,6 +181,7 @@ class OnlineLearner:
     def _batch(self, operations: Operations, features: Floats, ids: Words) -> Batch:
         if features.shape[1] != self._features or not features.flags.c_contiguous or features.dtype != np.float32:
             raise ValueError(f"features must be C-contiguous float32 [slots, {self._features}]")
+        _check(operations, min(len(features), len(ids)))
         count = len(operations)
         raw = seen = features.reshape(-1)
         if self._scaler.active:
@@ -180,7 +196,7 @@ class OnlineLearner:
             ids=ids,
             scores=np.full(count, np.nan, np.float32),
             versions=np.zeros(count, np.int64),
-            reports=np.zeros((np.count_nonzero(operations.codes > LEARN), len(REPORT_COLUMNS))),
+            reports=np.zeros((np.count_nonzero(operations.codes == REPORT), len(REPORT_COLUMNS))),
         )
 
     def _room(self, operations: Operations, slots: int) -> Floats:

@@ -13,9 +13,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -162,6 +164,24 @@ def closing(stream: str, partition: int, to_ms: int, time_ms: int) -> tuple[Sent
     )
 
 
+class StreamOf(NamedTuple):
+    """A stream of a test: its partition, and how many features it has."""
+
+    name: str
+    partition: int
+    features: int
+
+
+def all_records(streams: Sequence[StreamOf], examples: int, start_ms: int, seed: int) -> list[Sent]:
+    """All streams, moment by moment, and their closing marks."""
+    sources = [stream_records(*stream, examples, start_ms, seed) for stream in streams]
+    records = [record for moments in zip_longest(*sources, fillvalue=()) for moment in moments for record in moment]
+    end_ms = max(record.time_ms for record in records)
+    for stream in streams:
+        records += closing(stream.name, stream.partition, end_ms, end_ms)
+    return records
+
+
 # The application ------------------------------------------------------------------------------------------------------
 
 
@@ -220,15 +240,16 @@ class App:
 
     def send(self, records: Sequence[Sent]) -> None:
         """Send them in this order, without transactions: offsets have no gaps."""
-        topics = self.config.topics
-        sender = KafkaSender(self.servers)
-        try:
-            for record in records:
-                topic = topics.examples if record.side is Side.EXAMPLES else topics.labels
-                sender.send(topic, record.key, record.value, record.time_ms, record.headers, record.partition)
+        with contextlib.closing(KafkaSender(self.servers)) as sender:
+            self.send_by(sender, records)
             sender.flush(DEADLINE_S)
-        finally:
-            sender.close()
+
+    def send_by(self, sender: KafkaSender, records: Sequence[Sent]) -> None:
+        """Hand them to a sender that stays open."""
+        topics = self.config.topics
+        for record in records:
+            topic = topics.examples if record.side is Side.EXAMPLES else topics.labels
+            sender.send(topic, record.key, record.value, record.time_ms, record.headers, record.partition)
 
     def input_ends(self) -> dict[int, tuple[int, int]]:
         """Behind the last example and label, by partition."""
@@ -248,6 +269,57 @@ class App:
             name: read_topic(cluster, TopicPartition(getattr(topics, name.replace("-", "_")), number))
             for name in OUTPUT_TOPICS
         }
+
+
+class Load(threading.Thread):
+    """Sends a hundred moments of each stream a second until it is asked to stop; then the closing marks.
+
+    Timestamps run `BEHIND_MS` behind the clock, since labels are sent ahead of nobody.
+    """
+
+    BEHIND_MS = 5_000
+
+    def __init__(self, app: App, streams: Sequence[StreamOf], seed: int) -> None:
+        super().__init__(name="load")
+        self._app = app
+        self._streams = streams
+        self._seed = seed
+        self._enough = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Send."""
+        try:
+            with contextlib.closing(KafkaSender(self._app.servers)) as sender:
+                self._send(sender)
+        except BaseException as error:  # noqa: BLE001  (the test's own thread raises it)
+            self._failure = error
+
+    def _send(self, sender: KafkaSender) -> None:
+        start_ms = int(time.time() * 1000) - self.BEHIND_MS
+        sources = [stream_records(*stream, 10**6, start_ms, self._seed) for stream in self._streams]
+        last_ms = start_ms
+        for number, moments in enumerate(zip(*sources, strict=True)):
+            records = [record for moment in moments for record in moment]
+            last_ms = max(last_ms, *(record.time_ms for record in records))
+            self._app.send_by(sender, records)
+            due_s = (start_ms + self.BEHIND_MS + 10 * number) / 1000
+            if self._enough.wait(max(0.0, due_s - time.time())):
+                break
+        for stream in self._streams:
+            self._app.send_by(sender, closing(stream.name, stream.partition, last_ms, last_ms))
+        sender.flush(DEADLINE_S)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self.join(2 * DEADLINE_S)
+        assert not self.is_alive()
+        if self._failure is not None:
+            raise self._failure
 
 
 @contextlib.contextmanager
@@ -432,12 +504,12 @@ def check_exactly_once(app: App) -> dict[int, Reprocessed]:
 # Workers --------------------------------------------------------------------------------------------------------------
 
 
-def worker_of(config: Config) -> Worker:
+def worker_of(config: Config, transaction: KafkaTransaction | None = None) -> Worker:
     """A worker of this process."""
     clock = SystemClock()
     settings = {**config.kafka.all, **config.kafka.consumer}
     source = KafkaSource(config.kafka.bootstrap_servers, config.group_id, settings)
-    transaction = KafkaTransaction(config.kafka.bootstrap_servers, config.transactional_id, dict(config.kafka.producer))
+    transaction = transaction or KafkaTransaction(config.kafka.bootstrap_servers, config.transactional_id)
     cluster = KafkaCluster(config.kafka.bootstrap_servers)
     return Worker(config, Ports(source, transaction, cluster, clock), Observer(clock))
 
@@ -513,6 +585,11 @@ class WorkerProcess:
     def _running(self) -> "subprocess.Popen[bytes]":
         assert self._process is not None
         return self._process
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._running().poll() is not None
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to this process alone."""

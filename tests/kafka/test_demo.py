@@ -90,7 +90,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(kafka: Broker, tmp_path: Path
         after = "Workers:" if number is signal.SIGTERM else "processed"
         wait_for(lambda: after in output(tmp_path), process, tmp_path)
         process.send_signal(number)
-        process.send_signal(number)  # people press it twice
+        process.send_signal(number)  # people do it twice
         status = process.wait(STOP_TIMEOUT_S)
     finally:
         process.kill()

@@ -1,10 +1,8 @@
 """Workers are killed with SIGKILL again and again; nobody who reads the topics can tell."""
 
 import random
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -12,16 +10,16 @@ import pytest
 from ops.broker import Broker
 from tests.kafka.support import (
     App,
+    Load,
     Progress,
     Read,
     Section,
-    Sent,
+    StreamOf,
     WorkerProcess,
+    all_records,
     check_exactly_once,
-    closing,
     run_to,
     same,
-    stream_records,
     workers,
 )
 
@@ -29,11 +27,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 KILLS = 10
 
-STREAMS = (("alpha", 0, 3), ("beta", 1, 2), ("gamma", 1, 5), ("delta", 2, 2))
-"""Name, partition, features: two streams meet in one task."""
+STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2), StreamOf("gamma", 1, 5), StreamOf("delta", 2, 2))
+"""Two streams meet in one task."""
 
 SECTIONS: Mapping[str, Section] = {
-    "streams": {name: {"features": features} for name, _, features in STREAMS},
+    "streams": {stream.name: {"features": stream.features} for stream in STREAMS},
     "join": {"ttl_ms": 1_500, "max_clock_lead_ms": 100, "max_pending_per_stream": 120},
     "metrics": {"every_labels": 25},
     "predictions": "all",
@@ -41,16 +39,6 @@ SECTIONS: Mapping[str, Section] = {
 
 RECOVERING: Mapping[str, Section] = {**SECTIONS, "worker": {"commit_interval_ms": 15, "max_batch_records": 40}}
 """Many small transactions, so that a moment is likely to be in the midst of one."""
-
-
-def _moments(examples: int, start_ms: int, seed: int) -> list[Sent]:
-    """All streams, moment by moment, and their closing marks."""
-    streams = [stream_records(name, number, d, examples, start_ms, seed) for name, number, d in STREAMS]
-    records = [record for moments in zip_longest(*streams, fillvalue=()) for moment in moments for record in moment]
-    end_ms = max(record.time_ms for record in records)
-    for name, number, _ in STREAMS:
-        records += closing(name, number, end_ms, end_ms)
-    return records
 
 
 def _without_prefix(records: Sequence[Read], prefix: str) -> list[Read]:
@@ -78,7 +66,7 @@ def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path) ->
     What a user would lose: predictions that exist twice or never, models that depend on when a machine failed.
     """
     assert kafka.bootstrap_servers is not None
-    records = _moments(examples=700, start_ms=int(time.time() * 1000) - 600_000, seed=1)
+    records = all_records(STREAMS, examples=700, start_ms=int(time.time() * 1000) - 600_000, seed=1)
     name = f"{prefix}app"
     calm = App(kafka.bootstrap_servers, f"{prefix}calm-", tmp_path, SECTIONS, partitions=3, application=name)
     rough = App(kafka.bootstrap_servers, f"{prefix}kill-", tmp_path, RECOVERING, partitions=3, application=name)
@@ -110,44 +98,6 @@ def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path) ->
     check_exactly_once(rough)
 
 
-class _Load(threading.Thread):
-    """Keeps sending until it is asked to stop; then the closing marks."""
-
-    def __init__(self, app: App, seed: int) -> None:
-        super().__init__(name="load")
-        self._app = app
-        self._seed = seed
-        self._enough = threading.Event()
-        self.failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._send()
-        except BaseException as error:  # noqa: BLE001  (the test's own thread raises it)
-            self.failure = error
-
-    def _send(self) -> None:
-        start_ms = int(time.time() * 1000) - 5_000
-        streams = [stream_records(name, number, d, 10**6, start_ms, self._seed) for name, number, d in STREAMS]
-        last_ms = start_ms
-        for number, moments in enumerate(zip(*streams, strict=True)):
-            records = [record for moment in moments for record in moment]
-            last_ms = max(last_ms, *(record.time_ms for record in records))
-            self._app.send(records)
-            if self._enough.wait(max(0.0, (start_ms + 5_000 + 10 * number) / 1000 - time.time())):
-                break
-        for name, partition, _ in STREAMS:
-            self._app.send(closing(name, partition, last_ms, last_ms))
-
-    def end(self) -> None:
-        """Stop, and raise what went wrong."""
-        self._enough.set()
-        self.join(60)
-        assert not self.is_alive()
-        if self.failure is not None:
-            raise self.failure
-
-
 def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """Two workers take turns to die while records keep coming: the topics hold what the recorded ranges make, once.
 
@@ -156,11 +106,9 @@ def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path) -
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, RECOVERING, partitions=3)
     app.create_topics()
-    load = _Load(app, seed=3)
     draw = random.Random(4)
     with workers(app, "one", "two") as pair, Progress(app) as progress:
-        load.start()
-        try:
+        with Load(app, STREAMS, seed=3):
             for worker in pair:
                 worker.start()
             for worker in pair:
@@ -173,8 +121,6 @@ def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path) -
                 time.sleep(draw.random() * 0.05)
                 victim.kill()
                 victim.start()
-        finally:
-            load.end()
         progress.wait_for_ends(app.input_ends())
         for worker in pair:
             worker.wait_for("assigned tasks")

@@ -56,22 +56,22 @@ def test_before_and_after_the_imbalance_flips() -> None:
     assert set(steps[11:]) == {(2, 2, 2, 2)}
 
 
-def test_a_flip_before_the_queues_have_grown() -> None:
-    """B = 8: the new minority leads from its own capacity, even where the other's falls by that.
+def test_roles_that_change_before_the_queues_have_grown() -> None:
+    """B = 8: a new minority goes on from its own capacity, and the other's is cut to one less, twice here.
 
-    s_n = 0.0297, 0.0294, 0.0291, 0.0288, 0.0285 against s_p = 0.01, 0.0199, 0.0297, 0.0394, 0.0490: the third positive
-    makes the negative class the minority.
+    s_n is 0.0294, 0.0291, 0.0288, 0.0285, 0.0382, 0.0479 from the fourth label on, s_p is 0.0100, 0.0199, 0.0297,
+    0.0394, 0.0390, 0.0386: the negatives are the minority at the sixth, seventh and eighth.
     """
-    assert trace("nnn pppp n n", 8) == [
+    assert trace("nnn pppp nn", 8) == [
         (2, 1, 1, 0),
         (3, 1, 2, 0),
         (4, 1, 3, 0),
-        (1, 2, 1, 1),  # p, minority, full with one
-        (2, 3, 1, 2),  # p, minority, full with two
-        (2, 3, 1, 3),  # p: the negatives are the minority from here, and have one of two
+        (1, 2, 1, 1),  # p, the minority, is full with one
+        (2, 3, 1, 2),  # and with two
+        (2, 3, 1, 3),  # the minority is n, which has one of two
         (2, 3, 1, 3),
-        (3, 2, 2, 2),  # n: full with two: grows to three, and the positives drop to their two newest
-        (4, 3, 3, 2),
+        (3, 2, 2, 2),  # n is full with two: it may have three, and p drops its oldest
+        (2, 3, 2, 2),  # the minority is p, full with two: it may have three, and n drops its oldest
     ]
 
 

@@ -1,0 +1,304 @@
+"""More workers than there should be, fewer than there were, and state that does not fit: never a wrong record."""
+
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+
+from ops.broker import Broker
+from stream_app import codec
+from stream_app.config import Config
+from stream_app.errors import ConfigurationError, StateError
+from stream_app.kafka import KafkaSender, KafkaTransaction
+from stream_app.ports import TopicPartition
+from stream_app.records import Act, Commit, Prediction
+from stream_app.restore import Point
+from stream_app.worker import Worker
+from tests.kafka.support import (
+    DEADLINE_S,
+    App,
+    Load,
+    Progress,
+    Section,
+    StreamOf,
+    WorkerProcess,
+    all_records,
+    check_exactly_once,
+    read_raw,
+    run_to,
+    run_until,
+    wait_until,
+    worker_of,
+    workers,
+)
+
+pytestmark = pytest.mark.kafka
+
+STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2))
+
+SECTIONS: Mapping[str, Section] = {
+    "streams": {stream.name: {"features": stream.features} for stream in STREAMS},
+    "join": {"ttl_ms": 1_500, "max_clock_lead_ms": 100},
+}
+
+
+@pytest.fixture
+def app(kafka: Broker, prefix: str, tmp_path: Path) -> App:
+    """An application with two partitions, its topics created."""
+    assert kafka.bootstrap_servers is not None
+    made = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2)
+    made.create_topics()
+    return made
+
+
+@pytest.fixture
+def done(app: App) -> App:
+    """The same, with inputs that a worker has processed."""
+    app.send(all_records(STREAMS, 200, int(time.time() * 1000) - 60_000, seed=5))
+    run_to(app.config, app.input_ends())
+    return app
+
+
+@pytest.mark.slow
+def test_two_workers_of_one_name(app: App) -> None:
+    """A copied configuration: one of the two ends with status 5 and says what to change; every record counts once."""
+    twin_file = app.folder / "twin.yaml"
+    shutil.copy(app.file("w"), twin_file)
+    with workers(app, "w") as (first,), Load(app, STREAMS, seed=6), Progress(app) as progress:
+        second = WorkerProcess(twin_file)
+        try:
+            first.start()
+            first.wait_for("restored task=1")
+            progress.wait_for_more(5)
+            second.start()
+            wait_until(lambda: first.has_ended or second.has_ended, "one of them ends", 3 * DEADLINE_S)
+            loser, winner = (first, second) if first.has_ended else (second, first)
+            assert loser.wait() == 5, loser.log()
+            assert "another worker runs as 'w'; give each its own application.instance" in loser.log().splitlines()[-1]
+            progress.wait_for_more(5)
+            assert winner.stop() == 0
+        finally:
+            second.end()
+    run_to(app.config, app.input_ends())
+    check_exactly_once(app)
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_that_wakes_up_is_not_heard(app: App) -> None:
+    """Frozen (a paused machine, a long swap) while others took its tasks: what it still sends is never read."""
+    with workers(app, "one", "two") as (one, two), Progress(app) as progress:
+        with Load(app, STREAMS, seed=7):
+            one.start()
+            one.wait_for("restored task=1")
+            two.start()
+            two.wait_for("restored task")
+            one.wait_for("revoked")
+            progress.wait_for_more(20)
+            one.signal(signal.SIGSTOP)
+            two.wait_for("assigned tasks=0,1")
+            progress.wait_for_more(20)
+            one.signal(signal.SIGCONT)
+            two.wait_for("assigned", times=3)
+            progress.wait_for_more(20)
+        progress.wait_for_ends(app.input_ends())
+        assert [worker.stop() for worker in (one, two)] == [0, 0]
+    check_exactly_once(app)
+
+
+class _Stalling(KafkaTransaction):
+    """Stands still before its tenth transaction, until it is let go."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.kafka.bootstrap_servers, config.transactional_id)
+        self.stalled, self.let_go = threading.Event(), threading.Event()
+        self._begun = 0
+
+    def begin(self) -> None:
+        """Open a transaction, in its time."""
+        self._begun += 1
+        if self._begun == 10:
+            self.stalled.set()
+            assert self.let_go.wait(2 * DEADLINE_S)
+        super().begin()
+
+
+class _InThread(threading.Thread):
+    """A worker in a thread of this process."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__()
+        self.worker = worker
+        self.enough = threading.Event()
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Run."""
+        try:
+            self.worker.run(self.enough.is_set)
+        except BaseException as error:  # noqa: BLE001  (the test's own thread raises it)
+            self.failure = error
+
+    def end(self) -> None:
+        """Stop it, and raise what went wrong."""
+        self.enough.set()
+        self.join(DEADLINE_S)
+        assert not self.is_alive()
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.mark.slow
+def test_a_batch_of_an_old_generation_is_fenced(app: App) -> None:
+    """A worker computes a batch, loses its place in the group, and only then begins its transaction.
+
+    Its transaction is young and its producer is the newest of its name, so only the group's generation can tell. It
+    must be that of the batch: the client itself has none any more, and offsets without one are accepted from anybody.
+    """
+    # Without polls for so long a member is thrown out.
+    impatient = {"consumer": {"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000}}
+    app.send(all_records(STREAMS, 200, int(time.time() * 1000) - 60_000, seed=8))
+    small = {"max_batch_records": 5, "commit_interval_ms": 10}
+    slow_config = app.config_of("slow", worker=small, kafka=impatient)
+    stalling = _Stalling(slow_config)
+    slow = _InThread(worker_of(slow_config, stalling))
+    quick = _InThread(worker_of(app.config_of("quick", worker=small)))
+    with Progress(app) as progress:
+        slow.start()
+        try:
+            assert stalling.stalled.wait(DEADLINE_S)
+            quick.start()
+            progress.wait_for_ends(app.input_ends())
+        finally:
+            stalling.let_go.set()
+        wait_until(lambda: slow.worker.aborts > 0 or not slow.is_alive(), "the late transaction is refused")
+        slow.end()
+        quick.end()
+    check_exactly_once(app)
+
+
+def test_a_new_stream_is_taken_over_on_restart(done: App) -> None:
+    """Adding a stream needs no new application: the old ones go on, bit by bit, and the act is recorded."""
+    more = (StreamOf("gamma", 1, 4),)
+    done.send(all_records(more, 50, int(time.time() * 1000) - 30_000, seed=9))
+    run_to(done.config_of("w", streams={"gamma": {"features": 4}}), done.input_ends())
+    check_exactly_once(done)
+    predictions = [codec.decode_one(read.value or b"") for read in done.outputs(1)["predictions"]]
+    assert sum(isinstance(p, Prediction) and p.stream == "gamma" for p in predictions) == 50
+    place = TopicPartition(done.config.topics.progress, 1)
+    acts = [record for value in read_raw(done.cluster, place).values if isinstance(record := _record(value), Act)]
+    assert [act.kind for act in acts] == ["configuration"] * 2
+
+
+def test_a_changed_budget_is_refused(done: App) -> None:
+    """Results before and after could not both be told from the inputs: status 2, and the line names the setting."""
+    learners = {"areba": {"method": "areba", "budget": 10}, "baseline": {"method": "baseline"}}
+    with pytest.raises(ConfigurationError) as caught:
+        run_until(worker_of(done.config_of("w", learners=learners)), lambda _: False)
+    assert caught.value.exit_code == 2
+    assert any(line.startswith("learners.areba.budget: 20 -> 10") for line in caught.value.lines)
+
+
+def _record(value: bytes | None) -> Commit | Act:
+    record = codec.decode_one(value or b"")
+    assert isinstance(record, Commit | Act)
+    return record
+
+
+@pytest.fixture
+def admin(app: App) -> AdminClient:
+    """For what only an operator does."""
+    return AdminClient({"bootstrap.servers": app.servers})
+
+
+def _parked(app: App) -> Iterator[str]:
+    """What a worker says that can restore none of its tasks."""
+    with pytest.raises(StateError) as caught:
+        run_until(worker_of(app.config), lambda _: False)
+    assert caught.value.exit_code == 3
+    yield str(caught.value)
+
+
+def test_lost_offsets_are_noticed(done: App, admin: AdminClient) -> None:
+    """Offsets of a group expire or are deleted. Starting at the first record again would double every output."""
+    for future in admin.delete_consumer_groups([done.config.group_id]).values():
+        future.result(DEADLINE_S)
+    [problem] = _parked(done)
+    assert "the group has no committed offsets" in problem
+    assert "application.id" in problem
+    check_exactly_once_but_offsets(done)
+
+
+def check_exactly_once_but_offsets(app: App) -> None:
+    """Nothing was written since."""
+    for number in range(app.partitions):
+        assert all(app.outputs(number)[topic] for topic in ("predictions", "outcomes"))
+
+
+def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
+    """Retention took what a restore needs: the line has the first offset that is there, and the one that is needed."""
+    topics = done.config.topics
+    places = [ClientPartition(topics.examples, number, 50) for number in range(done.partitions)]
+    for future in admin.delete_records(places).values():
+        future.result(DEADLINE_S)
+    with workers(done, "w") as (worker,):
+        worker.start()
+        assert worker.wait() == 3
+        last = worker.log().splitlines()[-1]
+    assert last.startswith(topics.examples)
+    assert "starts at offset 50, offset 0 is needed" in last
+
+
+def _forge_digest(app: App, admin: AdminClient, change: Callable[[Point], Point]) -> None:
+    """Commit other points for the group, as a tool or another version might."""
+    topics = app.config.topics
+    for number in range(app.partitions):
+        pair = [TopicPartition(name, number) for name in (topics.examples, topics.labels)]
+        committed = app.cluster.committed(app.config.group_id, pair)
+        forged = []
+        for place in pair:
+            known = committed[place]
+            assert known is not None
+            _, sequence, digest = known.metadata.split()
+            point = change(Point(int(sequence), bytes.fromhex(digest)))
+            forged.append(ClientPartition(*place, known.offset, point.metadata()))
+        request = ConsumerGroupTopicPartitions(app.config.group_id, forged)
+        for future in admin.alter_consumer_group_offsets([request]).values():
+            future.result(DEADLINE_S)
+
+
+def test_another_digest_is_noticed(done: App, admin: AdminClient) -> None:
+    """Offsets and progress that do not belong together (a restored backup, a mirrored cluster) are never mixed."""
+    _forge_digest(done, admin, lambda point: Point(point.sequence, bytes(32)))
+    [problem] = _parked(done)
+    assert "the committed offsets name 0000000000000000" in problem
+
+
+def test_an_older_point_is_noticed(done: App, admin: AdminClient) -> None:
+    """Offsets set back by hand: progress goes on behind them, so outputs would be written twice."""
+    _forge_digest(done, admin, lambda point: Point(point.sequence - 1, point.digest))
+    [problem] = _parked(done)
+    assert "offsets were reset" in problem or "names" in problem or "name" in problem
+
+
+def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
+    """Progress that tells another story than the inputs: both digests are named, and nothing is written."""
+    topics = done.config.topics
+    sender = KafkaSender(done.servers)
+    for number in range(done.partitions):
+        last = _record(read_raw(done.cluster, TopicPartition(topics.progress, number)).values[-1])
+        assert isinstance(last, Commit)
+        ends = (last.examples_end, last.examples_end, last.labels_end, last.labels_end)
+        forged = Commit(last.sequence + 1, *ends, digest=b"\1" * 32, records=0, tripped=None)
+        sender.send(topics.progress, None, codec.encode(forged), 0, partition=number)
+    sender.flush(DEADLINE_S)
+    sender.close()
+    _forge_digest(done, admin, lambda point: Point(point.sequence + 1, b"\1" * 32))
+    [problem] = _parked(done)
+    assert "committed was 0101010101010101" in problem
