@@ -617,12 +617,12 @@ def _kill_one(show: _Show, workers: Workers, interruption: _Interruption) -> Non
     name = busy.most_common(1)[0][0]
     show.kills = dict(show.watch.examples())
     with interruption.held():
-        workers.kill(name)
+        done = workers.kill(name)
         again = workers.start(name)
     predicted = sum(show.kills.values())
     show.say(
-        f"Killed {name} with SIGKILL after {predicted:,} of {show.examples_total:,} examples, and started it again "
-        f"({again}); its tasks stand still until the group notices",
+        f"{name} was {done} after {predicted:,} of {show.examples_total:,} examples, and started again ({again}); "
+        "its tasks stand still until the group notices",
         "bold magenta",
     )
 

@@ -106,7 +106,7 @@ def _legend(figure: Figure, panels: Sequence[Panel], colours: Mapping[str, str])
         handles.append(Line2D([], [], color=DRIFT_COLOUR, linewidth=1.2, linestyle=(0, (4, 2)), label="drift"))
     if any(panel.kills for panel in panels):
         handles.append(
-            Line2D([], [], color=KILL_COLOUR, linewidth=1.2, linestyle=(0, (1, 1.5)), label="a worker killed (SIGKILL)")
+            Line2D([], [], color=KILL_COLOUR, linewidth=1.2, linestyle=(0, (1, 1.5)), label="a worker killed")
         )
     if not handles:
         return

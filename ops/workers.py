@@ -40,8 +40,8 @@ class Workers(Protocol):
     def start(self, name: str) -> str:
         """Start one; what it is, for people: `process 4711`."""
 
-    def kill(self, name: str) -> None:
-        """End it without any warning."""
+    def kill(self, name: str) -> str:
+        """End it without any warning; what was done, for people: `killed with SIGKILL`."""
 
     def failed(self) -> str | None:
         """The end of one that nobody asked to end, with its last lines; None while all is well."""
@@ -90,11 +90,12 @@ class ProcessWorkers:
         self._processes[name] = process
         return f"process {process.pid}"
 
-    def kill(self, name: str) -> None:
+    def kill(self, name: str) -> str:
         """SIGKILL, and wait for the end."""
         process = self._processes.pop(name)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        return "killed with SIGKILL"
 
     def failed(self) -> str | None:
         """See `Workers`."""
@@ -182,6 +183,7 @@ class ThreadWorkers:
 
     def _run(self, name: str, life: _Life, logger: logging.Logger) -> None:
         from stream_app.observe import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
+        from stream_app.start import warm_up  # noqa: PLC0415  (as above)
         from stream_app.worker import Ports, Worker  # noqa: PLC0415  (as above)
 
         clock = SystemClock()
@@ -194,17 +196,19 @@ class ThreadWorkers:
             clock,
         )
         try:
+            warm_up(config.task_settings())
             Worker(config, ports, Observer(clock, logger)).run(life.should_stop)
         except _Dropped:
             return
         except BaseException as error:  # noqa: BLE001  (whatever ended it, `failed` tells)
             life.problem = error
 
-    def kill(self, name: str) -> None:
+    def kill(self, name: str) -> str:
         """See `Workers`."""
         life = self._lives.pop(name)
         life.dropped = True
         self._join(life)
+        return "dropped without a commit"
 
     def failed(self) -> str | None:
         """See `Workers`."""

@@ -79,7 +79,10 @@ SEEK_ATTEMPTS = 20
 """A partition takes a seek once its fetcher has started, some milliseconds after its assignment."""
 
 PROBE_INTERVAL_S = 1.0
-"""How often a member that reads nothing asks whether the brokers are back."""
+"""How often a member that has lost all brokers asks whether they are back."""
+
+PROBE_TIMEOUT_S = 0.5
+"""Long enough for a broker on a busy machine; there is nothing else to do meanwhile."""
 
 CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
     {
@@ -191,34 +194,52 @@ class SystemClock:
 
 
 class Outages:
-    """Says once that no broker can be reached, and once that one can be again. The clients of a worker share one."""
+    """Says once that no broker can be reached, and once that one can be again. The clients of a worker share one.
+
+    A client's error is a suspicion only: it is told when the client is served, which may be long after the outage. The
+    next question to a broker settles it.
+    """
 
     def __init__(self) -> None:
+        self._reason: str | None = None
         self._since_s: float | None = None
 
     @property
+    def suspected(self) -> bool:
+        """Whether a client has lost all brokers, and none has answered since."""
+        return self._reason is not None
+
+    @property
     def lasting(self) -> bool:
-        """Whether no broker could be reached when last heard of."""
+        """Whether no broker answered when last asked."""
         return self._since_s is not None
 
-    def down(self, reason: str) -> None:
-        """No broker can be reached."""
-        if self._since_s is None:
+    def suspect(self, reason: str) -> None:
+        """A client has lost all its connections."""
+        self._reason = self._reason or reason
+
+    def down(self) -> None:
+        """No broker has answered."""
+        if self._since_s is None and self._reason is not None:
             self._since_s = time.monotonic()
-            LOGGER.warning("no Kafka broker can be reached; waiting for one (%s)", reason)
+            LOGGER.warning("no Kafka broker can be reached; waiting for one (%s)", self._reason)
 
     def up(self) -> None:
         """A broker has answered."""
         if self._since_s is not None:
             LOGGER.warning("a Kafka broker answers again, after %.1f s", time.monotonic() - self._since_s)
-            self._since_s = None
+        self._reason = self._since_s = None
 
 
 class _ClientLog:
     """Passes librdkafka's log lines on. Broken connections are `Outages`' business: once, not once a second."""
 
+    def __init__(self, outages: Outages) -> None:
+        self._outages = outages
+
     def log(self, level: int, form: str, facility: str, client: str, text: str) -> None:
-        LOGGER.log(logging.DEBUG if facility in {"FAIL", "ERROR"} else level, form, facility, client, text)
+        quiet = facility in {"FAIL", "ERROR"} or self._outages.suspected
+        LOGGER.log(logging.DEBUG if quiet else level, form, facility, client, text)
 
 
 def _settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[str, object]) -> dict[str, Any]:
@@ -226,7 +247,7 @@ def _settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[str, ob
 
     def on_error(error: KafkaError) -> None:
         if error.code() == _ALL_BROKERS_DOWN:
-            outages.down(error.str())
+            outages.suspect(error.str())
         elif error.code() in _REFUSED_CODES:
             LOGGER.error("Kafka refuses us: %s", error.str())
         else:
@@ -235,7 +256,7 @@ def _settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[str, ob
     merged: dict[str, Any] = {"log.connection.close": False}
     for layer in layers:
         merged.update(layer)
-    return {**merged, "bootstrap.servers": bootstrap_servers, "error_cb": on_error, "logger": _ClientLog()}
+    return {**merged, "bootstrap.servers": bootstrap_servers, "error_cb": on_error, "logger": _ClientLog(outages)}
 
 
 def _made(make: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> Any:  # noqa: ANN401  (any client)
@@ -310,7 +331,7 @@ def _raise_read_error(message: Message, error: KafkaError, asked: int | None) ->
 
 def _query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermarks:
     """First offset, and the one behind the last record (whether committed or not)."""
-    place = ClientPartition(*partition)
+    place, what = ClientPartition(*partition), f"{partition.topic}[{partition.partition}]: first and last offset"
     specs = (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
@@ -324,10 +345,13 @@ def _query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermar
             low, high = (answer.result(REQUEST_TIMEOUT_S + 1).offset for answer in answers)
         except KafkaException as problem:
             if _error(problem).code() not in _NO_LEADER_CODES or time.monotonic() > deadline:
-                raise _unanswered(problem, f"{partition.topic}[{partition.partition}]: first and last offset") from None
-            time.sleep(10 * RETRY_PAUSE_S)
+                raise _unanswered(problem, what) from None
         else:
-            return Watermarks(low, high)
+            if low >= 0 and high >= 0:
+                return Watermarks(low, high)
+            if time.monotonic() > deadline:  # an answer without an offset: the leader is away
+                raise UnknownOutcomeError(f"{what}: no leader")
+        time.sleep(10 * RETRY_PAUSE_S)
 
 
 def _unanswered(problem: KafkaException, what: str) -> ConfigurationError | UnknownOutcomeError:
@@ -465,8 +489,8 @@ class KafkaSource:
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
         """At most `max_records` records of the partitions that are read, in columns."""
         messages = _drain(self._consumer, max_records, timeout_s)
-        if self._outages.lasting:
-            self._probe(messages)
+        if self._outages.suspected:
+            self._probe()
         if self._rebalanced:  # messages from before and after it are in one batch: read them again
             self._rebalanced = False
             if messages:
@@ -510,18 +534,18 @@ class KafkaSource:
                 _raise_read_error(message, error, self._next.get(partition))
         return ends
 
-    def _probe(self, messages: Sequence[Message]) -> None:
-        """Find out whether the brokers are back, at most every `PROBE_INTERVAL_S`."""
-        if not any(message.error() is None for message in messages):
-            now_s = time.monotonic()
-            if now_s - self._probed_s < PROBE_INTERVAL_S:
-                return
-            self._probed_s = now_s
-            try:
-                self._consumer.list_topics(timeout=RETRY_PAUSE_S * 10)
-            except KafkaException:
-                return
-        self._outages.up()
+    def _probe(self) -> None:
+        """Find out whether there is a broker, at most every `PROBE_INTERVAL_S`."""
+        now_s = time.monotonic()
+        if now_s - self._probed_s < PROBE_INTERVAL_S:
+            return
+        self._probed_s = now_s
+        try:
+            self._consumer.list_topics(timeout=PROBE_TIMEOUT_S)
+        except KafkaException:
+            self._outages.down()
+        else:
+            self._outages.up()
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
         """The group's stable committed offsets.
@@ -717,7 +741,8 @@ class KafkaTransaction:
                 if not error.retriable() or time.monotonic() > deadline:
                     self._fail(what, error, aborting=aborting)
                 LOGGER.debug("%s: %s; again", what, error.str())
-                time.sleep(RETRY_PAUSE_S)
+                self._producer.poll(RETRY_PAUSE_S)  # what the client has to say, it says now
+                self._outages.down()
             else:
                 return
 

@@ -271,12 +271,17 @@ def _hidden_8(parameters: Address, inputs: int, source: Address, start: int) -> 
 
 
 @compiled
+def _output_8(hidden: Lanes, outgoing: Lanes, bias: np.float32) -> np.float32:
+    """The logit."""
+    return np.float32(total(widen(hidden) * widen(outgoing)) + np.float64(bias))
+
+
+@compiled
 def _logit_8(network: Core, source: Address, start: int) -> np.float32:
     inputs = network.inputs
     hidden = _hidden_8(network.parameters, inputs, source, start)
-    bias = network.parameters[(inputs + 2) * WIDTH]
-    logit: np.float32 = total(hidden * load8(network.parameters, (inputs + 1) * WIDTH)) + bias
-    return logit
+    outgoing = load8(network.parameters, (inputs + 1) * WIDTH)
+    return _output_8(hidden, outgoing, network.parameters[(inputs + 2) * WIDTH])
 
 
 @compiled
@@ -306,14 +311,14 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
         store(work, (e + 1) * WIDTH, hidden_b)
         store(work, (e + 2) * WIDTH, hidden_c)
         store(work, (e + 3) * WIDTH, hidden_d)
-        work[errors + e] = total(hidden_a * outgoing) + last_bias
-        work[errors + e + 1] = total(hidden_b * outgoing) + last_bias
-        work[errors + e + 2] = total(hidden_c * outgoing) + last_bias
-        work[errors + e + 3] = total(hidden_d * outgoing) + last_bias
+        work[errors + e] = _output_8(hidden_a, outgoing, last_bias)
+        work[errors + e + 1] = _output_8(hidden_b, outgoing, last_bias)
+        work[errors + e + 2] = _output_8(hidden_c, outgoing, last_bias)
+        work[errors + e + 3] = _output_8(hidden_d, outgoing, last_bias)
     for e in range(fours, count):
         hidden = _hidden_8(parameters, inputs, source, starts[e])
         store(work, e * WIDTH, hidden)
-        work[errors + e] = total(hidden * outgoing) + last_bias
+        work[errors + e] = _output_8(hidden, outgoing, last_bias)
     _errors(work, errors, targets, count)
 
     outgoing_gradient = fill8(_ZERO)

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from stream_app import native  # noqa: F401  (before Numba: it sets what Numba reads once)
+import stream_app.native  # noqa: F401  (before Numba: it sets what Numba reads once)
 
 # isort: split
 from llvmlite import ir
@@ -219,7 +219,7 @@ def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
             value = builder.fadd(lower, upper)
         return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
-    return types.float32(lanes), generate
+    return (types.float64 if lanes == EIGHT_DOUBLE else types.float32)(lanes), generate
 
 
 @_piece

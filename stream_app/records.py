@@ -208,6 +208,10 @@ class Commit:
     tripped: str | None
 
 
+CONFIGURATION, RESUME = "configuration", "resume"
+"""The kinds of acts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Act:
     """An act that changes a result and is no input: `configuration` (text: the settings) or `resume` (text: a note).

@@ -25,7 +25,7 @@ from stream_app.errors import ConfigurationError, StateError, UndecodableError, 
 from stream_app.inputs import WaitingRecords
 from stream_app.outputs import Outputs, chain_digest
 from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicPartition
-from stream_app.records import Act, Commit, Side
+from stream_app.records import CONFIGURATION, RESUME, Act, Commit, Side
 from stream_app.task import Task
 
 GENESIS = bytes(32)
@@ -38,8 +38,6 @@ PROGRESS_RECORDS_PER_POLL = 1000
 
 SCRIPT_RECORDS = 100_000
 """Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read on the way."""
-
-CONFIGURATION, RESUME = "configuration", "resume"
 
 
 class Stage(Enum):

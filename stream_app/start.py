@@ -16,10 +16,7 @@ from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransa
 from stream_app.native import cache_folder
 from stream_app.observe import Observer
 from stream_app.ports import TopicInfo, TopicPartition
-from stream_app.records import Act, Commit, Example, Label, RawRecords
-from stream_app.restore import RESUME
-from stream_app.task import Task
-from stream_app.worker import Ports, Worker
+from stream_app.records import RESUME, Act, Commit, Example, Label, RawRecords
 
 LOG = logging.getLogger("areba")
 
@@ -50,6 +47,8 @@ def run_worker(
     Raises:
         ArebaError: See errors.py.
     """
+    from stream_app.worker import Ports, Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
+
     clock = SystemClock()
     cluster = connect(config)
     found = _wait_for_topics(config, cluster, should_stop, restarted=restarted)
@@ -136,6 +135,8 @@ def warm_up(settings: TaskSettings, should_stop: Callable[[], bool] = lambda: Fa
 
     A member of the group that compiles in mid-flow would let its streams wait.
     """
+    from stream_app.task import Task  # noqa: PLC0415  (as above)
+
     lock = cache_folder() / "lock"
     with lock.open("w") as handle:
         if not _wait_for_lock(handle.fileno(), should_stop):

@@ -121,10 +121,8 @@ class Worker:
         Raises:
             ArebaError: See errors.py for what each means and the exit status.
         """
-        self._started_s = self._begun_s = self._ports.clock.monotonic_s()
         try:
-            self._ports.transaction.initialise()
-            self._ports.source.subscribe(self._inputs, self._on_assign, self._on_revoke)
+            self.start()
             while not should_stop():
                 self.turn()
             self._observe_stop()
@@ -133,6 +131,12 @@ class Worker:
             raise
         finally:
             self._close()
+
+    def start(self) -> None:
+        """Fence the process before this one, and join the group. `run` does so."""
+        self._started_s = self._begun_s = self._ports.clock.monotonic_s()
+        self._ports.transaction.initialise()
+        self._ports.source.subscribe(self._inputs, self._on_assign, self._on_revoke)
 
     def turn(self) -> None:
         """One turn of the loop: poll, restore a slice, and commit a round when it is due."""

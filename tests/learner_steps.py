@@ -56,9 +56,9 @@ def ids(count: int) -> Words:
     return words
 
 
-def learner(method: str = "areba", features: int = 2, **settings: object) -> Learner:
-    """A learner as a configuration makes it."""
-    return build("test", LearnerSettings.model_validate({"method": method, **settings}), features, SEED)
+def learner(features: int = 2, **settings: object) -> Learner:
+    """A learner as a configuration makes it; AREBA, if nothing else is said."""
+    return build("test", LearnerSettings.model_validate({"method": "areba"} | settings), features, SEED)
 
 
 def run_in_cuts(which: Learner, entries: Sequence[tuple[int, int, int]], examples: Floats, cut: int) -> Answers:
@@ -115,7 +115,7 @@ def single_step_differences(
         ours, theirs = fast.arrays(), slow.arrays()
         tiny = (k == 0) & (np.abs(theirs["first_moments"]) < 0.1 * 100 * EPSILON)
         for name in worst:
-            difference = np.abs(ours[name].astype(np.float64) - theirs[name])
+            difference = np.abs(ours[name].astype(np.float64) - theirs[name].astype(np.float64))
             if name == "parameters":
                 difference[tiny] = 0.0
             worst[name] = max(worst[name], float(difference.max()) / float(np.abs(theirs[name]).max()))

@@ -53,8 +53,8 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> L
         dense = DenseNetwork(features, settings.hidden, generator)
         model = compiled_network(dense, settings.learning_rate, settings.l2, method.batch_rows)
         return OnlineLearner(method, model, features, scaled=settings.scaler == "standard")
-    module = load_module(settings.network, features, generator)
     try:
+        module = load_module(settings.network, features, generator)
         autograd = AutogradModel(module, features, settings.learning_rate, settings.l2)
     except ConfigurationError as error:
         raise ConfigurationError(f"learner {name}: {line}" for line in error.lines) from error

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -200,10 +201,10 @@ class App:
     replication: int = 1
     application: str | None = None
 
-    @property
+    @cached_property
     def config(self) -> Config:
-        """For a process of the instance `w`."""
-        return self.config_of("w")
+        """That of this process."""
+        return self.config_of("here")
 
     @property
     def cluster(self) -> KafkaCluster:
@@ -214,11 +215,11 @@ class App:
         """A configuration file for one instance."""
         data: dict[str, Any] = {
             "application": {"id": self.application or f"{self.prefix}app", "instance": instance},
-            "worker": {"commit_interval_ms": 10},
+            "worker": {"commit_interval_ms": 50},
             "join": {"ttl_ms": 60_000, "max_clock_lead_ms": 3_600_000},
             "metrics": {"every_labels": 50},
         }
-        for name, section in {**self.sections, **changed}.items():
+        for name, section in (*self.sections.items(), *changed.items()):
             data[name] = {**data.get(name, {}), **section} if isinstance(section, Mapping) else section
         data["kafka"] = {
             "bootstrap_servers": self.servers,

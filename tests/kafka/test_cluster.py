@@ -1,8 +1,6 @@
 """Brokers die and come back while transactions are under way: what is committed stays whole, in order, and once."""
 
-import logging
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -10,10 +8,10 @@ import pytest
 
 from ops.local_kafka import LocalKafka
 from stream_app.errors import RestartNeededError, TransactionAbortedError
-from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, Outages
+from stream_app.kafka import KafkaCluster, KafkaSource, KafkaTransaction
 from stream_app.ports import Committed, TopicInfo, TopicPartition
 from stream_app.records import OutputRecords
-from tests.contract.backends import DEADLINE_S, Member, log_values, read, settle, to_end
+from tests.contract.backends import Member, log_values, settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -115,43 +113,3 @@ def test_rounds_stay_whole_while_the_only_broker_is_gone(own_kafka: LocalKafka, 
             next(running)
         back.join()
         rounds.check(servers)
-
-
-def test_an_outage_is_said_once_and_reading_goes_on(
-    own_kafka: LocalKafka, prefix: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A line a second for a minute would bury the one that matters; nobody restarts what comes back by itself."""
-    servers = own_kafka.bootstrap_servers
-    place = TopicPartition(prefix + "in", 0)
-    KafkaCluster(servers).create([TopicInfo(place.topic, 1, {})], 1)
-    _send(servers, place, 100)
-    outages = Outages()
-    with closing(KafkaSource(servers, prefix + "group", None, outages)) as source, caplog.at_level(logging.WARNING):
-        member = Member(source, [place.topic])
-        settle([member], lambda: bool(member.assigned))
-        source.start_at({place: 0})
-        seen = read(source, to_end(place))
-        own_kafka.kill(1)
-        deadline = time.monotonic() + DEADLINE_S
-        while not outages.lasting:
-            assert time.monotonic() < deadline
-            assert not source.poll(100, 0.1)
-        for _ in range(30):
-            assert not source.poll(100, 0.1)
-        own_kafka.restart(1)
-        while outages.lasting:
-            assert time.monotonic() < deadline
-            seen.take(source.poll(100, 0.1))
-        _send(servers, place, 100)
-        read(source, lambda s: len(s.offsets[place]) == 200, positions=seen)
-    said = [record.getMessage() for record in caplog.records if record.name == "stream_app.kafka"]
-    assert sum("no Kafka broker can be reached" in line for line in said) == 1
-    assert sum("answers again" in line for line in said) == 1
-    assert len(said) <= 6, said
-
-
-def _send(servers: str, place: TopicPartition, count: int) -> None:
-    with closing(KafkaSender(servers)) as sender:
-        for number in range(count):
-            sender.send(place.topic, b"k", str(number).encode(), 1_700_000_000_000, partition=place.partition)
-        sender.flush(DEADLINE_S)

@@ -72,7 +72,7 @@ def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
     assert status == 0, text
     lines = text.splitlines()
     assert lines[0] == f"Kafka: the cluster at {kafka.bootstrap_servers}, because it was given"
-    assert re.search(r"^Killed worker-[12] with SIGKILL after [\d,]+ of 12,400 examples", text, re.MULTILINE)
+    assert re.search(r"^worker-[12] was killed with SIGKILL after [\d,]+ of 12,400 examples", text, re.MULTILINE)
     for stream, examples in (("fraud", "4,000"), ("forest", "2,000"), ("mnist", "400"), ("sine", "2,000")):
         assert re.search(rf"^ ?{stream} +areba \* +{examples} +{examples} ", text, re.MULTILINE), text
     assert len(re.findall(r"^ +baseline ", text, re.MULTILINE)) == 6

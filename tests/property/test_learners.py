@@ -1,5 +1,7 @@
 """Where a batch is cut, or a state saved and loaded, must not show in any learner's bits."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from stream_app.learners import LEARN, PREDICT, REPORT
 from tests.learner_steps import ids, learner, operations, run_in_cuts, same_state, stream
 
-KINDS = (
+KINDS: tuple[dict[str, Any], ...] = (
     {"method": "areba"},
     {"method": "baseline"},
     {"method": "areba", "budget": 2, "theta": 0.2, "hidden": [6, 17], "scaler": "standard", "l2": 0.01},
@@ -37,12 +39,12 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @settings(max_examples=25, deadline=None)
 @given(entries=histories(), cut=st.integers(1, 20))
-def test_cuts_do_not_show(kind: dict[str, object], entries: list[tuple[int, int, int]], cut: int) -> None:
+def test_cuts_do_not_show(kind: dict[str, Any], entries: list[tuple[int, int, int]], cut: int) -> None:
     """The committed output of two runs is compared byte for byte, and no two runs cut alike."""
     if not entries:
         return
     examples, _ = stream(SLOTS, 3)
-    whole, parts = learner(features=3, **kind), learner(features=3, **kind)
+    whole, parts = learner(3, **kind), learner(3, **kind)
     one, other = run_in_cuts(whole, entries, examples, len(entries)), run_in_cuts(parts, entries, examples, cut)
     assert one.scores.tobytes() == other.scores.tobytes()
     assert one.labels.tobytes() == other.labels.tobytes()
@@ -55,11 +57,11 @@ def test_cuts_do_not_show(kind: dict[str, object], entries: list[tuple[int, int,
 @settings(max_examples=25, deadline=None)
 @given(entries=histories(), at=st.integers(0, 60))
 def test_a_loaded_learner_goes_on_to_the_same_bits(
-    kind: dict[str, object], entries: list[tuple[int, int, int]], at: int
+    kind: dict[str, Any], entries: list[tuple[int, int, int]], at: int
 ) -> None:
     """Recovery from a snapshot is this."""
     examples, _ = stream(SLOTS, 3)
-    first, second = learner(features=3, **kind), learner(features=3, **kind)
+    first, second = learner(3, **kind), learner(3, **kind)
     first.run(operations(entries[:at]), examples, ids(SLOTS))
     second.load(first.arrays())
     assert same_state(first, second)
@@ -71,7 +73,7 @@ def test_a_loaded_learner_goes_on_to_the_same_bits(
 
 @pytest.mark.parametrize("kind", KINDS[:3], ids=str)
 @pytest.mark.parametrize("cut", [1, 7])
-def test_a_long_stream_is_the_same_in_small_batches(kind: dict[str, object], cut: int) -> None:
+def test_a_long_stream_is_the_same_in_small_batches(kind: dict[str, Any], cut: int) -> None:
     """The cuts of the promise, 1 and 7 against 1,000, over 2,000 examples with labels that come 40 later."""
     examples, labels = stream(2000, 3)
     entries = [(PREDICT, slot, -1) for slot in range(40)]
@@ -81,7 +83,7 @@ def test_a_long_stream_is_the_same_in_small_batches(kind: dict[str, object], cut
             entries.append((PREDICT, slot + 40, -1))
         if slot % 500 == 0:
             entries.append((REPORT, -1, -1))
-    large, small = learner(features=3, **kind), learner(features=3, **kind)
+    large, small = learner(3, **kind), learner(3, **kind)
     one, other = run_in_cuts(large, entries, examples, 1000), run_in_cuts(small, entries, examples, cut)
     assert one.scores.tobytes() == other.scores.tobytes()
     assert one.reports.tobytes() == other.reports.tobytes()

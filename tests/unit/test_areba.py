@@ -118,7 +118,7 @@ def test_the_newest_examples_stay_in_order_with_their_ids() -> None:
 
 
 def test_class_sizes_are_the_papers_float64_sums() -> None:
-    """s = theta * s + (1 - theta) at its own label, theta * s at the other's, in this order of operations."""
+    """A size is theta * s + (1 - theta) at its own label, theta * s at the other's, in this order of operations."""
     labels = np.array([0, 1, 1, 0, 0, 1], np.int8)
     sizes = [0.0, 0.0]
     for label in labels:

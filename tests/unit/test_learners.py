@@ -1,12 +1,16 @@
 """A learner as the task uses it: built of a configuration, fed operations, saved and loaded."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-import torch
 
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.learners import LEARN, METHODS, PREDICT, REPORT, LearnerSettings, build
 from tests.learner_steps import SEED, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
+
+# isort: split
+import torch  # behind stream_app, which sets the number of its threads
 
 
 class Net(torch.nn.Module):
@@ -23,7 +27,7 @@ class Net(torch.nn.Module):
 
 
 OWN = f"{__name__}:Net"
-KINDS = (
+KINDS: tuple[dict[str, Any], ...] = (
     {"method": "areba"},
     {"method": "baseline"},
     {"method": "areba", "scaler": "standard", "hidden": [5, 3], "l2": 0.01},
@@ -33,10 +37,10 @@ KINDS = (
 
 
 @pytest.mark.parametrize("settings", KINDS, ids=str)
-def test_operations_are_answered_in_order(settings: dict[str, object]) -> None:
+def test_operations_are_answered_in_order(settings: dict[str, Any]) -> None:
     """Scores, classes and versions go into predictions: each must be of its own moment."""
     examples, labels = stream(4, 3)
-    which = learner(features=3, **settings)
+    which = learner(3, **settings)
     entries = [(PREDICT, 0, -1), (PREDICT, 1, -1), (LEARN, 1, 1), (REPORT, -1, -1), (PREDICT, 2, -1), (LEARN, 0, 0)]
     answers = which.run(operations([*entries, (REPORT, -1, -1)]), examples, ids(4))
     predicted = np.array([True, True, False, False, True, False, False])
@@ -44,12 +48,12 @@ def test_operations_are_answered_in_order(settings: dict[str, object]) -> None:
     assert np.array_equal(~np.isnan(answers.scores), predicted)
     assert np.array_equal(answers.labels, np.where(predicted, answers.scores > 0.5, -1))
     assert answers.reports[:, 0].tolist() == [1.0, 2.0]
-    assert (answers.scores.dtype, answers.labels.dtype, answers.versions.dtype, answers.reports.shape) == (
-        np.float32,
-        np.int8,
-        np.int64,
-        (2, 7),
-    )
+    assert [column.dtype.name for column in (answers.scores, answers.labels, answers.versions)] == [
+        "float32",
+        "int8",
+        "int64",
+    ]
+    assert answers.reports.shape == (2, 7)
     assert which.run(operations([]), examples, ids(4)).scores.shape == (0,)
     assert len(labels) == 4
 
@@ -62,7 +66,10 @@ def test_areba_reports_sizes_queues_and_capacities() -> None:
     )
     assert answers.reports.tolist() == [[3.0, 0.0, pytest.approx(0.029701), 0.0, 3.0, 1.0, 4.0]]
     assert (
-        learner("baseline").run(operations([(REPORT, -1, -1)]), np.zeros((1, 2), np.float32), ids(1)).reports.any() == 0
+        learner(method="baseline")
+        .run(operations([(REPORT, -1, -1)]), np.zeros((1, 2), np.float32), ids(1))
+        .reports.any()
+        == 0
     )
 
 
@@ -71,7 +78,7 @@ def test_areba_reports_sizes_queues_and_capacities() -> None:
 def test_it_learns(method: str, network: str) -> None:
     """A step in the wrong direction would pass every test of bits."""
     examples, labels = stream(3000, 5, positives=0.4)
-    answers = run_in_cuts(learner(method, 5, network=network), in_turn(labels), examples, 1000)
+    answers = run_in_cuts(learner(5, method=method, network=network), in_turn(labels), examples, 1000)
     correct = answers.labels[::2] == labels
     assert correct[2000:].mean() > 0.85
     assert correct[2000:].mean() > correct[:200].mean()
@@ -82,7 +89,7 @@ def test_areba_finds_a_rare_class_that_the_baseline_misses() -> None:
     examples, labels = stream(4000, 2, positives=0.01)
     positives = np.flatnonzero(labels[1000:]) + 1000
     recalls = {
-        method: run_in_cuts(learner(method), in_turn(labels), examples, 1000).labels[::2][positives].mean()
+        method: run_in_cuts(learner(method=method), in_turn(labels), examples, 1000).labels[::2][positives].mean()
         for method in METHODS
     }
     assert recalls["areba"] > 0.7 > recalls["baseline"] + 0.2
@@ -91,7 +98,7 @@ def test_areba_finds_a_rare_class_that_the_baseline_misses() -> None:
 def test_the_example_that_is_learned_is_the_one_that_was_seen() -> None:
     """Labels come late: the scaler has moved on by then, and the features' array has been replaced by a larger one."""
     examples, _ = stream(6, 3)
-    scaled = learner(features=3, scaler="standard")
+    scaled = learner(3, scaler="standard")
     first = scaled.run(operations([(PREDICT, 0, -1), (PREDICT, 1, -1)]), examples[:2].copy(), ids(2))
     assert not np.isnan(first.scores[:2]).any()
     grown = np.zeros((64, 3), np.float32)
@@ -102,7 +109,7 @@ def test_the_example_that_is_learned_is_the_one_that_was_seen() -> None:
     arrays = scaled.arrays()
     assert arrays["positive_examples"] == pytest.approx(expected[None].astype(np.float32), abs=1e-6)
     assert arrays["scaler.mean"] == pytest.approx(examples.astype(np.float64).mean(0))
-    assert np.sqrt(arrays["scaler.squares"] / 6) == pytest.approx(examples.astype(np.float64).std(0))
+    assert np.sqrt(arrays["scaler.squares"].astype(np.float64) / 6) == pytest.approx(examples.astype(np.float64).std(0))
 
 
 def test_a_constant_feature_and_a_first_example_scale_to_zero() -> None:
@@ -119,17 +126,17 @@ def test_a_standard_scaler_makes_units_irrelevant() -> None:
     examples, labels = stream(2000, 3, positives=0.3)
     awkward = examples * np.array([1e6, 1e-4, 1.0], np.float32) + np.array([1e7, 0.0, -50.0], np.float32)
     correct = {
-        scaler: (run_in_cuts(learner(features=3, scaler=scaler), in_turn(labels), awkward, 500).labels[::2] == labels)
+        scaler: (run_in_cuts(learner(3, scaler=scaler), in_turn(labels), awkward, 500).labels[::2] == labels)
         for scaler in ("none", "standard")
     }
     assert correct["standard"][1000:].mean() > 0.85 > correct["none"][1000:].mean()
 
 
 @pytest.mark.parametrize("settings", KINDS, ids=str)
-def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(settings: dict[str, object]) -> None:
+def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(settings: dict[str, Any]) -> None:
     """A fresh process must reach the committed output of the one that died."""
     examples, labels = stream(60, 3)
-    one, same = learner(features=3, **settings), learner(features=3, **settings)
+    one, same = learner(3, **settings), learner(3, **settings)
     answers = [run_in_cuts(which, in_turn(labels), examples, 60) for which in (one, same)]
     assert answers[0].scores.tobytes() == answers[1].scores.tobytes()
     assert same_state(one, same)
@@ -138,10 +145,10 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(settings: dict[str, 
 
 
 @pytest.mark.parametrize("settings", KINDS, ids=str)
-def test_arrays_are_copies(settings: dict[str, object]) -> None:
+def test_arrays_are_copies(settings: dict[str, Any]) -> None:
     """A snapshot is written while the learner goes on."""
     examples, labels = stream(20, 3)
-    which = learner(features=3, **settings)
+    which = learner(3, **settings)
     run_in_cuts(which, in_turn(labels[:10]), examples, 20)
     before = which.arrays()
     kept = {name: array.tobytes() for name, array in before.items()}
@@ -160,7 +167,7 @@ def test_arrays_are_copies(settings: dict[str, object]) -> None:
     ],
     ids=str,
 )
-def test_a_state_of_another_kind_is_refused_and_changes_nothing(other: dict[str, object]) -> None:
+def test_a_state_of_another_kind_is_refused_and_changes_nothing(other: dict[str, Any]) -> None:
     """A snapshot under a changed configuration must park the task, not train on."""
     examples, labels = stream(200, 2, positives=0.5)
     full = learner()
@@ -175,9 +182,10 @@ def test_a_state_of_another_kind_is_refused_and_changes_nothing(other: dict[str,
 
 def test_unsuitable_features_are_refused() -> None:
     """Compiled code reads memory without a check: what it is given must be what it expects."""
-    which = learner(features=3)
+    which = learner(3)
     step = operations([(PREDICT, 0, -1)])
-    for wrong in (np.zeros((2, 4), np.float32), np.zeros((2, 3)), np.zeros((3, 2), np.float32).T):
+    wrongs: tuple[Any, ...] = (np.zeros((2, 4), np.float32), np.zeros((2, 3)), np.zeros((3, 2), np.float32).T)
+    for wrong in wrongs:
         with pytest.raises(ValueError, match=r"C-contiguous float32 \[slots, 3\]"):
             which.run(step, wrong, ids(2))
 

@@ -1,0 +1,102 @@
+"""Brokers that go away: workers wait, say so once, and go on; nothing is lost or doubled."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ops.local_kafka import LocalKafka
+from tests.kafka.support import (
+    ROOT,
+    START_DEADLINE_S,
+    App,
+    Load,
+    Progress,
+    Section,
+    StreamOf,
+    check_exactly_once,
+    wait_until,
+    workers,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+OUTAGE_S = 60.0
+"""As long as the issue says: longer than any session, transaction or request lasts."""
+
+STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2))
+
+SECTIONS: Mapping[str, Section] = {
+    "streams": {stream.name: {"features": stream.features} for stream in STREAMS},
+    "join": {"ttl_ms": 1_500, "max_clock_lead_ms": 100},
+}
+
+GONE = "no Kafka broker can be reached"
+BACK = "a Kafka broker answers again"
+
+
+def test_a_minute_without_a_broker(own_kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """Killed in mid-flow and back after a minute: one line that says so, one when it is over, every record once."""
+    app = App(own_kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2)
+    app.create_topics()
+    with workers(app, "w") as (worker,), Progress(app) as progress:
+        with Load(app, STREAMS, seed=10):
+            worker.start()
+            worker.wait_for("restored task=1")
+            progress.wait_for_more(20)
+            own_kafka.kill(1)
+            gone_s = time.monotonic()
+            worker.wait_for(GONE, deadline_s=OUTAGE_S)
+            wait_until(lambda: time.monotonic() - gone_s > OUTAGE_S, "a minute", 2 * OUTAGE_S)
+            own_kafka.restart(1)
+            progress.wait_for_more(20, START_DEADLINE_S)
+        progress.wait_for_ends(app.input_ends())
+        assert worker.stop() == 0
+        assert worker.log().count(GONE) == 1, worker.log()
+        assert worker.log().count(BACK) == 1, worker.log()
+    check_exactly_once(app)
+
+
+def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """Everything is on three brokers: when the one that leads dies in mid-flow, the others take over at once."""
+    app = App(kafka3.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2, replication=3)
+    app.create_topics()
+    with workers(app, "one", "two") as pair, Progress(app) as progress:
+        with Load(app, STREAMS, seed=11):
+            for worker in pair:
+                worker.start()
+            for worker in pair:
+                worker.wait_for("restored task")
+            progress.wait_for_more(20)
+            for broker in (1, 2):
+                kafka3.kill(broker)
+                progress.wait_for_more(100, START_DEADLINE_S)
+                kafka3.restart(broker)
+                progress.wait_for_more(20, START_DEADLINE_S)
+        progress.wait_for_ends(app.input_ends())
+        assert [worker.stop() for worker in pair] == [0, 0]
+        assert not any(GONE in worker.log() for worker in pair), "there was always one that answered"
+    check_exactly_once(app)
+
+
+def test_no_broker_at_start(tmp_path: Path) -> None:
+    """A wrong address: after the patience that the file asks for, one line with the setting's name, and status 2."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        servers = f"127.0.0.1:{taken.getsockname()[1]}"
+        file = tmp_path / "areba.yaml"
+        file.write_text(
+            yaml.safe_dump({"kafka": {"bootstrap_servers": servers}, "worker": {"start_timeout_ms": 2_000}})
+        )
+        command = [sys.executable, "-m", "stream_app.cli", "run", "-c", str(file)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_DEADLINE_S, check=False)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert lines[-1] == f"kafka.bootstrap_servers: no Kafka broker answers at {servers} (waited 2000 ms)"
+    assert [line for line in lines if "WARNING" in line or "ERROR" in line] == lines[1:-1]
+    assert len(lines) == 3, "what runs, that it waits, that it gave up"

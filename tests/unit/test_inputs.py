@@ -1,0 +1,98 @@
+"""The queue between the client and the merge: what goes in comes out once, in order, and is counted."""
+
+import numpy as np
+import pytest
+
+from stream_app.inputs import WaitingRecords
+from stream_app.ports import Fetched, TopicPartition
+from stream_app.records import Header, RawRecords
+
+PLACE = TopicPartition("examples", 0)
+
+
+def _fetched(*offsets: int, at_end: bool = False, headers: dict[int, tuple[Header, ...]] | None = None) -> Fetched:
+    records = RawRecords(
+        np.array(offsets, np.int64),
+        np.array(offsets, np.int64) * 10,
+        [f"k{offset}".encode() for offset in offsets],
+        [f"v{offset}".encode() for offset in offsets],
+        headers or {},
+    )
+    return Fetched(PLACE, records, at_end=at_end)
+
+
+@pytest.mark.parametrize("portions", [[10], [1] * 10, [3, 4, 3], [9, 1]])
+def test_every_record_comes_out_once(portions: list[int]) -> None:
+    """However it was fetched and however it is taken; headers stay with their records."""
+    waiting = WaitingRecords()
+    trace = (("traceparent", b"x"),)
+    waiting.add(_fetched(0, 1, 2, 3, headers={2: trace}))
+    waiting.add(_fetched(4))
+    waiting.add(_fetched(5, 6, 8, 9, 12, headers={0: trace, 4: trace}))
+    values: list[bytes | None] = []
+    with_headers: list[int] = []
+    for portion in portions:
+        taken = waiting.take(portion)
+        assert len(taken) == portion
+        assert taken.timestamps.tolist() == [10 * offset for offset in taken.offsets.tolist()]
+        assert taken.offsets.flags.writeable
+        with_headers += [int(taken.offsets[row]) for row in sorted(taken.headers)]
+        values += taken.values
+    assert values == [f"v{offset}".encode() for offset in (0, 1, 2, 3, 4, 5, 6, 8, 9, 12)]
+    assert with_headers == [2, 5, 12]
+    assert (len(waiting), waiting.bytes) == (0, 0)
+
+
+def test_taking_nothing() -> None:
+    """A batch may have records of one side only."""
+    assert len(WaitingRecords().take(0)) == 0
+
+
+def test_rows_below() -> None:
+    """A recorded range is complete once its last record is there; offsets may have gaps (control records)."""
+    waiting = WaitingRecords()
+    assert waiting.rows_below(3) is None
+    waiting.add(_fetched(0, 1, 2))
+    waiting.add(_fetched(5, 6))
+    assert [waiting.rows_below(end) for end in (1, 3, 6, 7)] == [1, 3, 4, 5]
+    assert waiting.rows_below(8) is None
+    with pytest.raises(LookupError):
+        waiting.rows_below(5)  # offset 4 was compacted away: a later one came in its place
+    waiting.take(2)
+    assert waiting.rows_below(6) == 2
+
+
+def test_the_end_is_news_not_memory() -> None:
+    """At the end, until something comes that is not."""
+    waiting = WaitingRecords()
+    assert not waiting.at_end
+    waiting.add(_fetched(0, at_end=True))
+    assert waiting.at_end
+    waiting.add(_fetched(1))
+    assert not waiting.at_end
+    waiting.add(_fetched(at_end=True))
+    assert waiting.at_end
+    assert waiting.last_offset == 1
+    waiting.clear()
+    assert (waiting.at_end, waiting.last_offset, len(waiting)) == (False, -1, 0)
+
+
+def test_bytes_count_keys_values_and_headers() -> None:
+    """The limit on memory must see what a record holds, wherever it holds it."""
+    waiting = WaitingRecords()
+    waiting.add(_fetched(0))
+    small = waiting.bytes
+    assert small > 0
+    waiting.clear()
+    waiting.add(_fetched(0, headers={0: (("blob", bytes(100_000)),)}))
+    assert waiting.bytes > small + 100_000
+
+
+def test_times() -> None:
+    """The merge looks at so many and no more."""
+    waiting = WaitingRecords()
+    assert waiting.times(5).tolist() == []
+    waiting.add(_fetched(0, 1))
+    waiting.add(_fetched(2, 3, 4))
+    assert waiting.times(4).tolist() == [0, 10, 20, 30]
+    assert waiting.times(9).tolist() == [0, 10, 20, 30, 40]

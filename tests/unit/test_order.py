@@ -1,0 +1,57 @@
+"""The merge by hand: what goes first, what waits, what is let go."""
+
+import numpy as np
+import pytest
+
+from stream_app.order import cut, merge
+from stream_app.records import Longs
+
+ALL = 1_000
+
+
+def _times(*values: int) -> Longs:
+    return np.array(values, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("examples", "labels", "expected"),
+    [
+        ((1, 3), (2, 4), "e0 l0 e1 l1"),
+        ((1, 1), (1, 1), "e0 e1 l0 l1"),
+        ((5, 1), (3,), "l0 e0 e1"),
+        ((9, 1, 2), (9, 1), "e0 e1 e2 l0 l1"),
+        ((), (2, 1), "l0 l1"),
+        ((1, 2), (), "e0 e1"),
+        ((), (), ""),
+        ((-1, 0), (-1,), "e0 l0 e1"),
+    ],
+    ids=["alternating", "ties", "disorder", "clock-ahead", "no-examples", "no-labels", "nothing", "no-time"],
+)
+def test_merge(examples: tuple[int, ...], labels: tuple[int, ...], expected: str) -> None:
+    """The smaller head first, examples on a tie, each side in its own order whatever its timestamps."""
+    sides, rows = merge(_times(*examples), _times(*labels))
+    assert " ".join(f"{'el'[side]}{row}" for side, row in zip(sides, rows, strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("examples", "labels", "ends", "limit", "expected"),
+    [
+        ((1, 3), (2, 4), (False, False), ALL, (2, 1)),  # the label at 4 waits: an example at 3.5 may come
+        ((1, 3), (2, 4), (True, False), ALL, (2, 2)),
+        ((1, 3), (2,), (False, False), ALL, (1, 1)),
+        ((1, 3), (2,), (False, True), ALL, (2, 1)),
+        ((1, 2), (), (False, False), ALL, (0, 0)),
+        ((1, 2), (), (False, True), ALL, (2, 0)),
+        ((), (1, 2), (True, False), ALL, (0, 2)),
+        ((), (), (True, True), ALL, (0, 0)),
+        ((1, 1), (1,), (False, False), ALL, (2, 0)),  # on a tie examples go first, so one more might
+        ((1, 2, 3), (4,), (True, True), 2, (2, 0)),
+        ((1, 2, 3), (1, 2, 3), (True, True), 5, (3, 2)),
+    ],
+)
+def test_cut(
+    examples: tuple[int, ...], labels: tuple[int, ...], ends: tuple[bool, bool], limit: int, expected: tuple[int, int]
+) -> None:
+    """A side goes on alone only when the other is known to have nothing; never more than the limit."""
+    found = cut(_times(*examples), _times(*labels), examples_at_end=ends[0], labels_at_end=ends[1], limit=limit)
+    assert found == expected
