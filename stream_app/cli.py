@@ -55,7 +55,7 @@ def run(path: Path, restarted_at: Sequence[float], was_fenced: bool) -> None:
         config.application.id,
         config.application.instance,
         config.kafka.bootstrap_servers,
-        memory_bound_bytes(config.task_settings(), config.worker.buffer_bytes) >> 20,
+        memory_bound_bytes(config.task_settings(), config.worker.buffer_bytes, config.worker.max_batch_records) >> 20,
     )
     try:
         run_worker(config, stop, restarted=bool(restarted_at), was_fenced=was_fenced)

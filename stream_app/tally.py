@@ -8,7 +8,7 @@ import hashlib
 import heapq
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,14 +161,17 @@ class Tally:
         """The offset behind what it wrote to this partition; 0 where it wrote nothing."""
         return max((end for name, number, _, end in self.ranges if (name, number) == (topic, partition)), default=0)
 
-    def add(self, topic: str, partition: int, side: Side, record: Input) -> None:
-        """Count a record if it lies in what was written."""
-        for name, number, first, end in self.ranges:
-            if (name, number) == (topic, partition) and first <= record.offset < end:
-                stream = self.streams.get((record.key or b"").decode(errors="replace"))
-                if stream is not None:
-                    stream.add(side, record)
-                return
+    def counter(self, topic: str, partition: int, side: Side) -> Callable[[Input], None]:
+        """What counts a record of this partition, if it lies in what was written."""
+        ranges = [(first, end) for name, number, first, end in self.ranges if (name, number) == (topic, partition)]
+        streams = {name.encode(): stream for name, stream in self.streams.items()}
+
+        def count(record: Input) -> None:
+            stream = streams.get(record.key or b"")
+            if stream is not None and any(first <= record.offset < end for first, end in ranges):
+                stream.add(side, record)
+
+        return count
 
     def faults(self) -> Iterator[str]:
         """A line for each figure that is not found on the topics."""

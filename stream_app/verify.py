@@ -423,15 +423,11 @@ class _PartitionCheck:
             text = f"{topic}[{self._partition}]: {last - end:,} records of the manifests are not yet processed"
             self._checker.notes.append(text)
 
-        def count(record: Input) -> None:
-            for tally in tallies:
-                tally.add(topic, self._partition, side, record)
-
         limits = self._checker.config.limits
         return _Inputs(
             side=side,
             rows=self._input_rows(topic, last),
-            tally=count,
+            counters=[tally.counter(topic, self._partition, side) for tally in tallies],
             max_record_bytes=limits.max_record_bytes,
             max_features=limits.max_features,
         )
@@ -541,13 +537,13 @@ class _Inputs:
         self,
         side: Side,
         rows: Iterator[Row],
-        tally: Callable[[Input], None],
+        counters: Sequence[Callable[[Input], None]],
         max_record_bytes: int,
         max_features: int,
     ) -> None:
         self._side = side
         self._rows = rows
-        self._tally = tally
+        self._counters = counters
         self._max_record_bytes = max_record_bytes
         self._max_features = max_features
         self._ahead: Input | None = None
@@ -572,7 +568,8 @@ class _Inputs:
             return None
         content = read_value(row.value, self._side, self._max_record_bytes, self._max_features)
         record = Input(*row, content)
-        self._tally(record)
+        for count in self._counters:
+            count(record)
         return record
 
 

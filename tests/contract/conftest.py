@@ -23,10 +23,10 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 @pytest.fixture
 def topic(backend: Backend, prefix: str) -> Callable[..., str]:
-    """Makes a topic: `topic("in", partitions=2, **settings)`."""
+    """Makes a topic; it keeps records of any age, since those of the tests are old, and retention never sleeps."""
 
     def make(name: str, partitions: int = 1, settings: dict[str, str] | None = None) -> str:
-        backend.cluster().create([TopicInfo(prefix + name, partitions, settings or {})], 1)
+        backend.cluster().create([TopicInfo(prefix + name, partitions, {"retention.ms": "-1", **(settings or {})})], 1)
         return prefix + name
 
     return make

@@ -17,6 +17,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 ROUND_RECORDS = 50
 
+FOREVER = {"retention.ms": "-1"}
+"""The records of these tests are old; retention would delete them within half a minute."""
+
 
 def _outputs(number: int, side: int) -> OutputRecords:
     values = [f"{number}-{side}-{row}".encode() for row in range(ROUND_RECORDS)]
@@ -81,7 +84,7 @@ class _Rounds:
 def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) -> None:
     """Promise 1 with a broker killed in mid-transaction, be it leader, coordinator or controller."""
     servers = kafka3.bootstrap_servers
-    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, {}), TopicInfo(prefix + "out", 2, {})], 3)
+    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 2, FOREVER)], 3)
     with closing(_Rounds(servers, prefix)) as rounds:
         running = rounds.run()
         for broker in (1, 2):
@@ -100,7 +103,7 @@ def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) ->
 def test_rounds_stay_whole_while_the_only_broker_is_gone(own_kafka: LocalKafka, prefix: str) -> None:
     """Nothing is lost or doubled by an outage that is longer than a transaction may take."""
     servers = own_kafka.bootstrap_servers
-    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, {}), TopicInfo(prefix + "out", 2, {})], 1)
+    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 2, FOREVER)], 1)
     with closing(_Rounds(servers, prefix)) as rounds:
         running = rounds.run()
         for _ in range(20):
