@@ -71,7 +71,7 @@ read -r _ || true
 for file in "$1"/broker-*.pid; do
   if [ -f "$file" ]; then kill -KILL "$(cat "$file")"; fi
 done
-if [ "$2" = temporary ]; then sleep 0.2; rm -rf -- "$1"; fi
+if [ "$2" = temporary ]; then sleep 0.2; rm -rf -- "$1"; sleep 2; rm -rf -- "$1"; fi
 """
 
 
@@ -249,15 +249,28 @@ def _format(folder: Path, plan: ClusterPlan, library: Path) -> None:
         if not (data / "meta.properties").exists():
             command = [*_java(library, folder, broker.node), "kafka.tools.StorageTool", "format"]
             command += ["-t", plan.cluster_id, "-c", str(properties), "--ignore-formatted"]
-            running.append(
-                subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-                )
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             )
-    for process in running:
-        text, _ = process.communicate(timeout=READY_TIMEOUT_S)
-        if process.returncode != 0:
-            raise ConfigurationError(["Kafka could not prepare its data folder:", *text.splitlines()[-LOG_TAIL_LINES:]])
+            _note(folder, broker.node, process.pid)
+            running.append(process)
+    try:
+        for process in running:
+            text, _ = process.communicate(timeout=READY_TIMEOUT_S)
+            if process.returncode != 0:
+                lines = text.splitlines()[-LOG_TAIL_LINES:]
+                raise ConfigurationError(["Kafka could not prepare its data folder:", *lines])
+    except subprocess.TimeoutExpired:
+        raise ConfigurationError(f"Kafka did not prepare its data folder within {READY_TIMEOUT_S:.0f} s") from None
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+def _note(folder: Path, node: int, pid: int) -> None:
+    """Write down what runs for this broker, for those who have to end it."""
+    (folder / f"broker-{node}.pid").write_text(f"{pid}\n", encoding="utf-8")
 
 
 def _java(library: Path, folder: Path, node: int) -> list[str]:
@@ -288,7 +301,7 @@ def _spawn(folder: Path, node: int, library: Path) -> "subprocess.Popen[bytes]":
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    (folder / f"broker-{node}.pid").write_text(f"{process.pid}\n", encoding="utf-8")
+    _note(folder, node, process.pid)
     return process
 
 
@@ -427,7 +440,7 @@ class LocalKafka:
 
     def stop(self) -> None:
         """End all brokers; a temporary folder is removed. Does nothing the second time."""
-        _stop_all(self.folder, list(self._processes), at_once=self._temporary)
+        _stop_all(self.folder, [broker.node for broker in self.plan.brokers], at_once=self._temporary)
         for process in self._processes.values():
             process.wait()
         self._processes.clear()

@@ -6,7 +6,8 @@ last. Learning is one Adam step (Torch's form, eps 1e-7) on the mean binary cros
 `l2` times the sum of the squared weights of the hidden layers.
 
 There are two paths: one hidden layer of 8 units, whose sums live in registers (see `lanes`), and everything else. Both
-keep one strict order of sums, whatever the batch and the machine, so equal operations give equal bits.
+keep one strict order of sums, whatever the batch and the machine, so equal operations give equal bits. The sums of the
+8 units and of their logit are float64: near the bend of LeakyReLU, rounding would else decide on the slope.
 
 Numbers under 1e-30 become zero in errors and moments. A converged network would otherwise work on denormals, which are
 many times slower, and a processor mode against them would change the bits of others.

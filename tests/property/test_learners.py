@@ -63,6 +63,7 @@ def test_a_loaded_learner_goes_on_to_the_same_bits(
     examples, _ = stream(SLOTS, 3)
     first, second = learner(3, **kind), learner(3, **kind)
     first.run(operations(entries[:at]), examples, ids(SLOTS))
+    second.run(operations(entries), examples, ids(SLOTS))  # what it was before must not matter
     second.load(first.arrays())
     assert same_state(first, second)
     answers = [which.run(operations(entries[at:]), examples, ids(SLOTS)) for which in (first, second)]

@@ -238,14 +238,17 @@ def test_adam_and_the_loss_are_torchs_own() -> None:
     assert model.predict(examples[0]) == pytest.approx(torch.sigmoid(reference(torch.from_numpy(examples)))[0].item())
 
 
-def test_a_long_quiet_stream_leaves_no_denormals() -> None:
-    """Each would cost a hundred times a normal number: a converged stream would fall behind."""
+def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
+    """Each would cost many times a normal number, for ever: 0.9 times the smallest is rounded up to itself."""
     network = compiled_network(DenseNetwork(2, (8,)), 0.01, 0.0, 1)
-    examples, targets = np.array([1.0, -1.0], np.float32), np.ones(8, np.float32)
-    _learn_often(network, examples, targets, 20_000)
-    for moments in (network.first, network.second, network.powers.astype(np.float32)):
-        assert (np.abs(moments[moments != 0.0]) > 1e-31).all()
-    assert network.updates[0] == 20_000
+    targets = np.ones(8, np.float32)
+    _learn_often(network, np.array([1.0, -1.0], np.float32), targets, 10)
+    assert network.first[8:16].any()
+    _learn_often(network, np.array([1.0, 0.0], np.float32), targets, 20_000)
+    assert not network.first[8:16].any()
+    for state in (network.first, network.second, network.powers):
+        assert (np.abs(state[state != 0.0]) > 1e-31).all()
+    assert network.updates[0] == 20_010
 
 
 @compiled
