@@ -78,7 +78,7 @@ class Batch:
         first: dict[str, None] = {}
         for position, time in enumerate(self.times.tolist()):
             side, row = self.decoded[self.merged.sides[position]], int(self.merged.rows[position])
-            if side.streams[row] >= 0 and time >= 0:
+            if side.streams[row] >= 0 and time > 0:
                 name = side.stream_names[side.streams[row]]
                 if name in names:
                     first.setdefault(name)

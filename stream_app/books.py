@@ -848,7 +848,7 @@ def _possible(item: _Item, reason: Reason) -> bool:
     if isinstance(content, Reason):
         return reason is content
     if reason is Reason.BAD_TIME:
-        return item.timestamp_ms < 0
+        return item.timestamp_ms <= 0
     return reason in (ON_DATA[item.side] if item.id else ON_MARKS)
 
 

@@ -19,6 +19,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CACHES_KEPT = 4
 """Versions whose compiled code is kept (some 20 MB each): enough to go back and forth between two."""
 
+CONSTANTS = ("records.py", "base.py")
+"""Files that compile nothing themselves but whose constants are compiled in."""
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """One thread: sums over several depend on how many there are."""
 
@@ -46,7 +49,7 @@ def _digest_of_sources() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         source = path.read_bytes()
-        if path.name == "records.py" or b"stream_app.native" in source:
+        if path.name in CONSTANTS or b"stream_app.native" in source:
             digest.update(source)
     return digest.hexdigest()[:16]
 

@@ -220,8 +220,8 @@ class Collector:
         return OutputRecords(
             [letter.record.key for _, letter in rows],
             [letter.record.value for _, letter in rows],
-            # a record without a time cannot give it to its dead letter
-            self._batch.times[positions].clip(min=0).tolist(),
+            # a record without a time cannot give it to its dead letter, and the client takes 0 for now
+            self._batch.times[positions].clip(min=1).tolist(),
             {row: _dead_headers(letter, inputs) for row, (_, letter) in enumerate(rows)},
         )
 

@@ -181,7 +181,7 @@ def _rehearsal(shapes: dict[str, int]) -> tuple[RawRecords, RawRecords]:
 
 
 def _raw(values: list[bytes]) -> RawRecords:
-    numbers = np.arange(len(values), dtype=np.int64)
+    numbers = np.arange(1, len(values) + 1, dtype=np.int64)
     return RawRecords(numbers, numbers.copy(), [None] * len(values), values)
 
 

@@ -57,7 +57,7 @@ def _sort_out(
         if kind == _MALFORMED:
             why[position] = reasons[0][row] if example else reasons[1][row]
             continue
-        if time < 0:
+        if time <= 0:
             why[position] = _BAD_TIME
             continue
         stream = names[0][streams[0][row]] if example else names[1][streams[1][row]]

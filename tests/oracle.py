@@ -170,7 +170,7 @@ class Oracle:
         if isinstance(meaning, Reason):
             self.bury(record, meaning)
             return
-        if record.time_ms < 0:
+        if record.time_ms <= 0:
             self.bury(record, Reason.BAD_TIME)
             return
         stream = self.stream(meaning.stream)

@@ -172,7 +172,7 @@ def one_side(draw: st.DrawFn, side: Side) -> list[Record]:
         elif draft.step_ms in {-15, -1000, 60}:
             time_ms = now_ms + draft.step_ms  # this record's clock alone
         else:
-            now_ms = time_ms = max(0, now_ms + draft.step_ms)
+            now_ms = time_ms = max(1, now_ms + draft.step_ms)
         records.append(record_of(side, offset, time_ms, draft))
         offset += 1 + (draft.header == 2)
     return records
@@ -288,7 +288,7 @@ def check_dead(got: list[Row], events: list[Event], sequence: list[Record]) -> N
         record = event.record
         assert (row.key, row.value) == (record.key, record.value)
         assert row.headers[: len(record.headers)] == record.headers
-        assert row.time_ms == max(0, sequence[event.position].time_ms)
+        assert row.time_ms == max(1, sequence[event.position].time_ms)
         ours = dict(row.headers[len(record.headers) :])
         assert ours["areba.reason"] == event.reason.text.encode()
         assert ours["__connect.errors.topic"] == TOPICS[record.side].encode()
