@@ -1,6 +1,6 @@
 """What one task must do with its inputs, in plain Python: lists, dicts, one record after the other.
 
-Written from DESIGN.md ("Order", "Join"), not from stream_app: it shares only the records and the settings with it. It
+Written from the rules of order and join, not from stream_app: it shares only the records and the settings with it. It
 is slow, has no batches and no scores; the property tests compare the real task with it, event by event.
 """
 

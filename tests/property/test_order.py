@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_app.order import cut, merge
@@ -29,7 +29,7 @@ def _array(times: list[int]) -> Longs:
 
 
 def _merged(examples: list[int], labels: list[int]) -> list[Place]:
-    """The rule of DESIGN.md, one record after the other."""
+    """The rule, one record after the other."""
     found: list[Place] = []
     example = label = 0
     while example < len(examples) or label < len(labels):
@@ -47,12 +47,14 @@ def _batch(examples: list[int], labels: list[int], starts: tuple[int, int], rows
     return [Place(int(side), starts[side] + int(row)) for side, row in zip(sides, places, strict=True)]
 
 
+@settings(deadline=None)
 @given(examples=TIMES, labels=TIMES)
 def test_one_merge(examples: list[int], labels: list[int]) -> None:
     """The compiled merge is the rule."""
     assert _batch(examples, labels, (0, 0), (len(examples), len(labels))) == _merged(examples, labels)
 
 
+@settings(deadline=None)
 @given(examples=TIMES, labels=TIMES, limits=LIMITS, data=st.data())
 def test_cut_at_will(examples: list[int], labels: list[int], limits: list[int], data: st.DataObject) -> None:
     """Records arrive in any portions on either side, batches have any size: the sequence is that of one merge of all.
@@ -87,6 +89,7 @@ def test_cut_at_will(examples: list[int], labels: list[int], limits: list[int], 
     assert sequence == _merged(examples, labels)
 
 
+@settings(deadline=None)
 @given(examples=TIMES, labels=TIMES, data=st.data())
 def test_a_release_breaks_no_order_of_a_side(examples: list[int], labels: list[int], data: st.DataObject) -> None:
     """A side at its end for the moment lets the other go: every record once, each side in order, nothing held back."""
@@ -110,6 +113,7 @@ def test_a_release_breaks_no_order_of_a_side(examples: list[int], labels: list[i
         assert [place.row for place in sequence if place.side == side] == list(range(arrived[side]))
 
 
+@settings(deadline=None)
 @given(examples=TIMES, labels=TIMES)
 def test_without_news_of_the_other_side_nothing_goes(examples: list[int], labels: list[int]) -> None:
     """An empty side that is not at its end may still bring a smaller timestamp."""

@@ -364,7 +364,7 @@ FEW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthChe
 def test_task_does_what_the_model_does(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record]
 ) -> None:
-    """Every record ends in the outcome that DESIGN.md names, in merge order: nothing is lost, nothing counted twice."""
+    """Every record ends in the outcome that the rules name, in merge order: nothing is lost, nothing counted twice."""
     compare(task_settings, examples, labels)
 
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -447,6 +447,10 @@ class FakeCluster:
 
     def __init__(self, partitions: int = 4, missing: str = "", **settings: str) -> None:
         self.partitions, self.missing, self.settings = partitions, missing, settings
+
+    def answering(self) -> Self:
+        """There is a broker."""
+        return self
 
     def topics(self, names: Sequence[str]) -> Mapping[str, TopicInfo]:
         """Those that are there."""

@@ -83,10 +83,10 @@ class World:
                 example = codec.encode(Example(stream, str(number), [float(number % 3)]))
                 label = codec.encode(Label(stream, str(number), number % 2))
                 key = stream.encode()
-                self.put("examples", partition, key, example, 10 * number)
+                self.put("examples", partition, key, example, 10 * number + 1)
                 self.put("labels", partition, key, label, 10 * number + 15)
 
-    def put(self, topic: str, partition: int, key: bytes | None, value: bytes | None, time_ms: int = 0) -> None:
+    def put(self, topic: str, partition: int, key: bytes | None, value: bytes | None, time_ms: int = 1) -> None:
         """One record."""
         name = getattr(self.config.topics, topic)
         self.broker.append(TopicPartition(name, partition), [(key, value, time_ms, ())])
