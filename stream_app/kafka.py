@@ -14,8 +14,11 @@ again. Nothing else in the application needs to know librdkafka's codes.
 
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 
@@ -71,6 +74,9 @@ RETRY_PAUSE_S = 0.01
 
 ROOM_TIMEOUT_S = 30.0
 """A full queue empties at the broker's speed (256 MB at 10 MB a second); without any progress records expire before."""
+
+STUCK_S = 10.0
+"""A call that has not come back so long after a broker answered will not (an answer takes milliseconds)."""
 
 CLOSE_TIMEOUT_S = 5.0
 """A clean stop is a courtesy: what is left open, the next start or the broker's timeout ends."""
@@ -643,7 +649,11 @@ class KafkaTransaction:
         names = {"transactional.id": transactional_id, "delivery.report.only.error": True}
         layers = (TRANSACTION_TUNING, settings or {}, PRODUCER_GUARANTEES, names)
         self._producer: Producer = _made(Producer, _settings(bootstrap_servers, self._outages, *layers))
+        self._side = _SideThread()
+        self._make_cluster: Callable[[], KafkaCluster] = lambda: KafkaCluster(bootstrap_servers, settings)
+        self._cluster: KafkaCluster | None = None  # to ask whether a broker answers; few ever need it
         self._open = False
+        self._stuck = False  # in a call that does not come back: the client is lost
         self._fenced = ""  # why, for good
 
     def initialise(self) -> None:
@@ -706,7 +716,7 @@ class KafkaTransaction:
         """Make the group's offsets part of the transaction."""
         places = [ClientPartition(*p, committed.offset, committed.metadata) for p, committed in offsets.items()]
         send = self._producer.send_offsets_to_transaction
-        self._call("send offsets", lambda timeout_s: send(places, group, timeout_s))
+        self._call("send offsets", lambda timeout_s: self._watched(lambda: send(places, group, timeout_s)))
 
     def commit(self) -> None:
         """Commit, waiting for all records."""
@@ -722,6 +732,9 @@ class KafkaTransaction:
 
     def close(self) -> None:
         """Release the client; an open transaction is aborted if the broker answers in time."""
+        self._side.close()
+        if self._stuck:
+            return
         try:
             if self._open:
                 self._open = False
@@ -729,6 +742,33 @@ class KafkaTransaction:
             self._producer.close()
         except KafkaException as problem:
             LOGGER.info("transaction of %s: left to the broker: %s", self._id, _text(problem))
+
+    def _watched(self, request: Callable[[], Any]) -> None:
+        """Wait for a call that may never come back, for as long as no broker answers and a little longer.
+
+        Raises:
+            UnknownOutcomeError: It did not come back.
+        """
+        future = self._side.start(request)
+        deadline = time.monotonic() + self._timeout_s
+        answered_s: float | None = None
+        while True:
+            try:
+                return future.result(timeout=PROBE_INTERVAL_S)
+            except TimeoutError:
+                self._producer.poll(0)  # what the client has to say, it says now
+                self._cluster = self._cluster or self._make_cluster()
+                answers = self._cluster.broker_count(PROBE_INTERVAL_S) > 0
+                now = time.monotonic()
+                if not answers:
+                    answered_s = None
+                    self._outages.down()
+                elif answered_s is None:
+                    answered_s = now
+                    self._outages.up()
+                if now > deadline or (answered_s is not None and now - answered_s > STUCK_S):
+                    self._stuck = True
+                    raise UnknownOutcomeError(f"transaction of {self._id}: the client does not come back") from None
 
     def _call(self, what: str, request: Callable[[float], Any], *, aborting: bool = False) -> None:
         """Ask until there is an answer, or the bound is reached."""
@@ -763,6 +803,39 @@ class KafkaTransaction:
     def _abandon(self, text: str) -> NoReturn:
         self.abort()
         raise TransactionAbortedError(text)
+
+
+class _SideThread:
+    """Carries out calls of the client that may never come back, one at a time.
+
+    `send_offsets_to_transaction` pays no attention to its timeout while the group's coordinator is away, and where the
+    coordinator moved it may wait for ever (librdkafka issues 5456 and 5511). Nothing can end such a call but the end of
+    the process, so the thread is a daemon.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[tuple[Future[None], Callable[[], Any]] | None] = SimpleQueue()
+        threading.Thread(target=self._work, name="areba-transaction", daemon=True).start()
+
+    def start(self, request: Callable[[], Any]) -> Future[None]:
+        """Begin a call."""
+        future: Future[None] = Future()
+        self._jobs.put((future, request))
+        return future
+
+    def close(self) -> None:
+        """End the thread once it is free."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, request = job
+            try:
+                request()
+            except BaseException as problem:  # noqa: BLE001  (whoever waits for the result gets it)
+                future.set_exception(problem)
+            else:
+                future.set_result(None)
 
 
 # Log reader, cluster --------------------------------------------------------------------------------------------------
