@@ -12,6 +12,7 @@ Errors of a transaction are sorted by what may be done next: try again (until a 
 again. Nothing else in the application needs to know librdkafka's codes.
 """
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -58,6 +59,9 @@ LOGGER = logging.getLogger("stream_app.kafka")
 
 REQUEST_TIMEOUT_S = 15.0
 """For a question that any live broker answers in milliseconds: long enough for a change of leader (6-9 s)."""
+
+LOOK_TIMEOUT_S = 2.0
+"""One attempt inside `REQUEST_TIMEOUT_S` where the client asks a leader that has died until the attempt is over."""
 
 STABLE_TIMEOUT_S = 30.0
 """Committed offsets are unstable while a dead instance's transaction is open: transaction.timeout.ms, the broker's
@@ -171,8 +175,14 @@ _REFUSED_CODES = frozenset(
 )
 """Errors that no retry mends: somebody has to change a setting or a permission."""
 
-_NO_LEADER_CODES = frozenset(
-    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH}
+_ASK_AGAIN_CODES = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError._NOENT,  # noqa: SLF001  (no leader is known)
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+    }
 )
 """A partition that is new, or whose leader has just died, has none for a moment."""
 
@@ -343,21 +353,23 @@ def _query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermar
     while True:
         answers = [
             admin.list_offsets(
-                {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
+                {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=LOOK_TIMEOUT_S
             )[place]
             for spec in specs
         ]
         try:
-            low, high = (answer.result(REQUEST_TIMEOUT_S + 1).offset for answer in answers)
+            low, high = (answer.result(LOOK_TIMEOUT_S + 1).offset for answer in answers)
         except KafkaException as problem:
-            if _error(problem).code() not in _NO_LEADER_CODES or time.monotonic() > deadline:
+            if _error(problem).code() not in _ASK_AGAIN_CODES or time.monotonic() > deadline:
                 raise _unanswered(problem, what) from None
         else:
             if low >= 0 and high >= 0:
                 return Watermarks(low, high)
-            if time.monotonic() > deadline:  # an answer without an offset: the leader is away
+            if time.monotonic() > deadline:  # an answer without an offset: the leader that was known is away
                 raise UnknownOutcomeError(f"{what}: no leader")
         time.sleep(10 * RETRY_PAUSE_S)
+        with contextlib.suppress(KafkaException):
+            admin.list_topics(partition.topic, timeout=LOOK_TIMEOUT_S)  # so that the client asks the new leader
 
 
 def _unanswered(problem: KafkaException, what: str) -> ConfigurationError | UnknownOutcomeError:

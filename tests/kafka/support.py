@@ -273,12 +273,13 @@ class App:
 
 
 class Load(threading.Thread):
-    """Sends a hundred moments of each stream a second until it is asked to stop; then the closing marks.
+    """Sends some moments of each stream a second until it is asked to stop; then the closing marks.
 
-    Timestamps run `BEHIND_MS` behind the clock, since labels are sent ahead of nobody.
+    Timestamps begin `BEHIND_MS` behind the clock and fall back from there: none lies in the future.
     """
 
     BEHIND_MS = 5_000
+    INTERVAL_S = 0.025
 
     def __init__(self, app: App, streams: Sequence[StreamOf], seed: int) -> None:
         super().__init__(name="load")
@@ -299,13 +300,13 @@ class Load(threading.Thread):
     def _send(self, sender: KafkaSender) -> None:
         start_ms = int(time.time() * 1000) - self.BEHIND_MS
         sources = [stream_records(*stream, 10**6, start_ms, self._seed) for stream in self._streams]
-        last_ms = start_ms
+        last_ms, begin_s = start_ms, time.monotonic()
         for number, moments in enumerate(zip(*sources, strict=True)):
             records = [record for moment in moments for record in moment]
             last_ms = max(last_ms, *(record.time_ms for record in records))
             self._app.send_by(sender, records)
-            due_s = (start_ms + self.BEHIND_MS + 10 * number) / 1000
-            if self._enough.wait(max(0.0, due_s - time.time())):
+            due_s = begin_s + self.INTERVAL_S * number
+            if self._enough.wait(max(0.0, due_s - time.monotonic())):
                 break
         for stream in self._streams:
             self._app.send_by(sender, closing(stream.name, stream.partition, last_ms, last_ms))

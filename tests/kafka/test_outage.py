@@ -75,7 +75,7 @@ def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Pa
             progress.wait_for_more(20)
             for broker in (1, 2):
                 kafka3.kill(broker)
-                progress.wait_for_more(100, START_DEADLINE_S)
+                progress.wait_for_more(40, START_DEADLINE_S)
                 kafka3.restart(broker)
                 progress.wait_for_more(20, START_DEADLINE_S)
         progress.wait_for_ends(app.input_ends())

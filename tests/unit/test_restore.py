@@ -140,6 +140,19 @@ def _turns(*members: Worker, until: Callable[[], bool]) -> None:
     raise AssertionError([(task.number, task.stage, task.offsets) for member in members for task in member.tasks])
 
 
+def _never() -> Callable[[], bool]:
+    """For a worker that is to end by itself."""
+    asked = 0
+
+    def should_stop() -> bool:
+        nonlocal asked
+        asked += 1
+        assert asked < 20 * TURNS, "it runs and runs"
+        return False
+
+    return should_stop
+
+
 def _all_at(member: Worker, offset: int, stage: Stage = Stage.LIVE) -> Callable[[], bool]:
     """Whether it has all tasks, processed up to here."""
     return lambda: (
@@ -231,7 +244,7 @@ def test_endless_aborts_end() -> None:
     world.send(1)
     failing = _Failing(world.broker, dict.fromkeys(range(1, 100), TransactionAbortedError))
     with pytest.raises(UnknownOutcomeError, match=r"10 transactions in a row were aborted; the last: told to"):
-        world.worker(transaction=failing).run(lambda: False)
+        world.worker(transaction=failing).run(_never())
 
 
 def test_a_rebalance_in_the_midst_of_a_restore() -> None:
@@ -298,7 +311,7 @@ def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> 
     assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
 
 
-def test_a_recorded_range_larger_than_the_buffer() -> None:
+def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker with a smaller buffer than the one before still gets a whole range together."""
     big = "x" * 60
     world = World(_config(worker={"max_batch_records": 1_000}))
@@ -311,6 +324,7 @@ def test_a_recorded_range_larger_than_the_buffer() -> None:
     assert largest > 200
     small = _config(worker={"buffer_bytes": 1 << 16, "max_batch_records": 1_000}, limits={"max_record_bytes": 1_000})
     assert largest * 250 > small.worker.buffer_bytes
+    monkeypatch.setattr(worker, "POLL_RECORDS", 50)
     again = _started(world.worker())
     again._config = small  # its limits are part of the task's settings, so the file could not have them
     _turns(again, until=partial(_reaches, again, (900, 0)))
@@ -514,7 +528,7 @@ def test_state_that_does_not_fit(damage: Callable[[World], None], line: str) -> 
     damage(world)
     before = world.outputs()
     with pytest.raises(StateError, match=line) as caught:
-        world.worker().run(lambda: False)
+        world.worker().run(_never())
     assert "\n" not in str(caught.value)
     assert world.outputs() == before
 
@@ -545,7 +559,7 @@ def test_a_restore_without_progress_is_given_up() -> None:
     world = _processed()
     start_s = world.clock.monotonic_s()
     with pytest.raises(StateError, match="no progress for 60 s while restoring: progress was read up to sequence -1"):
-        world.worker(cluster=_Silent(world.broker)).run(lambda: False)
+        world.worker(cluster=_Silent(world.broker)).run(_never())
     assert 60 < world.clock.monotonic_s() - start_s < MAX_POLL_INTERVAL_S + 63
 
 
@@ -577,7 +591,7 @@ def test_a_changed_setting_is_refused() -> None:
     """Status 2, one line a setting."""
     world = _processed()
     with pytest.raises(ConfigurationError, match=r"metrics.every_labels: 4 -> 5"):
-        world.worker(_config(metrics={"every_labels": 5})).run(lambda: False)
+        world.worker(_config(metrics={"every_labels": 5})).run(_never())
 
 
 # Groups and fencing ---------------------------------------------------------------------------------------------------
@@ -588,7 +602,29 @@ def test_partitions_must_come_in_pairs() -> None:
     world = World()
     world.broker._topics[world.config.topics.labels] = TopicInfo(world.config.topics.labels, 1, {})
     with pytest.raises(TopicError, match=r"labels\[1\] was assigned to another worker than its twin"):
-        world.worker().run(lambda: False)
+        world.worker().run(_never())
+
+
+class _Forgetful(EmbeddedSource):
+    """Loses its place in the group behind the worker's back, as a client does whose heartbeats were too late."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        super().__init__(broker, "app")
+        self._asked = 0
+
+    def group_metadata(self) -> object:
+        """Our generation, the first time."""
+        self._asked += 1
+        return super().group_metadata() if self._asked == 1 else None
+
+
+def test_the_generation_is_that_of_the_assignment() -> None:
+    """A client that lost its place may have no generation left, and a broker takes offsets without one from anybody."""
+    world = World()
+    world.send(20)
+    ports = Ports(_Forgetful(world.broker), EmbeddedTransaction(world.broker, "app-w"), world.cluster, world.clock)
+    member = _started(Worker(world.config, ports, Observer(world.clock)))
+    _turns(member, until=_all_at(member, 20))
 
 
 class _Fenced(EmbeddedTransaction):
