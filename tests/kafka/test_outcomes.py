@@ -326,6 +326,29 @@ def test_promote_changes_the_champion_from_there_on(story: Story) -> None:
     assert champions == {"areba": False, "baseline": True}
 
 
+def test_a_record_without_time(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """Event time is the only clock, so a record that has none is a dead letter, and moves no other's time."""
+    assert kafka.bootstrap_servers is not None
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": {"s": {"features": 1}}})
+    app.create_topics()
+    now = int(time.time() * 1000) - 10_000
+    rows = [
+        (example("s", "a", [1.0], now), "joined"),
+        (example("s", "b", [1.0], -1), "bad-time"),
+        (label("s", "a", 1, -5), "bad-time"),
+        (label("s", "a", 1, now + 1), "joined"),
+    ]
+    story = Story()
+    story.send(app, {"all": rows})
+    run_to(app.config, app.input_ends())
+    story.read(app)
+    check_exactly_once(app)
+    for record, offset, fate in story.sent["all"]:
+        assert story.fates[record.side, offset] == [fate]
+    for side, offset in ((EXAMPLES, 1), (LABELS, 0)):
+        assert story.dead[side, offset].time_ms >= 0, "an output has a time that the broker keeps"
+
+
 def test_on_the_fly(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """With `unknown_streams: model` a new stream has a model from its first example on, up to a bound; traces go along.
 
