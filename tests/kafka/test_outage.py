@@ -73,11 +73,10 @@ def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Pa
             for worker in pair:
                 worker.wait_for("restored task")
             progress.wait_for_more(20)
-            for broker in (1, 2):
-                kafka3.kill(broker)
-                progress.wait_for_more(40, START_DEADLINE_S)
-                kafka3.restart(broker)
-                progress.wait_for_more(20, START_DEADLINE_S)
+            kafka3.kill(1)
+            progress.wait_for_more(40, START_DEADLINE_S)
+            kafka3.restart(1)
+            progress.wait_for_more(20, START_DEADLINE_S)
         progress.wait_for_ends(app.input_ends())
         assert [worker.stop() for worker in pair] == [0, 0]
         assert not any(GONE in worker.log() for worker in pair), "there was always one that answered"

@@ -147,7 +147,7 @@ ODD_ROWS: Mapping[str, Row] = {
 CASES: Mapping[str, Sequence[Row]] = {**JOIN_CASES, **{name: [row] for name, row in ODD_ROWS.items()}}
 
 SECTIONS: Mapping[str, Section] = {
-    "streams": {name: {"features": FEATURES} for name in (*JOIN_CASES, "odd", "timeless")},
+    "streams": {name: {"features": FEATURES} for name in (*JOIN_CASES, "odd")},
     "join": {
         "ttl_ms": TTL_MS,
         "max_clock_lead_ms": LEAD_MS,

@@ -9,7 +9,8 @@ from tests.learner_steps import single_step_differences
 
 STEPS = 5_000
 LARGE_NET_STEPS = 60
-"""In a net of 1,024 hidden units, over thousands of steps, some unit comes so near the bend of its LeakyReLU that rounding
+"""In a net of 1,024 hidden units, over thousands of steps, some unit comes so near the bend of its LeakyReLU that
+rounding
 decides the slope: over 5,000 steps of MNIST a moment differs by up to 5.4e-4 of the largest, a score by 5e-6."""
 
 TOLERANCE = 2e-6
