@@ -276,7 +276,8 @@ def _note(folder: Path, node: int, pid: int) -> None:
 def _java(library: Path, folder: Path, node: int) -> list[str]:
     return [
         "java",
-        "-Xms64m",
+        "-Xms256m",
+        "-XX:TieredStopAtLevel=1",
         "-Xmx512m",
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",

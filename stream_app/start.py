@@ -1,6 +1,7 @@
 """Puts the parts together for the `areba` command: clients from the configuration, checks before the first record."""
 
 import fcntl
+import gc
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ def run_worker(
     from stream_app.worker import Ports, Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
 
     clock = SystemClock()
-    cluster = connect(config)
+    cluster = KafkaCluster(config.kafka.bootstrap_servers, config.kafka.all)
     found = _wait_for_topics(config, cluster, should_stop, restarted=restarted)
     if found is None:
         return
@@ -66,8 +67,12 @@ def run_worker(
 
 
 def connect(config: Config) -> KafkaCluster:
-    """The administrative client of a configuration."""
-    return KafkaCluster(config.kafka.bootstrap_servers, config.kafka.all)
+    """The administrative client of a configuration, for tools.
+
+    Raises:
+        ConfigurationError: No broker answers.
+    """
+    return KafkaCluster(config.kafka.bootstrap_servers, config.kafka.all).answering()
 
 
 def create_topics(config: Config, partitions: int, replication: int) -> list[str]:
@@ -149,6 +154,8 @@ def warm_up(settings: TaskSettings, should_stop: Callable[[], bool] = lambda: Fa
         for _ in range(2):
             task.step(*_rehearsal(shapes))
         seconds = time.monotonic() - start
+    gc.collect()
+    gc.freeze()  # modules stay for good: a full collection that visits them stops a round for tens of milliseconds
     LOG.info("compiled code is ready (%.1f s)", seconds)
 
 

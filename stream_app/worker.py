@@ -46,6 +46,9 @@ IDLE_POLL_S = 0.1
 READING_POLL_S = 0.01
 """The same while progress is read: news of that reader does not end a poll."""
 
+SHORTEST_POLL_S = 0.001
+"""The client counts in milliseconds: less than one would be none, and the wait a busy loop."""
+
 POLL_RECORDS = 10_000
 """Records taken from the client at once: some 10 ms of work."""
 
@@ -334,7 +337,8 @@ class Worker:
             task.stage is Stage.LIVE and (len(task.waiting[0]) or len(task.waiting[1])) for task in self._tasks.values()
         ):
             return longest
-        return max(0.0, min(self._round_s - self._ports.clock.monotonic_s(), longest))
+        left_s = min(self._round_s - self._ports.clock.monotonic_s(), longest)
+        return max(SHORTEST_POLL_S, left_s) if left_s > 0 else 0.0
 
     def _poll(self, timeout_s: float) -> None:
         for fetched in self._ports.source.poll(POLL_RECORDS, timeout_s):

@@ -317,6 +317,10 @@ class Load(threading.Thread):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Stop, and raise what went wrong."""
         self._enough.set()
         self.join(2 * DEADLINE_S)
         assert not self.is_alive()
