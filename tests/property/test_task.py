@@ -462,6 +462,36 @@ def test_one_record_a_batch() -> None:
     assert run(chosen, cut_at(sequence, range(len(sequence)))) == whole
 
 
+@settings(FEW, max_examples=30)
+@given(st.integers(1, 59), st.lists(st.integers(0, 120), max_size=8))
+def test_a_promotion_holds_from_its_record_on(place: int, ends: list[int]) -> None:
+    """One record decides who answers; an outcome names who answered then, however late its label comes."""
+    stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
+    chosen = TaskSettings(
+        application_id="test",
+        metrics=MetricSettings(every_labels=10),
+        streams={"a": stream, "b": stream},
+        default_stream=stream,
+    )
+    examples, labels = [], []
+    for number in range(60):
+        meaning: Example | Mark = Example("a", str(number), (number % 7 / 7, number % 2))
+        if number == place:
+            meaning = Mark("a", MarkKind.PROMOTE, learner="two")
+        time_ms = 10 * number + 1
+        examples.append(Record(Side.EXAMPLES, number, time_ms, meaning, b"a", codec.encode(meaning), ()))
+        label = Label("a", str(number), number % 2)
+        labels.append(Record(Side.LABELS, number, time_ms + 205, label, b"a", codec.encode(label), ()))
+    whole = run(chosen, [(examples, labels)])
+    predictions = [codec.decode_one(row.value or b"") for row in whole.rows["predictions"]]
+    outcomes = [codec.decode_one(row.value or b"") for row in whole.rows["outcomes"]]
+    wanted = [(str(n), "one" if n < place else "two") for n in range(60) if n != place]
+    assert [(p.id, p.learner) for p in predictions if isinstance(p, Prediction) and p.champion] == wanted
+    assert [(o.id, o.learner) for o in outcomes if isinstance(o, Outcome)] == wanted
+    sequence = list(merge(examples, labels))
+    assert run(chosen, cut_at(sequence, ends)) == whole
+
+
 @pytest.mark.parametrize("example_chunk", [1, 7, 1000])
 @pytest.mark.parametrize("label_chunk", [1, 7, 1000])
 def test_arrival_does_not_show(example_chunk: int, label_chunk: int) -> None:

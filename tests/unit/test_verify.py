@@ -26,7 +26,7 @@ from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender,
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH, Answers, Operations
 from stream_app.outputs import chain_digest
-from stream_app.ports import Committed, Fetched, TopicInfo, TopicPartition
+from stream_app.ports import Committed, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import (
     Act,
     Commit,
@@ -97,6 +97,10 @@ class Log:
     def reader(self, partition: TopicPartition) -> "ListReader":
         """From the first record on."""
         return ListReader(partition, self.records[partition.topic])
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """Not for the books."""
+        raise NotImplementedError
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
