@@ -282,11 +282,15 @@ class JoinSettings(Settings):
     max_open_marks_per_stream: Annotated[Integer, Field(ge=1, le=1_000)] = 16
 
 
+ChangeDetector: TypeAlias = Literal["none", "hddm", "ddm"]
+
+
 class MetricSettings(Settings):
-    """When metrics are published, and how fast their sums fade (1 never forgets)."""
+    """When metrics are published, how fast their sums fade (1 never forgets), what finds a change (see `change`)."""
 
     every_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
     fading_factor: Annotated[Number, Field(gt=0, le=1)] = 0.99
+    change_detector: ChangeDetector = "hddm"
 
 
 class LimitSettings(Settings):

@@ -21,7 +21,7 @@ LAYERS = (
     ("stream",),
     ("outputs",),
     ("batch",),
-    ("evaluate", "learners"),
+    ("evaluate", "change", "learners"),
     ("network",),
     ("kernels",),
     ("lanes",),
