@@ -16,13 +16,14 @@ Measured on 5,000 labels of a class without any change, error rate 0.002, 0.05, 
 is the default. DDM-OCI gives the rule of ddm a faded recall, whose deviation is another than the rule assumes.
 
 A flag starts its detector anew, and nothing else: no model is reset. What a drift does to both classes is flagged
-twice; so a flag is that of the last change again when its cut lies before the last flag, or when its class had no more
+twice; so a flag is that of the last change again when it began before the last flag, or when its class had no more
 than 1 / (1 - fading factor) labels since.
 
-Recovery is that of the prequential G-mean (see `evaluate`), as it is published: its value before is the one at the cut,
-and it is back when it is at 90 % of that. The count begins at the cut. The G-mean looks back over some 1 / (1 - fading
-factor) labels of each class; until each class had so many since the flag, it may fall (again), and then the count goes
-on. A learner whose G-mean never fell below 90 % took 0 labels.
+Recovery is that of the prequential G-mean (see `evaluate`), as it is published. Its value before is the one at the cut.
+The change began when the G-mean was last so high before the flag: of a rare class the cut may lie long before that. It
+is back when it is at 90 % of its value before, and the labels from the beginning until then are counted. The G-mean
+looks back over some 1 / (1 - fading factor) labels of each class; until each had so many since the flag, it may fall
+(again), and then the count goes on. A learner whose G-mean never fell below 90 % took 0 labels.
 
 All state is in arrays. Square roots, the only function used, are correctly rounded: the bits are the same everywhere.
 """
@@ -79,8 +80,8 @@ class Change(NamedTuple):
     Attributes:
         changes: Those flagged so far.
         flagged: Labels accepted when the last one was flagged.
-        began: Labels accepted when it began, as the detector estimates it.
-        gmean_before: Prequential G-mean at that moment.
+        began: Labels accepted when the G-mean was last at its value before.
+        gmean_before: That value.
         labels_to_recover: Labels from then until the G-mean was back.
     """
 
@@ -123,7 +124,10 @@ def _ddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
 @bare_inlined
 def _follow(watches: Doubles, row: Number, labels: float, gmean: float) -> None:
     """Take in the G-mean after a label; one that is not known is not back."""
-    if not gmean >= RECOVERED * watches[row, BEFORE]:
+    if row != FLAGGED and gmean >= watches[row, BEFORE]:
+        watches[row, BEGAN] = labels
+        watches[row, TOOK] = 0.0
+    elif not gmean >= RECOVERED * watches[row, BEFORE]:
         watches[row, TOOK] = np.nan
     elif np.isnan(watches[row, TOOK]):
         watches[row, TOOK] = labels - watches[row, BEGAN]
@@ -222,7 +226,7 @@ class ChangeMonitor:
             What is known at each report.
         """
         reports = np.zeros((len(seen), 5))
-        if self._method:
+        if self._method and (len(labels) or len(seen)):
             arrays = (self._detectors, self._watches, self._counts)
             _run(self._method, self._memory, *arrays, predicted, labels, sums, seen, reports)
         return [_change_of(row) for row in reports.tolist()]

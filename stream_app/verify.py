@@ -642,7 +642,7 @@ def change_fault(metric: Metric, before: Metric | None) -> str | None:
     if not metric.changes:
         if (flagged, began, metric.gmean_before, took) != (None, None, None, None):
             fault = "there was none, but it is described"
-    elif flagged is None or began is None or not 0 < began < flagged <= metric.labelled:
+    elif flagged is None or began is None or not 0 < began <= flagged <= metric.labelled:
         fault = f"flagged at {flagged}, begun at {began}, of {metric.labelled} labels"
     elif took is not None and not 0 <= took <= metric.labelled - began:
         fault = f"recovered in {took} of the {metric.labelled - began} labels since"

@@ -51,29 +51,44 @@ def plain(predicted: Classes, labels: Classes, make: Callable[[], Any], fading: 
     """The same, written anew, with River's detectors: a list of all G-means instead of watches."""
     sums = Prequential(fading).run(predicted, labels)
     gmeans = [scores_of(row)[2] for row in sums]
-    memory = 1 / (1 - fading)
-    detectors, cuts = [make(), make()], [-1, -1]
-    flagged, began, since, count, result = -1, -1, [0, 0], 0, []
+    memory = round(1 / (1 - fading))
+    detectors, cuts, since = [make(), make()], [-1, -1], [0, 0]
+    changes, flagged, began, before, result = 0, -1, -1, None, []
     end = 0  # of what the recovery looks at
     for k, (answer, label) in enumerate(zip(predicted.tolist(), labels.tolist(), strict=True)):
         since[label] += 1
-        if count and (min(since) < round(memory) or not back(gmeans[began : end + 1])):
+        if changes and (min(since) < memory or not back(gmeans[end], before)):
             end = k
         detector = detectors[label]
-        fresh = detector.drift_detected
-        before = None if fresh else lowest(detector)
+        earlier = None if detector.drift_detected else lowest(detector)
         detector.update(int(answer != label))
         if detector.drift_detected:
-            if not count or (cuts[label] >= flagged and since[label] >= round(memory)):
-                count, flagged, began, since, end = count + 1, k, cuts[label], [0, 0], k
-        elif lowest(detector) is not None and (lowest(detector) != before or at_its_lowest(detector)):
+            start = beginning(gmeans, cuts[label], k)
+            if not changes or (start >= flagged and since[label] >= memory):
+                changes, flagged, began, before = changes + 1, k, start, gmeans[cuts[label]]
+                since, end = [0, 0], k
+        elif lowest(detector) is not None and (lowest(detector) != earlier or at_its_lowest(detector)):
             cuts[label] = k
-        if not count:
+        if not changes:
             result.append(NOTHING)
             continue
-        took = recovery(gmeans[began : end + 1])
-        result.append(Change(count, flagged + 1, began + 1, gmeans[began], took))
+        below = [place for place in range(began, end + 1) if not back(gmeans[place], before)]
+        took = None if below and below[-1] == end else below[-1] + 1 - began if below else 0
+        result.append(Change(changes, flagged + 1, began + 1, before, took))
     return result
+
+
+def beginning(gmeans: Sequence[float | None], cut: int, flagged: int) -> int:
+    """Where the G-mean was last what it had been at the cut, or more."""
+    level = gmeans[cut]
+    if level is None:
+        return cut
+    return max(place for place in range(cut, flagged + 1) if (gmeans[place] or 0.0) >= level)
+
+
+def back(gmean: float | None, before: float | None) -> bool:
+    """Whether it is at 90 % of its value before."""
+    return before is not None and gmean is not None and gmean >= 0.9 * before
 
 
 def lowest(detector: Any) -> object:  # noqa: ANN401  (River's)
@@ -89,20 +104,6 @@ def at_its_lowest(detector: Any) -> bool:  # noqa: ANN401  (River's)
         return bool(detector._x_min.n == detector._z.n)
     mean, count = detector._p.get(), detector._p.n
     return bool(mean + math.sqrt(mean * (1 - mean) / count) == detector._ps_min)
-
-
-def back(gmeans: Sequence[float | None]) -> bool:
-    """Whether the last of these is at 90 % of the first."""
-    first, last = gmeans[0], gmeans[-1]
-    return first is not None and last is not None and last >= 0.9 * first
-
-
-def recovery(gmeans: Sequence[float | None]) -> int | None:
-    """How far behind the first the G-mean last came back."""
-    if not back(gmeans):
-        return None
-    below = [place for place in range(len(gmeans)) if not back(gmeans[: place + 1])]
-    return below[-1] + 1 if below else 0
 
 
 @pytest.mark.parametrize("fading", [0.99, 0.9])
@@ -157,12 +158,12 @@ def test_recovery_is_counted_from_where_the_change_began() -> None:
     predicted = np.where(wrong, 1 - labels, labels).astype(np.int8)
     found = every_label(predicted, labels, fading=0.9)
     first = next(change for change in found if change.changes)
-    assert first.began == 399, "the last right positive is label 399, counted from 1"
+    assert first.began == 400, "the last label at which all was well, counted from 1"
     assert first.gmean_before == 1.0
     assert first.labels_to_recover is None
     gmeans = [scores_of(row)[2] or 0.0 for row in Prequential(0.9).run(predicted, labels)]
     returned = next(place for place in range(480, 1200) if gmeans[place] >= 0.9) + 1
-    assert found[-1] == first._replace(labels_to_recover=returned - 399)
+    assert found[-1] == first._replace(labels_to_recover=returned - 400)
     assert found[returned - 2].labels_to_recover is None
 
 

@@ -727,7 +727,7 @@ NO_CHANGE: dict[str, float | None] = {
         (_changed(100, **NO_CHANGE), None, None),
         (_changed(100, changes=0), None, "is described"),
         (_changed(50), None, "flagged at 60, begun at 40, of 50 labels"),
-        (_changed(100, change_began=60), None, "begun at 60"),
+        (_changed(100, change_began=61), None, "begun at 61"),
         (_changed(100, change_flagged=None), None, "flagged at None"),
         (_changed(100, labels_to_recover=61), None, "recovered in 61 of the 60"),
         (_changed(100, **NO_CHANGE), _changed(80), "0 after 1"),
