@@ -658,7 +658,7 @@ class KafkaTransaction:
         self._id = transactional_id
         self._outages = outages or Outages()
         self._timeout_s = timeout_s
-        names = {"transactional.id": transactional_id, "delivery.report.only.error": True}
+        names = {"transactional.id": transactional_id}
         layers = (TRANSACTION_TUNING, settings or {}, PRODUCER_GUARANTEES, names)
         self._producer: Producer = _made(Producer, _settings(bootstrap_servers, self._outages, *layers))
         self._side = _SideThread()
@@ -681,8 +681,8 @@ class KafkaTransaction:
             self._fail("begin", _error(problem))
         self._open = True
 
-    def produce(self, partition: TopicPartition, records: OutputRecords) -> None:
-        """Queue the records.
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
+        """Queue the records; `offsets` is filled while the transaction is committed.
 
         Raises:
             TransactionAbortedError: The transaction cannot be committed any more.
@@ -692,6 +692,7 @@ class KafkaTransaction:
         topic, number = partition
         produce = self._producer.produce
         headers = records.headers
+        delivered = None if offsets is None else _noting(offsets)
         rows = zip(records.values, records.keys, records.timestamps, strict=True)
         try:
             for row, (value, key, timestamp) in enumerate(rows):
@@ -699,9 +700,9 @@ class KafkaTransaction:
                 while True:
                     try:
                         if named:
-                            produce(topic, value, key, number, timestamp=timestamp, headers=list(named))
+                            produce(topic, value, key, number, delivered, None, timestamp, list(named))
                         else:
-                            produce(topic, value, key, number, None, None, timestamp)
+                            produce(topic, value, key, number, delivered, None, timestamp)
                     except BufferError:
                         self._make_room()
                     else:
@@ -815,6 +816,16 @@ class KafkaTransaction:
     def _abandon(self, text: str) -> NoReturn:
         self.abort()
         raise TransactionAbortedError(text)
+
+
+def _noting(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:
+    """A delivery report's reader; reports of one partition come in the order of its records."""
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            offsets.append(message.offset() or 0)
+
+    return delivered
 
 
 class _SideThread:
