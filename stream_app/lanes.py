@@ -213,6 +213,28 @@ def narrow(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
 
 
 @_piece
+def join(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
+    """`join(x, y)`: the eight numbers of x, then those of y."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        kind = ir.VectorType(ir.IntType(32), 16)
+        order = ir.Constant(kind, [ir.Constant(ir.IntType(32), k) for k in range(16)])
+        return builder.shuffle_vector(arguments[0], arguments[1], order)
+
+    return SIXTEEN(EIGHT, EIGHT), generate
+
+
+@_piece
+def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+    """`first(x)`: the number in the first lane."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        return builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(lanes), generate
+
+
+@_piece
 def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`total(x)`: the sum; the upper half is added to the lower until one is left: ((0+4)+(2+6)) + ((1+5)+(3+7))."""
 

@@ -255,7 +255,7 @@ class AutogradModel:
             return np.float32(torch.sigmoid(logit).item())
 
     def learn(self, examples: Floats, targets: Floats, weight: float = 1.0) -> None:
-        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0; `weight` is a factor of the loss."""
+        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0, `weight` times the loss."""
         self._gradients.zero_()
         logits = self.module(torch.from_numpy(examples)).reshape(-1)
         signs = torch.from_numpy(1.0 - 2.0 * targets)
