@@ -9,8 +9,8 @@ last. Learning is one Adam step (Torch's form, eps 1e-7) on the mean binary cros
 `l2` times the sum of the squared weights of the hidden layers.
 
 There are two paths: one hidden layer of 8 units, whose sums live in registers (see `lanes`), and everything else. Both
-keep one strict order of sums, whatever the batch and the machine, so equal operations give equal bits. The sums of the
-8 units and of their logit are float64: near the bend of LeakyReLU, rounding would else decide on the slope.
+keep one strict order of sums, whatever the batch and the machine, so equal operations give equal bits. The sums of
+units and logits are float64, rounded once: near the bend of LeakyReLU, rounding would else decide on the slope.
 
 Numbers under 1e-30 become zero in errors and moments. A converged network would otherwise work on denormals, which are
 many times slower, and a processor mode against them would change the bits of others.
@@ -35,6 +35,7 @@ from stream_app.lanes import (
     join,
     later,
     load8,
+    load8_double,
     load16,
     load_like,
     narrow,
@@ -91,8 +92,8 @@ WIDE = 16
 BLOCK = 4
 """Inputs of a wide layer that are worked on together, so that a sum or an error is fetched once for four weights."""
 
-CHUNK = 256
-"""Units of a wide layer whose sums are worked on at a time: those of 20 examples take half a level-1 cache."""
+CHUNK = 128
+"""Units of a wide layer whose sums are worked on at a time: those of 20 examples take two thirds of a level-1 cache."""
 
 
 class Network(NamedTuple):
@@ -109,6 +110,7 @@ class Network(NamedTuple):
         start: int64 `[1]`, scratch: where the example to predict begins.
         places: int64, scratch: where a layer's inputs begin, or which networks are at work.
         work: float32 scratch of `work_size` elements.
+        sums: float64 scratch, `CHUNK` elements an example.
     """
 
     widths: Longs
@@ -121,6 +123,7 @@ class Network(NamedTuple):
     start: Longs
     places: Longs
     work: Floats
+    sums: NDArray[np.float64]
 
 
 class Core(NamedTuple):
@@ -145,6 +148,7 @@ class Core(NamedTuple):
     places: Address
     work: Address
     work_elements: int
+    sums: Address
 
 
 @compiled
@@ -168,6 +172,7 @@ def opened(network: Network) -> Core:
         address(network.places),
         address(network.work),
         len(network.work),
+        address(network.sums),
     )
 
 
@@ -192,6 +197,7 @@ def _member(core: Core, number: int) -> Core:
         core.places,
         core.work,
         core.work_elements,
+        core.sums,
     )
 
 
@@ -529,25 +535,36 @@ def _add_inputs(
     x, y, z, u = source[at], source[at + 1], source[at + 2], source[at + 3]
     if x == _ZERO and y == _ZERO and z == _ZERO and u == _ZERO:  # adds nothing: most pixels
         return
-    wide_x, wide_y, wide_z, wide_u = fill16(x), fill16(y), fill16(z), fill16(u)
-    whole = length // WIDE * WIDE
-    for unit in range(0, whole, WIDE):
+    wide_x, wide_y, wide_z, wide_u = widen(fill8(x)), widen(fill8(y)), widen(fill8(z)), widen(fill8(u))
+    whole = length // WIDTH * WIDTH
+    for unit in range(0, whole, WIDTH):
         place = row + unit
-        lanes = load16(sums, into + unit) + wide_x * load16(weights, place)
-        lanes = lanes + wide_y * load16(weights, place + units)
-        lanes = lanes + wide_z * load16(weights, place + 2 * units)
-        store(sums, into + unit, lanes + wide_u * load16(weights, place + 3 * units))
-    for unit in range(whole, length):
-        place = row + unit
-        value = sums[into + unit] + x * weights[place] + y * weights[place + units]
-        sums[into + unit] = value + z * weights[place + 2 * units] + u * weights[place + 3 * units]
+        lanes = load8_double(sums, into + unit) + wide_x * widen(load8(weights, place))
+        lanes = lanes + wide_y * widen(load8(weights, place + units))
+        lanes = lanes + wide_z * widen(load8(weights, place + 2 * units))
+        store(sums, into + unit, lanes + wide_u * widen(load8(weights, place + 3 * units)))
+    for k in range(BLOCK):
+        _add_input(weights, row + k * units + whole, source[at + k], sums, into + whole, length - whole)
 
 
 @compiled
 def _add_input(weights: Address, row: int, value: np.float32, sums: Address, into: int, length: int) -> None:
     """Add one value times its weights to `length` sums of one example."""
     for unit in range(length):
-        sums[into + unit] += value * weights[row + unit]
+        sums[into + unit] += np.float64(value) * np.float64(weights[row + unit])
+
+
+@compiled
+def _logit(network: Core, at: int, inputs: int, place: int) -> np.float32:
+    """The last layer: eight partial sums, added in a fixed order, then the rest one by one, then the bias."""
+    weights, work = network.parameters, network.work
+    sums, whole = widen(fill8(_ZERO)), inputs // WIDTH * WIDTH
+    for k in range(0, whole, WIDTH):
+        sums = sums + widen(load8(weights, at + k)) * widen(load8(work, place + k))
+    result = total(sums)
+    for k in range(whole, inputs):
+        result += np.float64(weights[at + k]) * np.float64(work[place + k])
+    return np.float32(result + np.float64(weights[at + inputs]))
 
 
 @compiled
@@ -567,21 +584,22 @@ def _layer(
     network: Core, at: int, inputs: int, units: int, source: Address, starts: Address, place: int, count: int
 ) -> None:
     """The sums of one layer in all examples, a chunk of units at a time, inputs in order."""
-    weights, work, stride = network.parameters, network.work, _stride(units)
+    weights, work, sums, stride = network.parameters, network.work, network.sums, _stride(units)
     biases, whole = at + inputs * units, inputs // BLOCK * BLOCK
     for unit in range(0, units, CHUNK):
         length = min(CHUNK, units - unit)
         for e in range(count):
             for k in range(length):
-                work[place + e * stride + unit + k] = weights[biases + unit + k]
+                sums[e * CHUNK + k] = np.float64(weights[biases + unit + k])
         for i in range(0, whole, BLOCK):
             for e in range(count):
-                into, row = place + e * stride + unit, at + i * units + unit
-                _add_inputs(weights, row, units, source, starts[e] + i, work, into, length)
+                _add_inputs(weights, at + i * units + unit, units, source, starts[e] + i, sums, e * CHUNK, length)
         for i in range(whole, inputs):
             for e in range(count):
-                into, row = place + e * stride + unit, at + i * units + unit
-                _add_input(weights, row, source[starts[e] + i], work, into, length)
+                _add_input(weights, at + i * units + unit, source[starts[e] + i], sums, e * CHUNK, length)
+        for e in range(count):
+            for k in range(length):
+                work[place + e * stride + unit + k] = np.float32(sums[e * CHUNK + k])
 
 
 @compiled
@@ -594,7 +612,7 @@ def _rectify(work: Address, at: int, units: int) -> None:
 @compiled
 def _forward(network: Core, source: Address, starts: Address, count: int) -> tuple[int, int]:
     """Fill the scratch with all activations; where the last layer's parameters and the logits begin."""
-    widths, parameters, work, places = network.widths, network.parameters, network.work, network.places
+    widths, work, places = network.widths, network.work, network.places
     at, before, place = ORIGIN, ORIGIN, ORIGIN
     for layer in range(network.layers):
         inputs, units = widths[layer], widths[layer + 1]
@@ -609,7 +627,7 @@ def _forward(network: Core, source: Address, starts: Address, count: int) -> tup
                 _layer(network, at, inputs, units, work, places, place, count)
             else:
                 for e in range(count):
-                    work[place + e] = _dot(parameters, at, work, places[e], inputs) + parameters[at + inputs]
+                    work[place + e] = _logit(network, at, inputs, places[e])
         if layer < network.layers - 1:
             for e in range(count):
                 _rectify(work, place + e * _stride(units), units)

@@ -38,6 +38,7 @@ def _piece(function: Callable[..., tuple[Typing, Generator]]) -> Any:  # noqa: A
 
 
 _FLOAT_ADDRESS = types.CPointer(types.float32)
+_DOUBLE_ADDRESS = types.CPointer(types.float64)
 
 
 class LanesType(types.Type):
@@ -148,6 +149,12 @@ def load8(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Ge
 
 
 @_piece
+def load8_double(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
+    """`load8_double(address, i)`: the eight float64 elements from i on."""
+    return EIGHT_DOUBLE(_DOUBLE_ADDRESS, types.intp), _load
+
+
+@_piece
 def load16(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
     """`load16(address, i)`: the sixteen elements from i on."""
     return SIXTEEN(_FLOAT_ADDRESS, types.intp), _load
@@ -168,7 +175,7 @@ def store(_typing: Typing, _address: Typing, _index: Typing, lanes: Typing) -> t
         builder.store(arguments[2], builder.bitcast(place, signature.args[2].floats.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    return types.none(_FLOAT_ADDRESS, types.intp, lanes), generate
+    return types.none(_DOUBLE_ADDRESS if lanes == EIGHT_DOUBLE else _FLOAT_ADDRESS, types.intp, lanes), generate
 
 
 def _fill(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
