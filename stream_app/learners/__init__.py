@@ -3,15 +3,18 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from stream_app.addresses import Scratch
 from stream_app.config import LearnerSettings
 from stream_app.errors import ConfigurationError
+from stream_app.learners import loop
 from stream_app.learners.adaptive_cs import adaptive_cs
 from stream_app.learners.areba import areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Learner, Operations
 from stream_app.learners.baseline import baseline
+from stream_app.learners.desk import Parts, Work
 from stream_app.learners.memory import Method
-from stream_app.learners.oob import oob
 from stream_app.learners.online import OnlineLearner
+from stream_app.learners.oob import oob
 from stream_app.learners.qbr import qbr
 from stream_app.learners.sliding import sliding
 from stream_app.learners.uob import uob
@@ -26,8 +29,12 @@ __all__ = [
     "Answers",
     "Learner",
     "LearnerSettings",
+    "OnlineLearner",
     "Operations",
+    "Parts",
+    "Work",
     "build",
+    "loop",
 ]
 
 METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = MappingProxyType(
@@ -47,7 +54,9 @@ METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = Mapping
 """By the name that a configuration uses: the method, of its settings, the number of features and the seed."""
 
 
-def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> Learner:
+def build(
+    name: str, settings: LearnerSettings, features: int, seed: bytes, scratch: Scratch | None = None
+) -> Learner:
     """A new learner.
 
     Args:
@@ -55,6 +64,7 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> L
         settings: Its method and numbers.
         features: Numbers in an example.
         seed: 32 bytes, the SHA-256 of application, stream and learner; equal seeds give equal bits.
+        scratch: Shared by learners that never run at the same time.
 
     Raises:
         ConfigurationError: There is no such method or network, or the network cannot be trained repeatably.
@@ -67,10 +77,10 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> L
     if settings.network == "dense":
         networks = [DenseNetwork(features, settings.hidden, generator) for _ in numbers]
         model = compiled_networks(networks, settings.learning_rate, settings.l2, method.examples)
-        return OnlineLearner(method, model, features, scaled=scaled)
+        return OnlineLearner(method, model, features, scaled=scaled, scratch=scratch)
     try:
         modules = [load_module(settings.network, features, generator) for _ in numbers]
         autograd = AutogradModels(modules, features, settings.learning_rate, settings.l2)
     except ConfigurationError as error:
         raise ConfigurationError(f"learner {name}: {line}" for line in error.lines) from error
-    return OnlineLearner(method, autograd, features, scaled=scaled)
+    return OnlineLearner(method, autograd, features, scaled=scaled, scratch=scratch)

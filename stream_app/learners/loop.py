@@ -1,14 +1,21 @@
-"""The compiled loop that all methods share, and the doors to its parts for models that are not compiled."""
+"""The compiled loop that all methods share, and the doors to its parts for models that are not compiled.
+
+A learner is known to it by a row (see `addresses`): its scaler, its networks, its memory.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.lanes import Address, address
+from stream_app.addresses import Address, Cell, longs_at, row_of
+from stream_app.lanes import address, later
 from stream_app.learners.adaptive_cs import admit_adaptive_cs
 from stream_app.learners.areba import admit_areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH
-from stream_app.learners.desk import Batch, Desk, Scaler, opened, see
+from stream_app.learners.desk import SCALER_CELLS, Desk, Parts, Scaler, Work, opened, see
 from stream_app.learners.memory import (
     ADAPTIVE_CS,
     AREBA,
@@ -28,8 +35,27 @@ from stream_app.learners.qbr import admit_qbr
 from stream_app.learners.sliding import admit_sliding
 from stream_app.learners.uob import admit_uob
 from stream_app.native import compiled
+from stream_app.records import Longs
 
 _HALF = np.float32(0.5)
+
+_NETWORK = SCALER_CELLS
+_MEMORY = SCALER_CELLS + kernels.NETWORK_CELLS
+
+
+class Answering(NamedTuple):
+    """Where the answers of a `Work` go."""
+
+    scores: Address
+    classes: Address
+    versions: Address
+    reports: Address
+
+
+def learner_row(scaler: Scaler, network: kernels.Network | None, memory: Memory) -> Longs:
+    """The row of a learner; one whose model is not compiled has zeros in the network's place."""
+    cells: Sequence[Cell] = (0,) * kernels.NETWORK_CELLS if network is None else kernels.cells_of(network)
+    return row_of([*scaler, *cells, *memory])
 
 
 @compiled
@@ -83,44 +109,65 @@ def _report(held: Held, updates: int, reports: Address, at: int) -> None:
 
 
 @compiled
-def run(batch: Batch, scaler: Scaler, network: kernels.Network, memory: Memory) -> None:
-    """Carry all operations out; the answers are in the batch."""
-    codes, scores, classes, versions = batch.codes, batch.scores, batch.classes, batch.versions
-    reports = address(batch.reports)
-    desk, core, held = opened(batch, scaler), kernels.opened(network), opened_memory(memory)
+def _run_part(row: Address, desk: Desk, codes: Address, answers: Answering, begin: int, end: int, report: int) -> None:
+    """Carry the operations of one learner out."""
+    core, held = kernels.opened(later(row, _NETWORK)), opened_memory(later(row, _MEMORY))
     updates = kernels.ORIGIN
     for n in range(held.networks):
         updates += core.updates[n]
-    reported = kernels.ORIGIN
-    for k in range(len(codes)):
+    reported = report * REPORT_WIDTH
+    for k in range(begin, end):
         slot = desk.slots[k]
-        versions[k] = updates
+        answers.versions[k] = updates
         if codes[k] == PREDICT:
             see(desk, slot)
             kernels.predict(core, desk.seen, slot * desk.width, held.scores)
-            scores[k], classes[k] = _vote(held.scores, held.networks)
+            answers.scores[k], answers.classes[k] = _vote(held.scores, held.networks)
         elif codes[k] == LEARN:
             count = _admit(held, desk, slot, desk.labels[k])
             source = held.examples if held.rows > 0 else desk.seen
             updates += kernels.learn(core, source, held.starts, held.targets, count, held.weight[0], held.steps)
         else:
-            _report(held, updates, reports, reported)
+            _report(held, updates, answers.reports, reported)
             reported += REPORT_WIDTH
 
 
 @compiled
-def admit(batch: Batch, scaler: Scaler, memory: Memory, slot: int, label: int) -> int:
+def run(parts: Parts, work: Work) -> None:
+    """Carry all operations out, one part after the other; the answers are in the work."""
+    codes = address(work.codes)
+    answers = Answering(address(work.scores), address(work.classes), address(work.versions), address(work.reports))
+    for part in range(len(parts.learners)):
+        if parts.learners[part] != 0:
+            row = longs_at(parts.learners[part])
+            desk = opened(row, parts, part, work)
+            _run_part(row, desk, codes, answers, parts.bounds[part], parts.bounds[part + 1], parts.reports[part])
+
+
+# Doors for models that are not compiled; the first part is meant ------------------------------------------------------
+
+
+@compiled
+def see_slot(parts: Parts, work: Work, slot: int) -> None:
+    """Scale the features of a slot."""
+    see(opened(longs_at(parts.learners[0]), parts, 0, work), slot)
+
+
+@compiled
+def admit(parts: Parts, work: Work, slot: int, label: int) -> int:
     """Take the example of a slot in; how many examples the lesson in the memory has."""
-    return _admit(opened_memory(memory), opened(batch, scaler), slot, label)
+    row = longs_at(parts.learners[0])
+    return _admit(opened_memory(later(row, _MEMORY)), opened(row, parts, 0, work), slot, label)
 
 
 @compiled
-def vote(memory: Memory) -> tuple[np.float32, int]:
+def vote(parts: Parts) -> tuple[np.float32, int]:
     """P(class 1) and the class, of the scores in the memory."""
-    return _vote(address(memory.scores), memory.networks)
+    held = opened_memory(later(longs_at(parts.learners[0]), _MEMORY))
+    return _vote(held.scores, held.networks)
 
 
 @compiled
-def report(memory: Memory, updates: int, row: NDArray[np.float64]) -> None:
+def report(parts: Parts, updates: int, row: NDArray[np.float64]) -> None:
     """Fill a row of reports, which is zero before."""
-    _report(opened_memory(memory), updates, address(row), kernels.ORIGIN)
+    _report(opened_memory(later(longs_at(parts.learners[0]), _MEMORY)), updates, address(row), kernels.ORIGIN)

@@ -1,0 +1,475 @@
+"""All streams of a task, run together: join, learn, evaluate, each stage one compiled call over the streams in turn.
+
+Streams never meet, but a call per stage and stream would cost a hundred times the work on a record. So what the
+streams hold is known here by address (see `addresses`), and a stage walks over the streams itself. A learner that is
+not compiled is called stream by stream.
+
+A batch runs in rounds. In each, every stream's records up to its next mark are applied, and then that mark is. Nearly
+all batches have one round.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app import evaluate, join
+from stream_app.addresses import Scratch, address_of, longs_at, number_of
+from stream_app.batch import Batch
+from stream_app.codec import NameList
+from stream_app.config import StreamSettings, TaskSettings
+from stream_app.evaluate import Labelled
+from stream_app.join import (
+    CHAMPION,
+    DEAD,
+    LEARN,
+    LEARNERS,
+    OPERATIONS,
+    OUTCOMES,
+    PARKED,
+    PREDICT,
+    RELEASED,
+    REPORTS,
+    JoinOutput,
+    Segments,
+)
+from stream_app.lanes import address
+from stream_app.learners import REPORT_COLUMNS, OnlineLearner, Operations, Parts, Work, loop
+from stream_app.native import bare, compiled
+from stream_app.outputs import Collector, DeadLetter, OutcomeRows, PredictionRows
+from stream_app.records import ID_WORDS, NO_LONG, Floats, Integers, Longs, Mark, MarkKind, Reason, Side
+from stream_app.stream import Stream
+
+
+class Answered(NamedTuple):
+    """What n learners answered to m operations; see `base.Answers`.
+
+    Attributes:
+        scores: float32 `[n, m]`.
+        classes: int8 `[n, m]`.
+        versions: int64 `[n, m]`.
+        reports: float64 `[n, reports, 7]`.
+    """
+
+    scores: Floats
+    classes: NDArray[np.int8]
+    versions: Longs
+    reports: NDArray[np.float64]
+
+
+@compiled
+def _grouped(streams: Integers, count: int) -> tuple[Integers, Integers, Longs]:
+    """The positions of each stream, ascending, stream by stream; dead letters (-1) left out.
+
+    Returns:
+        int32, the positions; int32 `[s]`, the streams that have any; int64 `[s + 1]`, where their positions begin.
+    """
+    sizes = np.zeros(count + 1, np.int64)
+    for stream in streams:
+        sizes[stream + 1] += 1
+    places = np.zeros(count + 1, np.int64)  # the first is that of dead letters, which come last
+    present, total = 0, 0
+    for stream in range(count):
+        places[stream + 1] = total
+        total += sizes[stream + 1]
+        present += 1 if sizes[stream + 1] > 0 else 0
+    places[0] = total
+    positions = np.empty(len(streams), np.int32)
+    for position in range(len(streams)):
+        stream = streams[position] + 1
+        positions[places[stream]] = position
+        places[stream] += 1
+    which, starts, at = np.empty(present, np.int32), np.empty(present + 1, np.int64), 0
+    for stream in range(count):
+        if sizes[stream + 1] > 0:
+            which[at] = stream
+            starts[at] = places[stream + 1] - sizes[stream + 1]
+            at += 1
+    starts[present] = total
+    return positions[:total], which, starts
+
+
+@bare
+def _where(joins: Longs, features: Longs, ids: Longs) -> None:
+    """Fill in where the features and ids of each stream's slots are."""
+    for part in range(len(joins)):
+        state = join.opened(longs_at(joins[part]))
+        features[part] = number_of(address(state.features))
+        ids[part] = number_of(address(state.ids))
+
+
+@bare
+def _keep(
+    joins: Longs,
+    out: JoinOutput,
+    answered: Answered,
+    labelled: Labelled,
+    predicted: NDArray[np.int8],
+    report_positions: Integers,
+) -> None:
+    """Store what was predicted with the slots; find what had been predicted where a label has come.
+
+    Args:
+        joins: int64 `[s]`, addresses of rows.
+        out: What the join decided.
+        answered: What the learners said to it.
+        labelled: Filled, but for the bounds of reports.
+        predicted: int8 `[n, ...]`, filled: the class that each learner had predicted.
+        report_positions: int32 `[reports]`, filled.
+    """
+    count, report = 0, 0
+    for part in range(len(joins)):
+        labelled.bounds[part] = count
+        state = join.opened(longs_at(joins[part]))
+        learners = state.scores.shape[0]
+        for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
+            slot = out.slots[k]
+            if out.codes[k] == PREDICT:
+                for learner in range(learners):
+                    state.scores[learner, slot] = answered.scores[learner, k]
+                    state.classes[learner, slot] = answered.classes[learner, k]
+            elif out.codes[k] == LEARN:
+                labelled.labels[count] = out.classes[k]
+                for learner in range(learners):
+                    predicted[learner, count] = state.classes[learner, slot]
+                count += 1
+            else:
+                labelled.seen[report] = count
+                report_positions[report] = out.positions[k]
+                report += 1
+    labelled.bounds[len(joins)] = count
+
+
+@bare
+def _count_predictions(joins: Longs, out: JoinOutput, every: bool, places: Longs) -> int:
+    """Count those of each position at `places[position + 1]`, all learners' or the champion's; how many in all."""
+    total = 0
+    for part in range(len(joins)):
+        each = longs_at(joins[part])[LEARNERS] if every else 1
+        for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
+            if out.codes[k] == PREDICT:
+                places[out.positions[k] + 1] += each
+                total += each
+    return int(total)
+
+
+@bare
+def _put_predictions(
+    joins: Longs,
+    streams: Integers,
+    numbers: Longs,
+    out: JoinOutput,
+    answered: Answered,
+    every: bool,
+    places: Longs,
+    rows: PredictionRows,
+) -> None:
+    """Fill the rows; `places` has where those of each position go, `numbers` `[s, n]` the task's of each learner."""
+    for part in range(len(joins)):
+        state = join.opened(longs_at(joins[part]))
+        champion = state.counters[CHAMPION]
+        for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
+            if out.codes[k] != PREDICT:
+                continue
+            row, slot = places[out.positions[k]], out.slots[k]
+            for learner in range(0 if every else champion, state.scores.shape[0] if every else champion + 1):
+                rows.positions[row] = out.positions[k]
+                rows.streams[row] = streams[part]
+                rows.learners[row] = numbers[part, learner]
+                for word in range(ID_WORDS):
+                    rows.ids[row, word] = state.ids[slot, word]
+                rows.champions[row] = learner == champion
+                rows.scores[row] = answered.scores[learner, k]
+                rows.labels[row] = answered.classes[learner, k]
+                rows.versions[row] = answered.versions[learner, k]
+                row += 1
+
+
+@bare
+def _put_outcomes(joins: Longs, streams: Integers, numbers: Longs, out: JoinOutput, places: Longs, rows: OutcomeRows) -> None:
+    """Fill the rows in merge order; `places` are zeros, one more than positions."""
+    for at in range(out.counts[OUTCOMES]):
+        places[out.outcome_positions[at] + 1] += 1
+    for position in range(len(places) - 1):
+        places[position + 1] += places[position]
+    for part in range(len(joins)):
+        state = join.opened(longs_at(joins[part]))
+        for at in range(out.bounds[part, OUTCOMES], out.bounds[part + 1, OUTCOMES]):
+            position, slot = out.outcome_positions[at], out.outcome_slots[at]
+            row = places[position]
+            places[position] = row + 1
+            rows.positions[row] = position
+            rows.streams[row] = streams[part]
+            rows.kinds[row] = out.outcome_kinds[at]
+            for word in range(ID_WORDS):
+                rows.ids[row, word] = out.outcome_ids[at, word]
+            rows.labels[row] = out.outcome_labels[at]
+            rows.learners[row] = numbers[part, state.champions[slot]] if slot >= 0 else -1
+            rows.scores[row] = state.scores[state.champions[slot], slot] if slot >= 0 else np.nan
+            rows.delays[row] = out.outcome_delays[at]
+            rows.examples[row] = out.outcome_examples[at]
+            rows.label_offsets[row] = out.outcome_label_offsets[at]
+
+
+# Columns of the table of learners: their number in the task, the addresses of row and sums (0: none), not compiled.
+NUMBER, ROW, SUMS, OPEN = 0, 1, 2, 3
+LEARNER_COLUMNS = 4
+
+
+class Streams:
+    """The streams of a task.
+
+    Args:
+        settings: Everything that changes a result.
+
+    Attributes:
+        names: By their number.
+        learner_names: By theirs, over all streams.
+        dimensions: int32 `[streams]`, numbers in an example; 0 while nobody knows.
+    """
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.names, self.learner_names = NameList(), NameList()
+        self._settings = settings
+        self._scratch: Scratch = {}
+        self._streams: list[Stream] = []
+        self._index: dict[str, int] = {}
+        self._joins = np.zeros(0, np.int64)
+        self._learners = np.zeros((0, 0, LEARNER_COLUMNS), np.int64)  # by stream and its own learners
+        self._dimensions = np.zeros(0, np.int32)
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(self._streams)
+
+    @property
+    def dimensions(self) -> Integers:
+        """int32 `[streams]`, a copy: numbers in an example; 0 while nobody knows."""
+        return self._dimensions[: len(self)].copy()
+
+    def numbers_of(self, names: Sequence[str]) -> Integers:
+        """int32, the streams of these names; -1: unknown."""
+        return np.array([self._index.get(name, -1) for name in names], np.int32)
+
+    def open(self, name: str, settings: StreamSettings) -> None:
+        """Begin a stream."""
+        number, learners = len(self), len(settings.learners)
+        stream = Stream(name, settings, self._settings, self._scratch)
+        self._streams.append(stream)
+        self._index[name] = number
+        self.names.append(name)
+        rows = len(self._joins) if number < len(self._joins) else max(8, 2 * number)
+        self._joins, self._dimensions = _widened(self._joins, rows), _widened(self._dimensions, rows)
+        self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
+        self._joins[number] = address_of(stream.join.row)
+        for k, learner in enumerate(settings.learners):
+            if learner not in self.learner_names:
+                self.learner_names.append(learner)
+            self._learners[number, k, NUMBER] = self.learner_names.index(learner)
+        if settings.features:
+            self.set_features(number, settings.features)
+
+    def set_features(self, number: int, features: int) -> None:
+        """Fix the dimension of a stream, whose learners can then be built."""
+        stream = self._streams[number]
+        stream.set_features(features)
+        self._dimensions[number] = features
+        for k, (learner, prequential) in enumerate(zip(stream.learners, stream.prequential, strict=True)):
+            row = learner.row if isinstance(learner, OnlineLearner) else None
+            self._learners[number, k, ROW] = 0 if row is None else address_of(row)
+            self._learners[number, k, SUMS] = prequential.address
+            self._learners[number, k, OPEN] = row is None
+
+    def run(self, batch: Batch, streams: Integers, collector: Collector) -> None:
+        """Apply a batch.
+
+        Args:
+            batch: The batch.
+            streams: int32, the stream of each position; -1: a dead letter.
+            collector: Takes what comes out.
+        """
+        positions, which, starts = _grouped(streams, len(self))
+        begins, ends = starts[:-1].copy(), starts[1:].copy()
+        marks = _marks(batch, streams, positions, which, starts)
+        while len(which):
+            stops, advances, at = ends.copy(), np.full(len(which), NO_LONG), np.zeros(len(which), np.int32)
+            promoted = []
+            for part, own in marks.items():
+                place, mark = own.pop()
+                stops[part], at[part] = place, positions[place]
+                stream = self._streams[which[part]]
+                if mark.kind is MarkKind.PROMOTE:
+                    promoted.append((stream, mark.learner, int(at[part])))
+                elif stream.meet(Side(int(batch.merged.sides[at[part]])), int(mark.time_ms or 0)):
+                    advances[part] = int(mark.time_ms or 0)
+            todo = (stops > begins) | (advances != NO_LONG)
+            if todo.any():
+                segments = Segments(self._joins[which], begins, stops, positions, advances, at)
+                if not todo.all():
+                    segments = Segments(*(c if c is positions else c[todo] for c in segments))
+                self._round(batch, which[todo], segments, collector)
+            for stream, learner, position in promoted:
+                if not stream.promote(learner):
+                    collector.bury(position, Reason.UNKNOWN_LEARNER)
+            on = np.array(sorted(marks), np.intp)
+            marks = {k: marks[part] for k, part in enumerate(on.tolist()) if marks[part]}
+            which, begins, ends = which[on], stops[on] + 1, ends[on]
+
+    def _round(self, batch: Batch, which: Integers, segments: Segments, collector: Collector) -> None:
+        wanting, closings = join.wanting(segments)
+        for part in wanting.tolist():
+            self._streams[which[part]].make_room(int(segments.ends[part] - segments.starts[part]))
+        out = join.run(batch.merged, segments, closings)
+        learners = self._learners[which]
+        answered = self._learn(which, segments.joins, learners, out)
+        self._evaluate(which, segments.joins, learners, out, answered, collector)
+        every, numbers = self._settings.predictions == "all", np.ascontiguousarray(learners[:, :, NUMBER])
+        positions = len(batch.times)
+        collector.predictions(_prediction_rows(segments.joins, which, numbers, out, answered, every, positions))
+        collector.outcomes(_outcome_rows(segments.joins, which, numbers, out, positions))
+        self._collect_dead(batch, which, out, collector)
+
+    def _learn(self, which: Integers, joins: Longs, learners: Longs, out: JoinOutput) -> Answered:
+        operations, reports, count = out.counts[OPERATIONS], out.counts[REPORTS], learners.shape[1]
+        answered = Answered(
+            scores=np.empty((count, operations), np.float32),
+            classes=np.empty((count, operations), np.int8),
+            versions=np.empty((count, operations), np.int64),
+            reports=np.zeros((count, reports, len(REPORT_COLUMNS))),
+        )
+        features, ids = np.empty(len(which), np.int64), np.empty(len(which), np.int64)
+        _where(joins, features, ids)
+        bounds, report_bounds = (np.ascontiguousarray(out.bounds[:, kind]) for kind in (OPERATIONS, REPORTS))
+        asked = (out.codes[:operations], out.slots[:operations], out.classes[:operations])
+        for k in range(count):
+            answers = tuple(column[k] for column in answered)
+            rows = np.ascontiguousarray(learners[:, k, ROW])
+            loop.run(Parts(rows, features, ids, bounds, report_bounds), Work(*asked, *answers))
+            for part in np.flatnonzero(learners[:, k, OPEN]).tolist():
+                stream = self._streams[which[part]]
+                own = slice(bounds[part], bounds[part + 1]), slice(report_bounds[part], report_bounds[part + 1])
+                state = stream.join.arrays()
+                given = stream.learners[k].run(
+                    Operations(*(column[own[0]] for column in asked)), state["features"], state["ids"]
+                )
+                answered.scores[k, own[0]], answered.classes[k, own[0]] = given.scores, given.labels
+                answered.versions[k, own[0]], answered.reports[k, own[1]] = given.versions, given.reports
+        return answered
+
+    def _evaluate(
+        self,
+        which: Integers,
+        joins: Longs,
+        learners: Longs,
+        out: JoinOutput,
+        answered: Answered,
+        collector: Collector,
+    ) -> None:
+        """Score the stored predictions; a record of metrics for each learner at each report."""
+        reports, most = out.counts[REPORTS], len(out.parked_slots)
+        labelled = Labelled(
+            labels=np.empty(most, np.int8),
+            bounds=np.empty(len(which) + 1, np.int64),
+            seen=np.empty(reports, np.int64),
+            reports=np.ascontiguousarray(out.bounds[:, REPORTS]),
+        )
+        predicted, positions = np.empty((learners.shape[1], most), np.int8), np.empty(reports, np.int32)
+        _keep(joins, out, answered, labelled, predicted, positions)
+        after, sums = np.empty((most, 4)), np.empty((learners.shape[1], reports, 4))
+        for k in range(learners.shape[1]):
+            own = np.ascontiguousarray(learners[:, k, SUMS])
+            evaluate.run(own, self._settings.metrics.fading_factor, labelled, predicted[k], after, sums[k])
+        for report, part in enumerate(_owners(out, REPORTS)):
+            stream, counts = self._streams[which[part]], out.reports[report]
+            if not counts[1]:
+                continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
+            for k in range(len(stream.learner_names)):
+                metric = stream.metric(k, counts, answered.reports[k, report], sums[k, report])
+                collector.metric(int(positions[report]), metric)
+
+    def _collect_dead(self, batch: Batch, which: Integers, out: JoinOutput, collector: Collector) -> None:
+        for at, part in enumerate(_owners(out, PARKED)):
+            waiting = self._streams[which[part]].waiting
+            waiting[int(out.parked_slots[at])] = batch.original(int(out.parked_positions[at]))
+        for at, part in enumerate(_owners(out, DEAD)):
+            position, slot = int(out.dead_positions[at]), int(out.dead_slots[at])
+            reason = Reason(int(out.dead_reasons[at]))
+            if slot < 0:
+                collector.bury(position, reason)
+            else:
+                collector.dead(position, DeadLetter(reason, self._streams[which[part]].waiting[slot]))
+        for at, part in enumerate(_owners(out, RELEASED)):
+            del self._streams[which[part]].waiting[int(out.released_slots[at])]
+
+
+def _owners(out: JoinOutput, kind: int) -> Sequence[int]:
+    """The segment of each row of this kind."""
+    if not out.counts[kind]:
+        return ()
+    owners: list[int] = np.repeat(np.arange(len(out.bounds) - 1), np.diff(out.bounds[:, kind])).tolist()
+    return owners
+
+
+def _widened(array: NDArray[Any], *shape: int) -> NDArray[Any]:
+    """The array with at least so many rows and columns, new ones zero."""
+    missing = [(0, max(0, wanted - had)) for wanted, had in zip(shape, array.shape, strict=False)]
+    if not any(more for _, more in missing):
+        return array
+    return np.pad(array, [*missing, *[(0, 0)] * (array.ndim - len(missing))])
+
+
+def _marks(
+    batch: Batch, streams: Integers, positions: Integers, which: Integers, starts: Longs
+) -> dict[int, list[tuple[int, Mark]]]:
+    """The control records of each part of `which`, the last one first, with their places in `positions`."""
+    found: dict[int, list[tuple[int, Mark]]] = {}
+    for position, mark in reversed(batch.marks()):
+        if streams[position] >= 0:
+            part = int(np.searchsorted(which, streams[position]))
+            own = positions[starts[part] : starts[part + 1]]
+            place = int(starts[part] + np.searchsorted(own, position))
+            found.setdefault(part, []).append((place, mark))
+    return found
+
+
+def _prediction_rows(
+    joins: Longs, which: Integers, numbers: Longs, out: JoinOutput, answered: Answered, every: bool, positions: int
+) -> PredictionRows:
+    """The predictions of a round in merge order: the champions' only, or every learner's."""
+    places = np.zeros(positions + 1, np.int64)
+    count = _count_predictions(joins, out, every, places)
+    places = np.cumsum(places)
+    rows = PredictionRows(
+        positions=np.empty(count, np.int32),
+        streams=np.empty(count, np.int32),
+        learners=np.empty(count, np.int32),
+        ids=np.empty((count, ID_WORDS), np.uint64),
+        champions=np.empty(count, np.bool_),
+        scores=np.empty(count, np.float32),
+        labels=np.empty(count, np.int8),
+        versions=np.empty(count, np.int64),
+    )
+    _put_predictions(joins, which, numbers, out, answered, every, places, rows)
+    return rows
+
+
+def _outcome_rows(joins: Longs, which: Integers, numbers: Longs, out: JoinOutput, positions: int) -> OutcomeRows:
+    """The outcomes of a round in merge order."""
+    count = int(out.counts[OUTCOMES])
+    rows = OutcomeRows(
+        positions=np.empty(count, np.int32),
+        streams=np.empty(count, np.int32),
+        kinds=np.empty(count, np.uint8),
+        ids=np.empty((count, ID_WORDS), np.uint64),
+        labels=np.empty(count, np.int8),
+        learners=np.empty(count, np.int32),
+        scores=np.empty(count, np.float32),
+        delays=np.empty(count, np.int64),
+        examples=np.empty(count, np.int64),
+        label_offsets=np.empty(count, np.int64),
+    )
+    _put_outcomes(joins, which, numbers, out, np.zeros(positions + 1, np.int64), rows)
+    return rows
