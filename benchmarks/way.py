@@ -101,6 +101,8 @@ class Dealt:
                 own, examples, codec.encode_labels(name, own_ids, labels[own].astype(np.int8)), strict=True
             ):
                 self._examples[k], self._labels[k] = example, label
+        # as they come from a broker: one behind the other in memory
+        self._examples, self._labels = ([bytes(bytearray(v)) for v in side] for side in (self._examples, self._labels))
 
     def batch(self, number: int) -> tuple[RawRecords, RawRecords]:
         """As many examples, and their labels, as the worker takes at most."""

@@ -161,12 +161,14 @@ class JoinOutput(NamedTuple):
     `counts` has the used lengths: operations, outcomes, dead, parked, released, reports. `bounds` `[streams + 1, 6]` has
     what they were before each stream, and at the end.
 
-    Positions are those of the merged sequence. A dead letter is the record at its position (`dead_slots` -1) or a label
+    `champions` are those during the call, `outcome_learners` (-1: none) and `outcome_scores` those that had predicted:
+    numbers of a stream's own learners. Positions are those of the merged sequence. A dead letter is the record at its position (`dead_slots` -1) or a label
     that waited (its slot). `parked` are labels that began to wait, `released` those that no longer do.
     """
 
     counts: Longs
     bounds: Longs
+    champions: Integers
     codes: Bytes
     slots: Integers
     classes: NDArray[np.int8]
@@ -179,6 +181,8 @@ class JoinOutput(NamedTuple):
     outcome_delays: Longs
     outcome_examples: Longs
     outcome_label_offsets: Longs
+    outcome_learners: Integers
+    outcome_scores: Floats
     dead_positions: Integers
     dead_reasons: Bytes
     dead_slots: Integers
@@ -810,19 +814,38 @@ def _apply(state: JoinArrays, batch: JoinInput, position: Number, out: JoinOutpu
 
 
 @bare
-def _run(batch: JoinInput, segments: Segments, out: JoinOutput) -> None:
-    for segment in range(len(segments.joins)):
-        for kind in range(6):
-            out.bounds[segment, kind] = out.counts[kind]
-        state = opened(longs_at(segments.joins[segment]))
-        for at in range(segments.starts[segment], segments.ends[segment]):
-            _apply(state, batch, segments.positions[at], out)
-        if segments.advances[segment] != NO_LONG:
-            _close_below(state, out, segments.advances[segment] + 1, segments.marks[segment])
-            _report(state, out, segments.marks[segment])
-        _free_slots(state, out, segment)
+def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOutput) -> None:
+    """Apply the records of one segment; those before it were applied."""
+    state = opened(longs_at(segments.joins[segment]))
+    out.champions[segment] = state.counters[CHAMPION]
+    for at in range(segments.starts[segment], segments.ends[segment]):
+        _apply(state, batch, segments.positions[at], out)
+    if segments.advances[segment] != NO_LONG:
+        _close_below(state, out, segments.advances[segment] + 1, segments.marks[segment])
+        _report(state, out, segments.marks[segment])
+    _free_slots(state, out, segment)
     for kind in range(6):
-        out.bounds[len(segments.joins), kind] = out.counts[kind]
+        out.bounds[segment + 1, kind] = out.counts[kind]
+
+
+@bare
+def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
+    """Put what was predicted beside the outcomes of one segment, once its learners have answered.
+
+    Args:
+        join: Address of the stream's row.
+        segment: Which one.
+        out: Of the call; columns `outcome_learners` and `outcome_scores` are filled.
+    """
+    state = opened(longs_at(join))
+    for at in range(out.bounds[segment, OUTCOMES], out.bounds[segment + 1, OUTCOMES]):
+        slot, learner = out.outcome_slots[at], -1
+        score = np.float32(np.nan)
+        if slot >= 0:
+            learner = state.champions[slot]
+            score = state.scores[learner, slot]
+        out.outcome_learners[at] = learner
+        out.outcome_scores[at] = score
 
 
 # Room -----------------------------------------------------------------------------------------------------------------
@@ -1032,25 +1055,21 @@ def wanting(segments: Segments) -> tuple[Integers, int]:
     """Which segments' streams must `make_room` first, and how many closings (outcomes, dead letters) there are at most.
 
     Returns:
-        int32, indices of segments, and a number for `run`.
+        int32, indices of segments, and a number for `output_of`.
     """
     wants = np.zeros(len(segments.joins), np.uint8)
     closings = _wants(segments, wants)
     return np.flatnonzero(wants).astype(np.int32), int(closings)
 
 
-def run(batch: JoinInput, segments: Segments, closings: int) -> JoinOutput:
-    """Apply the records of all segments; their streams have room for them (see `wanting`)."""
-    out = _new_output(len(segments.joins), int((segments.ends - segments.starts).sum()), closings)
-    _run(batch, segments, out)
-    return out
-
-
-def _new_output(streams: int, rows: int, closings: int) -> JoinOutput:
+def output_of(segments: Segments, closings: int) -> JoinOutput:
+    """Room for what `run_segment` gives; `closings` is the number that `wanting` returned."""
+    streams, rows = len(segments.joins), int((segments.ends - segments.starts).sum())
     operations = 3 * rows + streams
     return JoinOutput(
         counts=np.zeros(6, np.int64),
-        bounds=np.empty((streams + 1, 6), np.int64),
+        bounds=np.zeros((streams + 1, 6), np.int64),
+        champions=np.empty(streams, np.int32),
         codes=np.empty(operations, np.uint8),
         slots=np.empty(operations, np.int32),
         classes=np.empty(operations, np.int8),
@@ -1063,6 +1082,8 @@ def _new_output(streams: int, rows: int, closings: int) -> JoinOutput:
         outcome_delays=np.empty(closings, np.int64),
         outcome_examples=np.empty(closings, np.int64),
         outcome_label_offsets=np.empty(closings, np.int64),
+        outcome_learners=np.empty(closings, np.int32),
+        outcome_scores=np.empty(closings, np.float32),
         dead_positions=np.empty(closings, np.int32),
         dead_reasons=np.empty(closings, np.uint8),
         dead_slots=np.empty(closings, np.int32),

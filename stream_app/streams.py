@@ -15,27 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import evaluate, join
-from stream_app.addresses import Scratch, address_of, longs_at, number_of
+from stream_app.addresses import Scratch, address_of, longs_at
 from stream_app.batch import Batch
 from stream_app.codec import NameList
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.evaluate import Labelled
 from stream_app.join import (
-    CHAMPION,
     DEAD,
     LEARN,
-    LEARNERS,
     OPERATIONS,
     OUTCOMES,
     PARKED,
     PREDICT,
     RELEASED,
     REPORTS,
+    JoinInput,
     JoinOutput,
     Segments,
 )
-from stream_app.lanes import address
-from stream_app.learners import REPORT_COLUMNS, OnlineLearner, Operations, Parts, Work, loop
+from stream_app.lanes import address, later
+from stream_app.learners import REPORT_WIDTH, OnlineLearner, Operations, Work, loop
 from stream_app.native import bare, compiled
 from stream_app.outputs import Collector, DeadLetter, OutcomeRows, PredictionRows
 from stream_app.records import ID_WORDS, NO_LONG, Floats, Integers, Longs, Mark, MarkKind, Reason, Side
@@ -90,28 +89,51 @@ def _grouped(streams: Integers, count: int) -> tuple[Integers, Integers, Longs]:
     return positions[:total], which, starts
 
 
-@bare
-def _where(joins: Longs, features: Longs, ids: Longs) -> None:
-    """Fill in where the features and ids of each stream's slots are."""
-    for part in range(len(joins)):
-        state = join.opened(longs_at(joins[part]))
-        features[part] = number_of(address(state.features))
-        ids[part] = number_of(address(state.ids))
-
-
-@bare
-def _keep(
-    joins: Longs,
-    out: JoinOutput,
-    answered: Answered,
-    labelled: Labelled,
-    predicted: NDArray[np.int8],
-    report_positions: Integers,
+@compiled
+def _join_and_learn(
+    batch: JoinInput, segments: Segments, learners: Longs, out: JoinOutput, answered: Answered
 ) -> None:
-    """Store what was predicted with the slots; find what had been predicted where a label has come.
+    """Join each segment, and let its compiled learners answer while what they need is in the processor's cache.
 
     Args:
-        joins: int64 `[s]`, addresses of rows.
+        batch: The batch.
+        segments: What to do.
+        learners: int64 `[s, n]`, addresses of the learners' rows; 0: there is none, or it is not compiled.
+        out: Filled with what the join decided.
+        answered: Filled with what these learners answer.
+    """
+    operations, reports = answered.scores.shape[1], answered.reports.shape[1] * REPORT_WIDTH
+    for part in range(len(segments.joins)):
+        join.run_segment(batch, segments, part, out)
+        state = join.opened(longs_at(segments.joins[part]))
+        begin, end = out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]
+        slots = len(state.states)
+        for k in range(learners.shape[1]):
+            if learners[part, k] != 0:
+                work = Work(
+                    address(out.codes),
+                    address(out.slots),
+                    address(out.classes),
+                    address(state.features),
+                    address(state.ids),
+                    later(address(answered.scores), k * operations),
+                    later(address(answered.classes), k * operations),
+                    later(address(answered.versions), k * operations),
+                    later(address(answered.reports), k * reports),
+                    later(address(state.scores), k * slots),
+                    later(address(state.classes), k * slots),
+                )
+                loop.run_part(longs_at(learners[part, k]), work, begin, end, out.bounds[part, REPORTS], True)
+        join.settle_segment(segments.joins[part], part, out)
+
+
+@bare
+def _label(
+    out: JoinOutput, answered: Answered, labelled: Labelled, predicted: NDArray[np.int8], report_positions: Integers
+) -> None:
+    """Find the labels, what had been predicted, and the reports among the operations.
+
+    Args:
         out: What the join decided.
         answered: What the learners said to it.
         labelled: Filled, but for the bounds of reports.
@@ -119,34 +141,41 @@ def _keep(
         report_positions: int32 `[reports]`, filled.
     """
     count, report = 0, 0
-    for part in range(len(joins)):
+    for part in range(len(out.champions)):
         labelled.bounds[part] = count
-        state = join.opened(longs_at(joins[part]))
-        learners = state.scores.shape[0]
         for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
-            slot = out.slots[k]
-            if out.codes[k] == PREDICT:
-                for learner in range(learners):
-                    state.scores[learner, slot] = answered.scores[learner, k]
-                    state.classes[learner, slot] = answered.classes[learner, k]
-            elif out.codes[k] == LEARN:
+            if out.codes[k] == LEARN:
                 labelled.labels[count] = out.classes[k]
-                for learner in range(learners):
-                    predicted[learner, count] = state.classes[learner, slot]
+                for learner in range(len(predicted)):
+                    predicted[learner, count] = answered.classes[learner, k]
                 count += 1
-            else:
+            elif out.codes[k] != PREDICT:
                 labelled.seen[report] = count
                 report_positions[report] = out.positions[k]
                 report += 1
-    labelled.bounds[len(joins)] = count
+    labelled.bounds[len(out.champions)] = count
+
+
+class Owners(NamedTuple):
+    """Whose the segments are.
+
+    Attributes:
+        streams: int32 `[s]`.
+        learners: int64 `[s]`, how many they have.
+        numbers: int64 `[s, n]`, the task's of each learner.
+    """
+
+    streams: Integers
+    learners: Longs
+    numbers: Longs
 
 
 @bare
-def _count_predictions(joins: Longs, out: JoinOutput, every: bool, places: Longs) -> int:
+def _count_predictions(owners: Owners, out: JoinOutput, every: bool, places: Longs) -> int:
     """Count those of each position at `places[position + 1]`, all learners' or the champion's; how many in all."""
     total = 0
-    for part in range(len(joins)):
-        each = longs_at(joins[part])[LEARNERS] if every else 1
+    for part in range(len(owners.streams)):
+        each = owners.learners[part] if every else 1
         for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
             if out.codes[k] == PREDICT:
                 places[out.positions[k] + 1] += each
@@ -156,29 +185,28 @@ def _count_predictions(joins: Longs, out: JoinOutput, every: bool, places: Longs
 
 @bare
 def _put_predictions(
-    joins: Longs,
-    streams: Integers,
-    numbers: Longs,
+    batch: JoinInput,
+    owners: Owners,
     out: JoinOutput,
     answered: Answered,
     every: bool,
     places: Longs,
     rows: PredictionRows,
 ) -> None:
-    """Fill the rows; `places` has where those of each position go, `numbers` `[s, n]` the task's of each learner."""
-    for part in range(len(joins)):
-        state = join.opened(longs_at(joins[part]))
-        champion = state.counters[CHAMPION]
+    """Fill the rows; `places` has where those of each position go."""
+    for part in range(len(owners.streams)):
+        champion = out.champions[part]
         for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
             if out.codes[k] != PREDICT:
                 continue
-            row, slot = places[out.positions[k]], out.slots[k]
-            for learner in range(0 if every else champion, state.scores.shape[0] if every else champion + 1):
-                rows.positions[row] = out.positions[k]
-                rows.streams[row] = streams[part]
-                rows.learners[row] = numbers[part, learner]
+            position = out.positions[k]
+            row, example = places[position], batch.rows[position]
+            for learner in range(0 if every else champion, owners.learners[part] if every else champion + 1):
+                rows.positions[row] = position
+                rows.streams[row] = owners.streams[part]
+                rows.learners[row] = owners.numbers[part, learner]
                 for word in range(ID_WORDS):
-                    rows.ids[row, word] = state.ids[slot, word]
+                    rows.ids[row, word] = batch.example_ids[example, word]
                 rows.champions[row] = learner == champion
                 rows.scores[row] = answered.scores[learner, k]
                 rows.labels[row] = answered.classes[learner, k]
@@ -187,26 +215,25 @@ def _put_predictions(
 
 
 @bare
-def _put_outcomes(joins: Longs, streams: Integers, numbers: Longs, out: JoinOutput, places: Longs, rows: OutcomeRows) -> None:
+def _put_outcomes(owners: Owners, out: JoinOutput, places: Longs, rows: OutcomeRows) -> None:
     """Fill the rows in merge order; `places` are zeros, one more than positions."""
     for at in range(out.counts[OUTCOMES]):
         places[out.outcome_positions[at] + 1] += 1
     for position in range(len(places) - 1):
         places[position + 1] += places[position]
-    for part in range(len(joins)):
-        state = join.opened(longs_at(joins[part]))
+    for part in range(len(owners.streams)):
         for at in range(out.bounds[part, OUTCOMES], out.bounds[part + 1, OUTCOMES]):
-            position, slot = out.outcome_positions[at], out.outcome_slots[at]
+            position, learner = out.outcome_positions[at], out.outcome_learners[at]
             row = places[position]
             places[position] = row + 1
             rows.positions[row] = position
-            rows.streams[row] = streams[part]
+            rows.streams[row] = owners.streams[part]
             rows.kinds[row] = out.outcome_kinds[at]
             for word in range(ID_WORDS):
                 rows.ids[row, word] = out.outcome_ids[at, word]
             rows.labels[row] = out.outcome_labels[at]
-            rows.learners[row] = numbers[part, state.champions[slot]] if slot >= 0 else -1
-            rows.scores[row] = state.scores[state.champions[slot], slot] if slot >= 0 else np.nan
+            rows.learners[row] = owners.numbers[part, learner] if learner >= 0 else -1
+            rows.scores[row] = out.outcome_scores[at]
             rows.delays[row] = out.outcome_delays[at]
             rows.examples[row] = out.outcome_examples[at]
             rows.label_offsets[row] = out.outcome_label_offsets[at]
@@ -237,6 +264,7 @@ class Streams:
         self._index: dict[str, int] = {}
         self._joins = np.zeros(0, np.int64)
         self._learners = np.zeros((0, 0, LEARNER_COLUMNS), np.int64)  # by stream and its own learners
+        self._counts = np.zeros(0, np.int64)  # of learners
         self._dimensions = np.zeros(0, np.int32)
 
     def __len__(self) -> int:
@@ -263,8 +291,9 @@ class Streams:
         self.names.append(name)
         rows = len(self._joins) if number < len(self._joins) else max(8, 2 * number)
         self._joins, self._dimensions = _widened(self._joins, rows), _widened(self._dimensions, rows)
+        self._counts = _widened(self._counts, rows)
         self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
-        self._joins[number] = address_of(stream.join.row)
+        self._joins[number], self._counts[number] = address_of(stream.join.row), learners
         for k, learner in enumerate(settings.learners):
             if learner not in self.learner_names:
                 self.learner_names.append(learner)
@@ -322,51 +351,37 @@ class Streams:
         wanting, closings = join.wanting(segments)
         for part in wanting.tolist():
             self._streams[which[part]].make_room(int(segments.ends[part] - segments.starts[part]))
-        out = join.run(batch.merged, segments, closings)
-        learners = self._learners[which]
-        answered = self._learn(which, segments.joins, learners, out)
-        self._evaluate(which, segments.joins, learners, out, answered, collector)
-        every, numbers = self._settings.predictions == "all", np.ascontiguousarray(learners[:, :, NUMBER])
-        positions = len(batch.times)
-        collector.predictions(_prediction_rows(segments.joins, which, numbers, out, answered, every, positions))
-        collector.outcomes(_outcome_rows(segments.joins, which, numbers, out, positions))
+        out, learners = join.output_of(segments, closings), self._learners[which]
+        answered = _answered(learners.shape[1], len(out.codes), len(out.reports))
+        _join_and_learn(batch.merged, segments, np.ascontiguousarray(learners[:, :, ROW]), out, answered)
+        for part, k in np.argwhere(learners[:, :, OPEN]).tolist():
+            self._learn_apart(self._streams[which[part]], k, part, out, answered)
+            join.settle_segment(segments.joins[part], part, out)
+        self._evaluate(which, learners, out, answered, collector)
+        owners = Owners(which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER]))
+        every = self._settings.predictions == "all"
+        collector.predictions(_prediction_rows(batch, owners, out, answered, every))
+        collector.outcomes(_outcome_rows(owners, out, len(batch.times)))
         self._collect_dead(batch, which, out, collector)
 
-    def _learn(self, which: Integers, joins: Longs, learners: Longs, out: JoinOutput) -> Answered:
-        operations, reports, count = out.counts[OPERATIONS], out.counts[REPORTS], learners.shape[1]
-        answered = Answered(
-            scores=np.empty((count, operations), np.float32),
-            classes=np.empty((count, operations), np.int8),
-            versions=np.empty((count, operations), np.int64),
-            reports=np.zeros((count, reports, len(REPORT_COLUMNS))),
-        )
-        features, ids = np.empty(len(which), np.int64), np.empty(len(which), np.int64)
-        _where(joins, features, ids)
-        bounds, report_bounds = (np.ascontiguousarray(out.bounds[:, kind]) for kind in (OPERATIONS, REPORTS))
-        asked = (out.codes[:operations], out.slots[:operations], out.classes[:operations])
-        for k in range(count):
-            answers = tuple(column[k] for column in answered)
-            rows = np.ascontiguousarray(learners[:, k, ROW])
-            loop.run(Parts(rows, features, ids, bounds, report_bounds), Work(*asked, *answers))
-            for part in np.flatnonzero(learners[:, k, OPEN]).tolist():
-                stream = self._streams[which[part]]
-                own = slice(bounds[part], bounds[part + 1]), slice(report_bounds[part], report_bounds[part + 1])
-                state = stream.join.arrays()
-                given = stream.learners[k].run(
-                    Operations(*(column[own[0]] for column in asked)), state["features"], state["ids"]
-                )
-                answered.scores[k, own[0]], answered.classes[k, own[0]] = given.scores, given.labels
-                answered.versions[k, own[0]], answered.reports[k, own[1]] = given.versions, given.reports
-        return answered
+    def _learn_apart(self, stream: Stream, number: int, part: int, out: JoinOutput, answered: Answered) -> None:
+        """Let a learner that is not compiled answer for one segment."""
+        state = stream.join.arrays()
+        own, reports = (slice(out.bounds[part, kind], out.bounds[part + 1, kind]) for kind in (OPERATIONS, REPORTS))
+        operations = Operations(out.codes[own], out.slots[own], out.classes[own])
+        given = stream.learners[number].run(operations, state["features"], state["ids"])
+        scores, classes = answered.scores[number, own], answered.classes[number, own]
+        scores[:], classes[:], answered.versions[number, own] = given.scores, given.labels, given.versions
+        answered.reports[number, reports] = given.reports
+        kept_scores, kept_classes = state["scores"][number], state["classes"][number]
+        predicted, learned = operations.codes == PREDICT, operations.codes == LEARN
+        kept_scores[operations.slots[predicted]] = scores[predicted]
+        kept_classes[operations.slots[predicted]] = classes[predicted]
+        scores[learned] = kept_scores[operations.slots[learned]]
+        classes[learned] = kept_classes[operations.slots[learned]]
 
     def _evaluate(
-        self,
-        which: Integers,
-        joins: Longs,
-        learners: Longs,
-        out: JoinOutput,
-        answered: Answered,
-        collector: Collector,
+        self, which: Integers, learners: Longs, out: JoinOutput, answered: Answered, collector: Collector
     ) -> None:
         """Score the stored predictions; a record of metrics for each learner at each report."""
         reports, most = out.counts[REPORTS], len(out.parked_slots)
@@ -377,7 +392,7 @@ class Streams:
             reports=np.ascontiguousarray(out.bounds[:, REPORTS]),
         )
         predicted, positions = np.empty((learners.shape[1], most), np.int8), np.empty(reports, np.int32)
-        _keep(joins, out, answered, labelled, predicted, positions)
+        _label(out, answered, labelled, predicted, positions)
         after, sums = np.empty((most, 4)), np.empty((learners.shape[1], reports, 4))
         for k in range(learners.shape[1]):
             own = np.ascontiguousarray(learners[:, k, SUMS])
@@ -435,13 +450,20 @@ def _marks(
     return found
 
 
-def _prediction_rows(
-    joins: Longs, which: Integers, numbers: Longs, out: JoinOutput, answered: Answered, every: bool, positions: int
-) -> PredictionRows:
+def _answered(learners: int, operations: int, reports: int) -> Answered:
+    """Room for answers."""
+    return Answered(
+        scores=np.empty((learners, operations), np.float32),
+        classes=np.empty((learners, operations), np.int8),
+        versions=np.empty((learners, operations), np.int64),
+        reports=np.zeros((learners, reports, REPORT_WIDTH)),
+    )
+
+
+def _prediction_rows(batch: Batch, owners: Owners, out: JoinOutput, answered: Answered, every: bool) -> PredictionRows:  # noqa: FBT001  (as the setting says)
     """The predictions of a round in merge order: the champions' only, or every learner's."""
-    places = np.zeros(positions + 1, np.int64)
-    count = _count_predictions(joins, out, every, places)
-    places = np.cumsum(places)
+    places = np.zeros(len(batch.times) + 1, np.int64)
+    count = _count_predictions(owners, out, every, places)
     rows = PredictionRows(
         positions=np.empty(count, np.int32),
         streams=np.empty(count, np.int32),
@@ -452,11 +474,11 @@ def _prediction_rows(
         labels=np.empty(count, np.int8),
         versions=np.empty(count, np.int64),
     )
-    _put_predictions(joins, which, numbers, out, answered, every, places, rows)
+    _put_predictions(batch.merged, owners, out, answered, every, np.cumsum(places), rows)
     return rows
 
 
-def _outcome_rows(joins: Longs, which: Integers, numbers: Longs, out: JoinOutput, positions: int) -> OutcomeRows:
+def _outcome_rows(owners: Owners, out: JoinOutput, positions: int) -> OutcomeRows:
     """The outcomes of a round in merge order."""
     count = int(out.counts[OUTCOMES])
     rows = OutcomeRows(
@@ -471,5 +493,5 @@ def _outcome_rows(joins: Longs, which: Integers, numbers: Longs, out: JoinOutput
         examples=np.empty(count, np.int64),
         label_offsets=np.empty(count, np.int64),
     )
-    _put_outcomes(joins, which, numbers, out, np.zeros(positions + 1, np.int64), rows)
+    _put_outcomes(owners, out, np.zeros(positions + 1, np.int64), rows)
     return rows

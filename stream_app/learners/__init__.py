@@ -9,9 +9,9 @@ from stream_app.errors import ConfigurationError
 from stream_app.learners import loop
 from stream_app.learners.adaptive_cs import adaptive_cs
 from stream_app.learners.areba import areba
-from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Learner, Operations
+from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, REPORT_WIDTH, Answers, Learner, Operations
 from stream_app.learners.baseline import baseline
-from stream_app.learners.desk import Parts, Work
+from stream_app.learners.desk import Work
 from stream_app.learners.memory import Method
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.oob import oob
@@ -26,12 +26,12 @@ __all__ = [
     "PREDICT",
     "REPORT",
     "REPORT_COLUMNS",
+    "REPORT_WIDTH",
     "Answers",
     "Learner",
     "LearnerSettings",
     "OnlineLearner",
     "Operations",
-    "Parts",
     "Work",
     "build",
     "loop",

@@ -5,50 +5,57 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.addresses import Address, doubles_at, floats_at, longs_at, words_at
-from stream_app.lanes import address
+from stream_app.addresses import Address, bytes_at, classes_at, doubles_at, floats_at, integers_at, longs_at, words_at
 from stream_app.native import compiled
-from stream_app.records import Bytes, Floats, Integers, Longs
+from stream_app.records import Floats, Longs
 
 
 class Work(NamedTuple):
-    """m operations of one or more streams, one stream's behind the other's, and room for their answers.
+    """Operations of one learner, and room for their answers: addresses.
 
     Attributes:
         codes: uint8 `[m]`, see `base.Operations`.
         slots: int32 `[m]`.
         labels: int8 `[m]`.
+        features: float32 `[slots, d]`.
+        ids: uint64 `[slots, ID_WORDS]`.
         scores: float32 `[m]`, see `base.Answers`.
         classes: int8 `[m]`.
         versions: int64 `[m]`.
         reports: float64 `[reports, 7]`, zeros.
+        kept_scores: float32 `[slots]`, what was predicted for the example of each slot.
+        kept_classes: int8 `[slots]`, likewise.
     """
 
-    codes: Bytes
-    slots: Integers
-    labels: NDArray[np.int8]
-    scores: Floats
-    classes: NDArray[np.int8]
-    versions: Longs
-    reports: NDArray[np.float64]
+    codes: Address
+    slots: Address
+    labels: Address
+    features: Address
+    ids: Address
+    scores: Address
+    classes: Address
+    versions: Address
+    reports: Address
+    kept_scores: Address
+    kept_classes: Address
 
 
-class Parts(NamedTuple):
-    """Whose the operations are: p parts, each of one learner.
-
-    Attributes:
-        learners: int64 `[p]`, addresses of the learners' rows; 0: not to be run here.
-        features: int64 `[p]`, address of the stream's features, float32 `[slots, d]`.
-        ids: int64 `[p]`, address of its ids, uint64 `[slots, ID_WORDS]`.
-        bounds: int64 `[p + 1]`, where the parts begin among the operations, and the end.
-        reports: int64 `[p + 1]`, the same among the reports.
-    """
-
-    learners: Longs
-    features: Longs
-    ids: Longs
-    bounds: Longs
-    reports: Longs
+@compiled
+def work_at(row: Address) -> Work:
+    """The work whose cells, in its order, begin here."""
+    return Work(
+        bytes_at(row[0]),
+        integers_at(row[1]),
+        classes_at(row[2]),
+        floats_at(row[3]),
+        words_at(row[4]),
+        floats_at(row[5]),
+        classes_at(row[6]),
+        longs_at(row[7]),
+        doubles_at(row[8]),
+        floats_at(row[9]),
+        classes_at(row[10]),
+    )
 
 
 class Scaler(NamedTuple):
@@ -90,11 +97,9 @@ def scaler_of(features: int, *, active: bool) -> Scaler:
 
 
 class Desk(NamedTuple):
-    """One part, opened inside compiled code with its `Scaler`. Without the latter, `seen` is `raw`."""
+    """A learner's work with its `Scaler`, opened inside compiled code. Without the latter, `seen` is `raw`."""
 
     width: int
-    labels: Address
-    slots: Address
     raw: Address
     seen: Address
     ids: Address
@@ -106,16 +111,14 @@ class Desk(NamedTuple):
 
 
 @compiled
-def opened(row: Address, parts: Parts, part: int, work: Work) -> Desk:
+def opened(row: Address, work: Work) -> Desk:
     """The learner's row begins with its scaler; the caller holds all arrays while the result is in use."""
     active = row[0] != 0
     return Desk(
         row[1],
-        address(work.labels),
-        address(work.slots),
-        floats_at(parts.features[part]),
-        floats_at(row[6] if active else parts.features[part]),
-        words_at(parts.ids[part]),
+        work.features,
+        floats_at(row[6]) if active else work.features,
+        work.ids,
         active,
         doubles_at(row[2]),
         doubles_at(row[3]),

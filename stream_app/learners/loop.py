@@ -4,8 +4,6 @@ A learner is known to it by a row (see `addresses`): its scaler, its networks, i
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +13,7 @@ from stream_app.lanes import address, later
 from stream_app.learners.adaptive_cs import admit_adaptive_cs
 from stream_app.learners.areba import admit_areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH
-from stream_app.learners.desk import SCALER_CELLS, Desk, Parts, Scaler, Work, opened, see
+from stream_app.learners.desk import SCALER_CELLS, Desk, Scaler, Work, opened, see, work_at
 from stream_app.learners.memory import (
     ADAPTIVE_CS,
     AREBA,
@@ -41,15 +39,6 @@ _HALF = np.float32(0.5)
 
 _NETWORK = SCALER_CELLS
 _MEMORY = SCALER_CELLS + kernels.NETWORK_CELLS
-
-
-class Answering(NamedTuple):
-    """Where the answers of a `Work` go."""
-
-    scores: Address
-    classes: Address
-    versions: Address
-    reports: Address
 
 
 def learner_row(scaler: Scaler, network: kernels.Network | None, memory: Memory) -> Longs:
@@ -109,65 +98,73 @@ def _report(held: Held, updates: int, reports: Address, at: int) -> None:
 
 
 @compiled
-def _run_part(row: Address, desk: Desk, codes: Address, answers: Answering, begin: int, end: int, report: int) -> None:
-    """Carry the operations of one learner out."""
+def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: bool) -> None:
+    """Carry the operations from `begin` to `end` out.
+
+    Args:
+        row: The learner's.
+        work: Operations, and room for the answers.
+        begin: The first operation.
+        end: Behind the last.
+        report: Where the first report goes.
+        keep: Keep predictions with their slots; a `LEARN` is answered with what had been predicted.
+    """
+    desk = opened(row, work)
     core, held = kernels.opened(later(row, _NETWORK)), opened_memory(later(row, _MEMORY))
     updates = kernels.ORIGIN
     for n in range(held.networks):
         updates += core.updates[n]
     reported = report * REPORT_WIDTH
     for k in range(begin, end):
-        slot = desk.slots[k]
-        answers.versions[k] = updates
-        if codes[k] == PREDICT:
+        slot = work.slots[k]
+        work.versions[k] = updates
+        if work.codes[k] == PREDICT:
             see(desk, slot)
             kernels.predict(core, desk.seen, slot * desk.width, held.scores)
-            answers.scores[k], answers.classes[k] = _vote(held.scores, held.networks)
-        elif codes[k] == LEARN:
-            count = _admit(held, desk, slot, desk.labels[k])
+            work.scores[k], work.classes[k] = _vote(held.scores, held.networks)
+            if keep:
+                work.kept_scores[slot], work.kept_classes[slot] = work.scores[k], work.classes[k]
+        elif work.codes[k] == LEARN:
+            if keep:
+                work.scores[k], work.classes[k] = work.kept_scores[slot], work.kept_classes[slot]
+            count = _admit(held, desk, slot, work.labels[k])
             source = held.examples if held.rows > 0 else desk.seen
             updates += kernels.learn(core, source, held.starts, held.targets, count, held.weight[0], held.steps)
         else:
-            _report(held, updates, answers.reports, reported)
+            _report(held, updates, work.reports, reported)
             reported += REPORT_WIDTH
 
 
 @compiled
-def run(parts: Parts, work: Work) -> None:
-    """Carry all operations out, one part after the other; the answers are in the work."""
-    codes = address(work.codes)
-    answers = Answering(address(work.scores), address(work.classes), address(work.versions), address(work.reports))
-    for part in range(len(parts.learners)):
-        if parts.learners[part] != 0:
-            row = longs_at(parts.learners[part])
-            desk = opened(row, parts, part, work)
-            _run_part(row, desk, codes, answers, parts.bounds[part], parts.bounds[part + 1], parts.reports[part])
+def run(learner: int, work: int, operations: int) -> None:
+    """Carry so many operations out, of the learner and the work whose rows are at these addresses."""
+    run_part(longs_at(learner), work_at(longs_at(work)), kernels.ORIGIN, operations, kernels.ORIGIN, False)
 
 
-# Doors for models that are not compiled; the first part is meant ------------------------------------------------------
+# Doors for models that are not compiled; a learner and a work are given by the addresses of their rows ----------------
 
 
 @compiled
-def see_slot(parts: Parts, work: Work, slot: int) -> None:
+def see_slot(learner: int, work: int, slot: int) -> None:
     """Scale the features of a slot."""
-    see(opened(longs_at(parts.learners[0]), parts, 0, work), slot)
+    see(opened(longs_at(learner), work_at(longs_at(work))), slot)
 
 
 @compiled
-def admit(parts: Parts, work: Work, slot: int, label: int) -> int:
+def admit(learner: int, work: int, slot: int, label: int) -> int:
     """Take the example of a slot in; how many examples the lesson in the memory has."""
-    row = longs_at(parts.learners[0])
-    return _admit(opened_memory(later(row, _MEMORY)), opened(row, parts, 0, work), slot, label)
+    row = longs_at(learner)
+    return _admit(opened_memory(later(row, _MEMORY)), opened(row, work_at(longs_at(work))), slot, label)
 
 
 @compiled
-def vote(parts: Parts) -> tuple[np.float32, int]:
+def vote(learner: int) -> tuple[np.float32, int]:
     """P(class 1) and the class, of the scores in the memory."""
-    held = opened_memory(later(longs_at(parts.learners[0]), _MEMORY))
+    held = opened_memory(later(longs_at(learner), _MEMORY))
     return _vote(held.scores, held.networks)
 
 
 @compiled
-def report(parts: Parts, updates: int, row: NDArray[np.float64]) -> None:
+def report(learner: int, updates: int, row: NDArray[np.float64]) -> None:
     """Fill a row of reports, which is zero before."""
-    _report(opened_memory(later(longs_at(parts.learners[0]), _MEMORY)), updates, address(row), kernels.ORIGIN)
+    _report(opened_memory(later(longs_at(learner), _MEMORY)), updates, address(row), kernels.ORIGIN)

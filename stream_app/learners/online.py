@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.addresses import Scratch, address_of, packed, shared
+from stream_app.addresses import Scratch, address_of, packed, row_of, shared
 from stream_app.errors import StateError
 from stream_app.learners import loop, memory
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations
-from stream_app.learners.desk import Parts, Work, scaler_of
+from stream_app.learners.desk import Work, scaler_of
 from stream_app.learners.memory import Method, State
 from stream_app.network import AutogradModels, Training
 from stream_app.records import Floats, Longs, Words
@@ -84,42 +84,41 @@ class OnlineLearner:
         _check(operations, min(len(features), len(ids)))
         self.make_room(len(features))
         count = len(operations)
-        work = Work(
-            codes=operations.codes,
-            slots=operations.slots,
-            labels=operations.labels,
+        answers = Answers(
             scores=np.full(count, np.nan, np.float32),
-            classes=np.full(count, -1, np.int8),
+            labels=np.full(count, -1, np.int8),
             versions=np.zeros(count, np.int64),
             reports=np.zeros((np.count_nonzero(operations.codes == REPORT), len(REPORT_COLUMNS))),
         )
-        rows, places, starts = ([address_of(array)] for array in (self._row, features, ids))
-        ends = np.array([[0, 0], [count, len(work.reports)]], np.int64)
-        parts = Parts(*(np.array(cell, np.int64) for cell in (rows, places, starts)), ends[:, 0].copy(), ends[:, 1].copy())
+        asked = (operations.codes, operations.slots, operations.labels, features, ids)
+        answering = (answers.scores, answers.labels, answers.versions, answers.reports, 0, 0)
+        work = row_of(Work(*asked, *answering))
         if isinstance(self._model, AutogradModels):
-            self._step_by_step(parts, work, features, self._model)
+            self._step_by_step(operations, answers, address_of(work), features, self._model)
         else:
-            loop.run(parts, work)
-        return Answers(work.scores, work.classes, work.versions, work.reports)
+            loop.run(address_of(self._row), address_of(work), count)
+        return answers
 
-    def _step_by_step(self, parts: Parts, work: Work, features: Floats, model: AutogradModels) -> None:
-        held, networks, width = self._method.memory, len(model.models), self._features
+    def _step_by_step(
+        self, operations: Operations, answers: Answers, work: int, features: Floats, model: AutogradModels
+    ) -> None:
+        held, networks, width, row = self._method.memory, len(model.models), self._features, address_of(self._row)
         seen = (self._scaler.seen if self._scaler.active else features).reshape(-1, width)
         reported, updates = 0, int(model.training.updates.sum())
-        for k, (code, slot) in enumerate(zip(work.codes.tolist(), work.slots.tolist(), strict=True)):
-            work.versions[k] = updates
+        for k, (code, slot) in enumerate(zip(operations.codes.tolist(), operations.slots.tolist(), strict=True)):
+            answers.versions[k] = updates
             if code == PREDICT:
-                loop.see_slot(parts, work, slot)
+                loop.see_slot(row, work, slot)
                 held.scores[:networks] = model.predict(seen[slot])
-                work.scores[k], work.classes[k] = loop.vote(parts)
+                answers.scores[k], answers.labels[k] = loop.vote(row)
             elif code == LEARN:
-                count = loop.admit(parts, work, slot, int(work.labels[k]))
+                count = loop.admit(row, work, slot, int(operations.labels[k]))
                 source = held.examples.reshape(-1, width) if held.rows else seen
                 examples = source[held.starts[:count] // width]
                 model.learn(examples, held.targets[:count].copy(), float(held.weight[0]), held.steps)
                 updates = int(model.training.updates.sum())
             else:
-                loop.report(parts, updates, work.reports[reported])
+                loop.report(row, updates, answers.reports[reported])
                 reported += 1
 
     def _new_row(self) -> Longs:
