@@ -130,11 +130,12 @@ def _number(cell: Cell) -> int:
     return int(cell)
 
 
-def block_of(size: int) -> Bytes:
-    """So many zero bytes that begin at a cache line."""
-    block = np.zeros(size + LINE_BYTES, np.uint8)
-    start = -address_of(block) % LINE_BYTES
-    return block[start : start + size]
+def block_of(size: int) -> tuple[Bytes, int]:
+    """So many zero bytes that begin at a cache line, and their address."""
+    room = np.zeros(size + LINE_BYTES, np.uint8)
+    address = address_of(room)
+    start = -address % LINE_BYTES
+    return room[start : start + size], address + start
 
 
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
@@ -164,7 +165,7 @@ def packed(arrays: Arrays, leave: Collection[str] = ()) -> Arrays:
         wanted = 8 if chosen[name].nbytes < LINE_BYTES else LINE_BYTES
         starts[name] = size = -(-size // wanted) * wanted
         size += chosen[name].nbytes
-    block = block_of(size)
+    block, _ = block_of(size)
     views = {}
     for name, cell in chosen.items():
         views[name] = block[starts[name] : starts[name] + cell.nbytes].view(cell.dtype).reshape(cell.shape)

@@ -952,6 +952,11 @@ _BLOCKS = (
 )
 """The cell of each block, its columns, and the cell that says how many rows it has (one where there is none)."""
 
+_SIZES = tuple(
+    tuple((np.dtype(dtype).itemsize, count) for _, dtype, count in columns) for _, columns, _ in _BLOCKS
+)
+"""Of the same columns: bytes and number of their elements."""
+
 
 class StreamJoin:
     """The join of one stream.
@@ -966,7 +971,9 @@ class StreamJoin:
     """
 
     def __init__(self, settings: JoinSettings, every_labels: int, learners: int) -> None:
-        self.row = np.zeros(JOIN_CELLS, np.int64)
+        rows = np.zeros((2, JOIN_CELLS), np.int64)  # the other one is what it was before a change
+        self.row, self._old_row = rows
+        self._row_addresses = address_of(self.row), address_of(self._old_row)
         self.row[SLOTS:] = FIRST_SLOTS, FIRST_SLOTS, 4 * FIRST_SLOTS, 0, learners
         self._blocks = [self._new_block(k) for k in range(len(_BLOCKS))]
         arrays = self.arrays()
@@ -1004,16 +1011,16 @@ class StreamJoin:
 
     def make_room(self, rows: int) -> None:
         """See to it that so many records can be applied: double what is too small for them."""
-        counters, row = self._counters, self.row
+        counters, (slots, ring, table) = self._counters.tolist(), self.row[SLOTS : TABLE + 1].tolist()
         if counters[FREE] < rows:
-            self._change(1, SLOTS, max(2 * self.slots, self.slots + rows - int(counters[FREE])), _move_slots)
-        remembered = int(counters[CLOSED_NEXT] - counters[CLOSED_FIRST])
-        closed = min(remembered + int(counters[PENDING]) + rows, int(self._settings[MAX_CLOSED]) + 1)
-        if row[RING] < closed:
-            self._change(2, RING, max(2 * int(row[RING]), closed), _move_ring)
-        used = int(counters[TABLE_USED]) + rows
-        if row[TABLE] < 2 * used:
-            self._change(3, TABLE, 1 << (2 * used - 1).bit_length() + 1, _move_table)
+            self._change(1, SLOTS, max(2 * slots, slots + rows - counters[FREE]), _move_slots)
+        remembered = counters[CLOSED_NEXT] - counters[CLOSED_FIRST]
+        closed = min(remembered + counters[PENDING] + rows, int(self._settings[MAX_CLOSED]) + 1)
+        if ring < closed:
+            self._change(2, RING, max(2 * ring, closed), _move_ring)
+        used = counters[TABLE_USED] + rows
+        if table < 2 * used:
+            self._change(3, TABLE, 1 << (2 * used - 1).bit_length(), _move_table)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """All state by name, as views that hold until there is new room."""
@@ -1021,16 +1028,19 @@ class StreamJoin:
 
     def _change(self, block: int, cell: int, value: int, move: Callable[[int, int], None]) -> None:
         """Lay a block out anew with another number in this cell, and move its contents."""
-        old_row, old_block = self.row.copy(), self._blocks[block]
+        self._old_row[:] = self.row
+        old_block = self._blocks[block]
         self.row[cell] = value
         self._blocks[block] = self._new_block(block)
-        move(address_of(old_row), address_of(self.row))
+        new_row, old_row = self._row_addresses
+        move(old_row, new_row)
         del old_block  # not before it was copied
 
     def _new_block(self, number: int) -> Bytes:
-        cell, columns, _ = _BLOCKS[number]
-        block = block_of(sum(self._shape(number, *column)[0] for column in columns))
-        self.row[cell] = address_of(block)
+        cell, _, rows = _BLOCKS[number]
+        cells = self.row.tolist()
+        width = sum(size * (cells[-count] if count < 0 else count) for size, count in _SIZES[number])
+        block, self.row[cell] = block_of(width * (1 if rows is None else cells[rows]))
         return block
 
     def _shape(self, number: int, name: str, dtype: type[np.generic], width: int) -> tuple[int, tuple[int, ...]]:

@@ -198,7 +198,7 @@ def _keys(names: Names, streams: Integers) -> list[bytes]:
     keys = names.streams.encoded
     if len(keys) == 1:
         return keys * len(streams)
-    return [keys[stream] for stream in streams.tolist()]
+    return list(map(keys.__getitem__, streams.tolist()))
 
 
 def _dead_headers(letter: DeadLetter, inputs: InputTopics) -> list[Header]:

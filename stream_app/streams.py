@@ -9,6 +9,7 @@ all batches have one round.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -280,7 +281,7 @@ class Streams:
 
     def numbers_of(self, names: Sequence[str]) -> Integers:
         """int32, the streams of these names; -1: unknown."""
-        return np.array([self._index.get(name, -1) for name in names], np.int32)
+        return np.fromiter(map(self._index.get, names, repeat(-1)), np.int32, len(names))
 
     def open(self, name: str, settings: StreamSettings) -> None:
         """Begin a stream."""
