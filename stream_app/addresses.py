@@ -8,16 +8,18 @@ them; who replaces one writes the row again.
 
 import struct
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-import stream_app.native  # noqa: F401  (before Numba: it sets what Numba reads once)
+from stream_app.native import bare_inlined
 from stream_app.records import Bytes, Longs
 
 # isort: split
+from llvmlite import ir
 from numba import extending, types
+from numba.core import cgutils
 from numba.np import arrayobj
 
 Address: TypeAlias = Any
@@ -86,6 +88,16 @@ def rows_at(typing: Typing, place: Typing, rows: Typing, columns: Typing) -> tup
 
 
 @extending.intrinsic
+def address(_typing: Typing, array: Typing) -> tuple[Typing, Callable[..., Typing]]:
+    """`address(array)`: where its first element is."""
+
+    def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), generate
+
+
+@extending.intrinsic
 def number_of(_typing: Typing, place: Typing) -> tuple[Typing, Callable[..., Typing]]:
     """`number_of(address)`: the number that a row has for it."""
 
@@ -105,6 +117,21 @@ def double_of(_typing: Typing, _number: Typing) -> tuple[Typing, Callable[..., T
     return types.float64(types.int64), generate
 
 
+@extending.intrinsic
+def prefetch(_typing: Typing, _number: Typing) -> tuple[Typing, Callable[..., Typing]]:
+    """`prefetch(n)`: begin to fetch the cache line at this address, which need not be one of ours."""
+
+    def generate(context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        bytes_, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [bytes_, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        read, near, data = (ir.Constant(word, value) for value in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(arguments[0], bytes_), read, near, data])
+        return context.get_dummy_value()
+
+    return types.none(types.int64), generate
+
+
 def address_of(array: NDArray[Any]) -> int:
     """Where it begins.
 
@@ -113,8 +140,8 @@ def address_of(array: NDArray[Any]) -> int:
     """
     if not (array.flags.c_contiguous and array.flags.writeable):
         raise ValueError("compiled code needs an array that is C-contiguous and writable")
-    address: int = array.__array_interface__["data"][0]
-    return address
+    begin: int = array.__array_interface__["data"][0]
+    return begin
 
 
 def row_of(cells: Sequence[Cell]) -> Longs:
@@ -133,9 +160,9 @@ def _number(cell: Cell) -> int:
 def block_of(size: int) -> tuple[Bytes, int]:
     """So many zero bytes that begin at a cache line, and their address."""
     room = np.zeros(size + LINE_BYTES, np.uint8)
-    address = address_of(room)
-    start = -address % LINE_BYTES
-    return room[start : start + size], address + start
+    begin = address_of(room)
+    start = -begin % LINE_BYTES
+    return room[start : start + size], begin + start
 
 
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
@@ -153,22 +180,53 @@ def shared(arrays: Arrays, names: Collection[str], scratch: Scratch) -> Arrays:
     return replaced
 
 
-def packed(arrays: Arrays, leave: Collection[str] = ()) -> Arrays:
-    """The same tuple with copies of its arrays in one block, but for those to leave: short ones share cache lines."""
-    chosen = {
-        name: cell
-        for name, cell in zip(arrays._fields, arrays, strict=True)
+class Packed(NamedTuple):
+    """What `packed` makes.
+
+    Attributes:
+        parts: The named tuples, with views of the block.
+        address: Where the block begins.
+        often: Its bytes up to the arrays that are seldom read.
+    """
+
+    parts: Sequence[Any]
+    address: int
+    often: int
+
+
+def packed(parts: Sequence[tuple[Any, ...]], leave: Collection[str] = (), last: Collection[str] = ()) -> Packed:
+    """Copy the arrays of named tuples into one block, short ones side by side: a cache line is fetched whole.
+
+    Args:
+        parts: Named tuples of arrays and numbers.
+        leave: Names of arrays to leave where they are.
+        last: Names of arrays that are seldom read; they go behind the others.
+    """
+    arrays = {
+        (number, name): cell
+        for number, part in enumerate(parts)
+        for name, cell in part._asdict().items()  # type: ignore[attr-defined]  # named tuples have no base class
         if isinstance(cell, np.ndarray) and name not in leave
     }
-    starts, size = {}, 0
-    for name in sorted(chosen, key=lambda name: chosen[name].nbytes):
-        wanted = 8 if chosen[name].nbytes < LINE_BYTES else LINE_BYTES
-        starts[name] = size = -(-size // wanted) * wanted
-        size += chosen[name].nbytes
-    block, _ = block_of(size)
-    views = {}
-    for name, cell in chosen.items():
-        views[name] = block[starts[name] : starts[name] + cell.nbytes].view(cell.dtype).reshape(cell.shape)
-        views[name][...] = cell
-    moved: Arrays = arrays._replace(**views)
-    return moved
+    starts, size, often = {}, 0, 0
+    for place in sorted(arrays, key=lambda place: (place[1] in last, arrays[place].nbytes)):
+        wanted = 8 if arrays[place].nbytes < LINE_BYTES else LINE_BYTES
+        starts[place] = size = -(-size // wanted) * wanted
+        size += arrays[place].nbytes
+        often = often if place[1] in last else size
+    block, begin = block_of(size)
+    moved: list[dict[str, NDArray[Any]]] = [{} for _ in parts]
+    for (number, name), array in arrays.items():
+        start = starts[number, name]
+        view = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        view[...] = array
+        moved[number][name] = view
+    views = [part._replace(**new) for part, new in zip(parts, moved, strict=True)]  # type: ignore[attr-defined]  # as above
+    return Packed(views, begin, often)
+
+
+@bare_inlined
+def prefetch_all(start: int, size: int) -> None:
+    """Begin to fetch so many bytes."""
+    for at in range(start, start + size, LINE_BYTES):
+        prefetch(at)

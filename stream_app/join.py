@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from stream_app.addresses import (
     Address,
+    address,
     address_of,
     block_of,
     bytes_at,
@@ -33,6 +34,9 @@ from stream_app.addresses import (
     floats_at,
     integers_at,
     longs_at,
+    number_of,
+    prefetch,
+    prefetch_all,
     rows_at,
     words_at,
 )
@@ -193,6 +197,9 @@ class JoinOutput(NamedTuple):
 
 
 OPERATIONS, OUTCOMES, DEAD, PARKED, RELEASED, REPORTS = 0, 1, 2, 3, 4, 5
+
+MOST_AHEAD_BYTES = 1 << 14
+"""Of a block that is fetched before its stream's turn; in a larger one, most of it would be in vain."""
 
 # Cells of a join's row: addresses of its four blocks, then what their layout depends on.
 FIXED, SLOT_BLOCK, RING_BLOCK, TABLE_BLOCK, SLOTS, RING, TABLE, FEATURES, LEARNERS = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -813,7 +820,46 @@ def _apply(state: JoinArrays, batch: JoinInput, position: Number, out: JoinOutpu
         _apply_label(state, batch, out, row, position, limit)
 
 
-@bare
+@bare_inlined
+def prefetch_row(join: int) -> None:
+    """Begin to fetch a stream's row."""
+    prefetch_all(join, 8 * JOIN_CELLS)
+
+
+@bare_inlined
+def prefetch_counters(join: int) -> None:
+    """Begin to fetch the counters and settings of a stream whose row has come."""
+    prefetch_all(longs_at(join)[FIXED], 8 * (COUNTERS + 6))
+
+
+@bare_inlined
+def prefetch_segment(batch: JoinInput, segments: Segments, segment: int) -> None:
+    """Begin to fetch what the records of a segment will touch; the stream's row and counters have come.
+
+    These are the stream's slots and table if they are small, the next places of the ring, and the records themselves.
+    """
+    row = longs_at(segments.joins[segment])
+    slots, ring = row[SLOT_BLOCK], row[RING_BLOCK]
+    prefetch_all(slots, min(MOST_AHEAD_BYTES, row[SLOTS] * (8 * (ID_WORDS + 6) + 4 * (5 + row[FEATURES]))))
+    prefetch_all(row[TABLE_BLOCK], min(MOST_AHEAD_BYTES, 16 * row[TABLE]))
+    count = segments.ends[segment] - segments.starts[segment]
+    closed = longs_at(row[FIXED])[CLOSED_NEXT] % row[RING]
+    prefetch_all(ring + 8 * ID_WORDS * closed, 4 * ID_WORDS * count)
+    for column in range(ID_WORDS, ID_WORDS + 4):
+        prefetch(ring + 8 * (column * row[RING] + closed))
+    features, examples = number_of(address(batch.features)), number_of(address(batch.example_ids))
+    labels = number_of(address(batch.label_ids))
+    for at in range(segments.starts[segment], segments.ends[segment]):
+        position = segments.positions[at]
+        record = batch.rows[position]
+        if batch.sides[position] == 0:
+            prefetch_all(features + 4 * batch.feature_starts[record], 4 * row[FEATURES])
+            prefetch_all(examples + 8 * ID_WORDS * record, 8 * ID_WORDS)
+        else:
+            prefetch_all(labels + 8 * ID_WORDS * record, 8 * ID_WORDS)
+
+
+@bare_inlined
 def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOutput) -> None:
     """Apply the records of one segment; those before it were applied."""
     state = opened(longs_at(segments.joins[segment]))
@@ -828,7 +874,7 @@ def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOut
         out.bounds[segment + 1, kind] = out.counts[kind]
 
 
-@bare
+@bare_inlined
 def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
     """Put what was predicted beside the outcomes of one segment, once its learners have answered.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import evaluate, join
-from stream_app.addresses import Scratch, address_of, longs_at
+from stream_app.addresses import Scratch, address, address_of, longs_at
 from stream_app.batch import Batch
 from stream_app.codec import NameList
 from stream_app.config import StreamSettings, TaskSettings
@@ -34,7 +34,7 @@ from stream_app.join import (
     JoinOutput,
     Segments,
 )
-from stream_app.lanes import address, later
+from stream_app.lanes import later
 from stream_app.learners import REPORT_WIDTH, OnlineLearner, Operations, Work, loop
 from stream_app.native import bare, compiled
 from stream_app.outputs import Collector, DeadLetter, OutcomeRows, PredictionRows
@@ -104,12 +104,21 @@ def _join_and_learn(
         answered: Filled with what these learners answer.
     """
     operations, reports = answered.scores.shape[1], answered.reports.shape[1] * REPORT_WIDTH
-    for part in range(len(segments.joins)):
+    parts, each = len(segments.joins), learners.shape[1]
+    for part in range(parts):
+        if part + 3 < parts:
+            join.prefetch_row(segments.joins[part + 3])
+        if part + 2 < parts:
+            join.prefetch_counters(segments.joins[part + 2])
+            for k in range(each):
+                loop.prefetch_row(learners[part + 2, k])
+        if part + 1 < parts:
+            join.prefetch_segment(batch, segments, part + 1)
         join.run_segment(batch, segments, part, out)
         state = join.opened(longs_at(segments.joins[part]))
         begin, end = out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]
         slots = len(state.states)
-        for k in range(learners.shape[1]):
+        for k in range(each):
             if learners[part, k] != 0:
                 work = Work(
                     address(out.codes),
@@ -124,7 +133,8 @@ def _join_and_learn(
                     later(address(state.scores), k * slots),
                     later(address(state.classes), k * slots),
                 )
-                loop.run_part(longs_at(learners[part, k]), work, begin, end, out.bounds[part, REPORTS], True)
+                following = learners[part + 1, k] if part + 1 < parts else 0
+                loop.run_part(longs_at(learners[part, k]), work, begin, end, out.bounds[part, REPORTS], True, following)
         join.settle_segment(segments.joins[part], part, out)
 
 
@@ -357,7 +367,7 @@ class Streams:
         _join_and_learn(batch.merged, segments, np.ascontiguousarray(learners[:, :, ROW]), out, answered)
         for part, k in np.argwhere(learners[:, :, OPEN]).tolist():
             self._learn_apart(self._streams[which[part]], k, part, out, answered)
-            join.settle_segment(segments.joins[part], part, out)
+            _settle(segments.joins[part], part, out)
         self._evaluate(which, learners, out, answered, collector)
         owners = Owners(which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER]))
         every = self._settings.predictions == "all"
@@ -419,6 +429,11 @@ class Streams:
                 collector.dead(position, DeadLetter(reason, self._streams[which[part]].waiting[slot]))
         for at, part in enumerate(_owners(out, RELEASED)):
             del self._streams[which[part]].waiting[int(out.released_slots[at])]
+
+
+@bare
+def _settle(join_row: int, segment: int, out: JoinOutput) -> None:
+    join.settle_segment(join_row, segment, out)
 
 
 def _owners(out: JoinOutput, kind: int) -> Sequence[int]:

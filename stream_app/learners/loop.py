@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.addresses import Address, Cell, longs_at, row_of
-from stream_app.lanes import address, later
+from stream_app.addresses import LINE_BYTES, Address, Cell, address, longs_at, prefetch_all, row_of
+from stream_app.lanes import later
 from stream_app.learners.adaptive_cs import admit_adaptive_cs
 from stream_app.learners.areba import admit_areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH
@@ -32,19 +32,45 @@ from stream_app.learners.oob import admit_oob
 from stream_app.learners.qbr import admit_qbr
 from stream_app.learners.sliding import admit_sliding
 from stream_app.learners.uob import admit_uob
-from stream_app.native import compiled
+from stream_app.native import bare_inlined, compiled
 from stream_app.records import Longs
 
 _HALF = np.float32(0.5)
 
 _NETWORK = SCALER_CELLS
 _MEMORY = SCALER_CELLS + kernels.NETWORK_CELLS
+_BLOCK = _MEMORY + len(Memory._fields)
+LEARNER_CELLS = _BLOCK + 2
+
+MOST_AHEAD_BYTES = 1 << 14
+"""Of a learner's state that is fetched before its turn: half of a level-1 cache. Larger networks are read in order."""
 
 
-def learner_row(scaler: Scaler, network: kernels.Network | None, memory: Memory) -> Longs:
-    """The row of a learner; one whose model is not compiled has zeros in the network's place."""
+def learner_row(scaler: Scaler, network: kernels.Network | None, memory: Memory, block: tuple[int, int]) -> Longs:
+    """The row of a learner; one whose model is not compiled has zeros in the network's place.
+
+    Args:
+        scaler: Its part.
+        network: Likewise.
+        memory: Likewise.
+        block: Where the memory of all of them begins, and how many bytes of it are read in every operation.
+    """
     cells: Sequence[Cell] = (0,) * kernels.NETWORK_CELLS if network is None else kernels.cells_of(network)
-    return row_of([*scaler, *cells, *memory])
+    return row_of([*scaler, *cells, *memory, block[0], min(block[1], MOST_AHEAD_BYTES)])
+
+
+@bare_inlined
+def prefetch_row(learner: int) -> None:
+    """Begin to fetch a learner's row."""
+    prefetch_all(learner, 8 * LEARNER_CELLS)
+
+
+@bare_inlined
+def prefetch_state(learner: int, part: int, parts: int) -> None:
+    """Begin to fetch one of so many parts of what a learner needs, whose row has come."""
+    row = longs_at(learner)
+    size = (row[_BLOCK + 1] // parts + LINE_BYTES) & -LINE_BYTES
+    prefetch_all(row[_BLOCK] + part * size, size)
 
 
 @compiled
@@ -98,7 +124,7 @@ def _report(held: Held, updates: int, reports: Address, at: int) -> None:
 
 
 @compiled
-def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: bool) -> None:
+def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: bool, following: int) -> None:  # noqa: FBT001  (compiled code has no keywords)
     """Carry the operations from `begin` to `end` out.
 
     Args:
@@ -108,6 +134,7 @@ def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: 
         end: Behind the last.
         report: Where the first report goes.
         keep: Keep predictions with their slots; a `LEARN` is answered with what had been predicted.
+        following: Address of the row of the learner whose turn is next; 0: nobody's.
     """
     desk = opened(row, work)
     core, held = kernels.opened(later(row, _NETWORK)), opened_memory(later(row, _MEMORY))
@@ -116,6 +143,8 @@ def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: 
         updates += core.updates[n]
     reported = report * REPORT_WIDTH
     for k in range(begin, end):
+        if following != 0:
+            prefetch_state(following, k - begin, end - begin)
         slot = work.slots[k]
         work.versions[k] = updates
         if work.codes[k] == PREDICT:
@@ -138,7 +167,7 @@ def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: 
 @compiled
 def run(learner: int, work: int, operations: int) -> None:
     """Carry so many operations out, of the learner and the work whose rows are at these addresses."""
-    run_part(longs_at(learner), work_at(longs_at(work)), kernels.ORIGIN, operations, kernels.ORIGIN, False)
+    run_part(longs_at(learner), work_at(longs_at(work)), kernels.ORIGIN, operations, kernels.ORIGIN, False, kernels.ORIGIN)
 
 
 # Doors for models that are not compiled; a learner and a work are given by the addresses of their rows ----------------

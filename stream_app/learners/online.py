@@ -4,6 +4,8 @@ A method (one file each) decides what to learn from, networks predict and learn.
 compiled loop (`loop`); any others are called operation by operation.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,12 +57,14 @@ class OnlineLearner:
     ) -> None:
         scratch = {} if scratch is None else scratch
         self._features = features
-        self._scaler = packed(scaler_of(features, active=scaled))
         self._method = method
-        method.memory = packed(shared(method.memory, memory.SCRATCH, scratch), memory.SCRATCH)
+        parts: list[Any] = [scaler_of(features, active=scaled), shared(method.memory, memory.SCRATCH, scratch)]
         if isinstance(model, kernels.Network):
-            model = packed(shared(model, kernels.SCRATCH, scratch), kernels.SCRATCH)
-        self._model = model
+            parts.append(shared(model, kernels.SCRATCH, scratch))
+        block = packed(parts, (*memory.SCRATCH, *kernels.SCRATCH), ("ids", "mean", "squares", "seen"))
+        self._scaler, method.memory = block.parts[:2]
+        self._model = block.parts[2] if isinstance(model, kernels.Network) else model
+        self._block = block.address, block.often
         self._row = self._new_row()
 
     @property
@@ -123,7 +127,7 @@ class OnlineLearner:
 
     def _new_row(self) -> Longs:
         network = self._model if isinstance(self._model, kernels.Network) else None
-        return loop.learner_row(self._scaler, network, self._method.memory)
+        return loop.learner_row(self._scaler, network, self._method.memory, self._block)
 
     def _views(self) -> dict[str, NDArray[np.generic]]:
         """The state of model and scaler, not copied."""
