@@ -12,7 +12,7 @@ from fastavro.types import Schema
 from numpy.typing import NDArray
 
 import schemas
-from benchmarks.learners import BUDGET, EagerAreba, Stream
+from benchmarks.eager import BUDGET, Areba, Stream
 from benchmarks.rows import Row, at_most, faster, median_cpu_us
 from producers import datasets
 from stream_app import codec
@@ -87,7 +87,9 @@ class Dealt:
     def __init__(self, stream: Stream, streams: int, count: int) -> None:
         generator = np.random.default_rng(1)
         rows = np.arange(count) % len(stream.labels)
-        labels = np.where(np.arange(count) < WARM_EXAMPLES * STREAMS, generator.random(count) < 0.5, stream.labels[rows])
+        labels = np.where(
+            np.arange(count) < WARM_EXAMPLES * STREAMS, generator.random(count) < 0.5, stream.labels[rows]
+        )
         ids = [f"{stream.name}-{number:08d}" for number in range(count)]
         self.names = [f"{stream.name}-{number:04d}" for number in range(streams)]
         self._of = generator.integers(streams, size=count)
@@ -183,7 +185,7 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
     example_schema, label_schema, prediction_schema, outcome_schema = (
         fastavro.parse_schema(json.loads(texts[name, 1])) for name in ("example", "label", "prediction", "outcome")
     )
-    model = EagerAreba(inputs.stream)
+    model = Areba(inputs.stream)
     pending: dict[str, tuple[torch.Tensor, float]] = {}
     position = 0
 

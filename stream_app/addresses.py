@@ -98,6 +98,16 @@ def address(_typing: Typing, array: Typing) -> tuple[Typing, Callable[..., Typin
 
 
 @extending.intrinsic
+def later(_typing: Typing, place: Typing, _elements: Typing) -> tuple[Typing, Callable[..., Typing]]:
+    """`later(address, n)`: the address n elements on."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return place(place, types.intp), generate
+
+
+@extending.intrinsic
 def number_of(_typing: Typing, place: Typing) -> tuple[Typing, Callable[..., Typing]]:
     """`number_of(address)`: the number that a row has for it."""
 

@@ -998,9 +998,7 @@ _BLOCKS = (
 )
 """The cell of each block, its columns, and the cell that says how many rows it has (one where there is none)."""
 
-_SIZES = tuple(
-    tuple((np.dtype(dtype).itemsize, count) for _, dtype, count in columns) for _, columns, _ in _BLOCKS
-)
+_SIZES = tuple(tuple((np.dtype(dtype).itemsize, count) for _, dtype, count in columns) for _, columns, _ in _BLOCKS)
 """Of the same columns: bytes and number of their elements."""
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.addresses import Cell, doubles_at, floats_at, longs_at
+from stream_app.addresses import Cell, doubles_at, floats_at, later, longs_at
 from stream_app.lanes import (
     Address,
     Lanes,
@@ -32,7 +32,8 @@ from stream_app.lanes import (
     fill8,
     fill16,
     fill_like,
-    later,
+    first,
+    join,
     load8,
     load8_double,
     load16,
@@ -45,7 +46,7 @@ from stream_app.lanes import (
     where_positive,
     widen,
 )
-from stream_app.native import compiled
+from stream_app.native import compiled, inlined
 from stream_app.records import Floats, Longs
 
 LEAK = np.float32(0.01)
@@ -403,8 +404,17 @@ def _forward_8(network: Core, source: Address, starts: Address, count: int, erro
 
 
 @compiled
-def _descend_8(network: Core, source: Address, starts: Address, hiddens: int, errors: int, count: int) -> None:
-    """One step, of the activations at `hiddens` and the errors at `errors` in the scratch."""
+def _descend_8(
+    network: Core,
+    source: Address,
+    starts: Address,
+    hiddens: int,
+    errors: int,
+    count: int,
+    size: np.float32,
+    scale: np.float32,
+) -> None:
+    """One step, of the activations at `hiddens` and the errors at `errors` in the scratch, with Adam's corrections."""
     inputs, parameters, work = network.inputs, network.parameters, network.work
     outgoing = load8(parameters, (inputs + 1) * WIDTH)
     outgoing_gradient = fill8(_ZERO)
@@ -418,15 +428,19 @@ def _descend_8(network: Core, source: Address, starts: Address, hiddens: int, er
         bias_gradient = bias_gradient + error
         store(work, hiddens + e * WIDTH, error)
 
-    size, scale = _bias_corrections(network)
-    decay = fill8(np.float32(2.0 * network.rates[1]))
-    for i in range(inputs):
-        gradient = fill8(_ZERO)
+    decay, even = np.float32(2.0 * network.rates[1]), inputs - inputs % 2
+    for i in range(0, even, 2):
+        two = fill16(_ZERO)
         for e in range(count):
-            gradient = gradient + fill8(source[starts[e] + i]) * load8(work, hiddens + e * WIDTH)
-        _adam(network, i * WIDTH, gradient + decay * load8(parameters, i * WIDTH), size, scale)
-    _adam(network, inputs * WIDTH, bias_gradient, size, scale)
-    _adam(network, (inputs + 1) * WIDTH, outgoing_gradient, size, scale)
+            at, error = starts[e] + i, load8(work, hiddens + e * WIDTH)
+            two = two + join(fill8(source[at]), fill8(source[at + 1])) * join(error, error)
+        _adam(network, i * WIDTH, two + fill16(decay) * load16(parameters, i * WIDTH), size, scale)
+    if even < inputs:
+        one = fill8(_ZERO)
+        for e in range(count):
+            one = one + fill8(source[starts[e] + even]) * load8(work, hiddens + e * WIDTH)
+        _adam(network, even * WIDTH, one + fill8(decay) * load8(parameters, even * WIDTH), size, scale)
+    _adam(network, inputs * WIDTH, join(bias_gradient, outgoing_gradient), size, scale)
     _adam_one(network, (inputs + 2) * WIDTH, last_gradient, size, scale)
 
 
@@ -435,14 +449,61 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
     errors = count * WIDTH
     _forward_8(network, source, starts, count, errors)
     _errors(network.work, errors, targets, count, weight / np.float32(count))
-    _descend_8(network, source, starts, ORIGIN, errors, count)
+    size, scale = _bias_corrections(network)
+    _descend_8(network, source, starts, ORIGIN, errors, count, size, scale)
+
+
+@compiled
+def _forward_each_8(
+    core: Core, source: Address, start: int, numbers: Address, count: int, hiddens: Address, logits: Address
+) -> None:
+    """One example through some networks, four at a time: hidden activations and logits, in the networks' order."""
+    inputs, elements = core.inputs, core.elements
+    bias, last = inputs * WIDTH, (inputs + 2) * WIDTH
+    fours = count - count % 4
+    for n in range(0, fours, 4):
+        one, two = later(core.parameters, numbers[n] * elements), later(core.parameters, numbers[n + 1] * elements)
+        three = later(core.parameters, numbers[n + 2] * elements)
+        four = later(core.parameters, numbers[n + 3] * elements)
+        a, b, c, d = (
+            widen(load8(one, bias)),
+            widen(load8(two, bias)),
+            widen(load8(three, bias)),
+            widen(load8(four, bias)),
+        )
+        for i in range(inputs):
+            value = widen(fill8(source[start + i]))
+            a = a + value * widen(load8(one, i * WIDTH))
+            b = b + value * widen(load8(two, i * WIDTH))
+            c = c + value * widen(load8(three, i * WIDTH))
+            d = d + value * widen(load8(four, i * WIDTH))
+        hidden_a, hidden_b, hidden_c, hidden_d = (
+            _leaky(narrow(a)),
+            _leaky(narrow(b)),
+            _leaky(narrow(c)),
+            _leaky(narrow(d)),
+        )
+        store(hiddens, n * WIDTH, hidden_a)
+        store(hiddens, (n + 1) * WIDTH, hidden_b)
+        store(hiddens, (n + 2) * WIDTH, hidden_c)
+        store(hiddens, (n + 3) * WIDTH, hidden_d)
+        logits[n] = _output_8(hidden_a, load8(one, bias + WIDTH), one[last])
+        logits[n + 1] = _output_8(hidden_b, load8(two, bias + WIDTH), two[last])
+        logits[n + 2] = _output_8(hidden_c, load8(three, bias + WIDTH), three[last])
+        logits[n + 3] = _output_8(hidden_d, load8(four, bias + WIDTH), four[last])
+    for n in range(fours, count):
+        parameters = later(core.parameters, numbers[n] * elements)
+        hidden = _hidden_8(parameters, inputs, source, start)
+        store(hiddens, n * WIDTH, hidden)
+        logits[n] = _output_8(hidden, load8(parameters, bias + WIDTH), parameters[last])
 
 
 @compiled
 def _predict_each_8(core: Core, source: Address, start: int, scores: Address) -> None:
     """P(class 1) by each network: all logits, then eight sigmoids at once."""
     for n in range(core.networks):
-        scores[n] = _logit_8(_member(core, n), source, start)
+        core.places[n] = n
+    _forward_each_8(core, source, start, core.places, core.networks, core.work, scores)
     for n in range(0, core.networks, WIDTH):
         store(scores, n, sigmoid(load8(scores, n)))
 
@@ -451,30 +512,30 @@ def _predict_each_8(core: Core, source: Address, start: int, scores: Address) ->
 def _learn_each_8(core: Core, source: Address, starts: Address, targets: Address, steps: Address) -> int:
     """As many steps as `steps` says on one example in each network; how many they were.
 
-    In turns: every network that has a step left takes one. Their steps have nothing to do with each other, so the
-    processor works on several at once, and their errors are those of eight at a time.
+    In turns: every network that has a step left takes one, eight networks at a time. Their steps have nothing to do
+    with each other, so the processor works on several at once.
     """
     work, places, most = core.work, core.places, ORIGIN
     taken: int = ORIGIN
-    errors = core.networks * WIDTH
-    wanted = errors + -(-core.networks // WIDTH) * WIDTH
+    errors = WIDTH * WIDTH
+    wanted, sizes, scales = errors + WIDTH, errors + 2 * WIDTH, errors + 3 * WIDTH
+    store(work, wanted, fill8(targets[0]))
     for n in range(core.networks):
         most = max(most, steps[n])
-        work[wanted + n] = targets[0]
     for turn in range(most):
         active = ORIGIN
         for n in range(core.networks):
             places[active] = n
             active += 1 if steps[n] > turn else 0
-        for a in range(active):
-            parameters = later(core.parameters, places[a] * core.elements)
-            hidden = _hidden_8(parameters, core.inputs, source, starts[0])
-            store(work, a * WIDTH, hidden)
-            outgoing = load8(parameters, (core.inputs + 1) * WIDTH)
-            work[errors + a] = _output_8(hidden, outgoing, parameters[(core.inputs + 2) * WIDTH])
-        _errors(work, errors, later(work, wanted), active, _ONE)
-        for a in range(active):
-            _descend_8(_member(core, places[a]), source, starts, a * WIDTH, errors + a, SINGLE)
+        for first_of in range(0, active, WIDTH):
+            count, numbers = min(WIDTH, active - first_of), later(places, first_of)
+            _forward_each_8(core, source, starts[0], numbers, count, work, later(work, errors))
+            _errors(work, errors, later(work, wanted), count, _ONE)
+            for a in range(count):
+                work[sizes + a], work[scales + a] = _bias_corrections(_member(core, numbers[a]))
+            for a in range(count):
+                member, size, scale = _member(core, numbers[a]), work[sizes + a], work[scales + a]
+                _descend_8(member, source, starts, a * WIDTH, errors + a, SINGLE, size, scale)
         taken += active
     return taken
 
@@ -744,12 +805,15 @@ def _learn(network: Core, source: Address, starts: Address, targets: Address, co
 # The door -------------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def predict(core: Core, source: Address, start: int, scores: Address) -> None:
     """P(class 1) of the example whose features begin at `source[start]`, by each network, into `scores`.
 
     `scores` has a multiple of eight elements, at least as many as there are networks.
     """
+    if core.eight and core.networks == 1:
+        scores[0] = first(sigmoid(fill8(_logit_8(core, source, start))))
+        return
     if core.eight:
         _predict_each_8(core, source, start, scores)
         return
@@ -761,7 +825,7 @@ def predict(core: Core, source: Address, start: int, scores: Address) -> None:
         store(scores, n, sigmoid(load8(scores, n)))
 
 
-@compiled
+@inlined
 def learn(
     core: Core, source: Address, starts: Address, targets: Address, count: int, weight: np.float32, steps: Address
 ) -> int:
@@ -771,15 +835,17 @@ def learn(
     factor of the loss (not of its L2 term). `targets` has a multiple of eight elements, at least `count`. Several
     networks learn one example at a time, with weight 1.
     """
-    if core.eight and core.networks > 1:
+    if core.eight and core.networks == 1:
+        times: int = steps[0]
+        for _ in range(times):
+            _learn_8(core, source, starts, targets, count, weight)
+        return times
+    if core.eight:
         return _learn_each_8(core, source, starts, targets, steps)
     taken: int = ORIGIN
     for n in range(core.networks):
         member = _member(core, n)
         for _ in range(steps[n]):
-            if core.eight:
-                _learn_8(member, source, starts, targets, count, weight)
-            else:
-                _learn(member, source, starts, targets, count, weight)
+            _learn(member, source, starts, targets, count, weight)
         taken += steps[n]
     return taken

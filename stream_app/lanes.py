@@ -105,16 +105,6 @@ for _function, _instruction in (
 
 
 @_piece
-def later(_typing: Typing, place: Typing, _elements: Typing) -> tuple[Typing, Generator]:
-    """`later(address, n)`: the address n elements on."""
-
-    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
-        return builder.gep(arguments[0], [arguments[1]])
-
-    return place(place, types.intp), generate
-
-
-@_piece
 def high_product(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
     """`high_product(a, b)`: the upper 64 bits of the product of two unsigned 64-bit integers."""
 
@@ -207,6 +197,28 @@ def widen(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
 def narrow(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
     """`narrow(x)`: eight float64 numbers, rounded to float32."""
     return EIGHT(EIGHT_DOUBLE), _convert("fptrunc")
+
+
+@_piece
+def join(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
+    """`join(x, y)`: the eight numbers of x, then those of y."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        kind = ir.VectorType(ir.IntType(32), 16)
+        order = ir.Constant(kind, [ir.Constant(ir.IntType(32), k) for k in range(16)])
+        return builder.shuffle_vector(arguments[0], arguments[1], order)
+
+    return SIXTEEN(EIGHT, EIGHT), generate
+
+
+@_piece
+def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+    """`first(x)`: the number in the first lane."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        return builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(lanes), generate
 
 
 @_piece

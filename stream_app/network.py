@@ -206,7 +206,7 @@ def compiled_networks(
         start=np.zeros(1, np.int64),
         places=np.zeros(at_once, np.int64),
         work=np.zeros(kernels.work_size(widths, at_once), np.float32),
-        sums=np.zeros(examples * kernels.CHUNK),
+        sums=np.zeros(at_once * kernels.CHUNK),
     )
 
 
@@ -256,7 +256,7 @@ class AutogradModel:
             return np.float32(torch.sigmoid(logit).item())
 
     def learn(self, examples: Floats, targets: Floats, weight: float = 1.0) -> None:
-        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0; `weight` is a factor of the loss."""
+        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0, `weight` times the loss."""
         self._gradients.zero_()
         logits = self.module(torch.from_numpy(examples)).reshape(-1)
         signs = torch.from_numpy(1.0 - 2.0 * targets)
@@ -341,25 +341,41 @@ def require_one_thread() -> None:
         )
 
 
+def class_at(path: str, what: str) -> type:
+    """A user's own class, `package.module:Class`.
+
+    Args:
+        path: Where it is.
+        what: The word for it in errors.
+
+    Raises:
+        ConfigurationError: There is none, or importing its module failed.
+    """
+    place, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(place), name)
+    except Exception as error:  # a user's module may raise anything
+        raise ConfigurationError(f"{what} {path}: {error}") from error
+    if not isinstance(found, type):
+        raise ConfigurationError(f"{what} {path}: not a class")
+    return found
+
+
 def load_module(path: str, features: int, generator: np.random.Generator) -> torch.nn.Module:
     """A user's own module, `package.module:Class`, made as `Class(features)` with Torch's random numbers seeded.
 
     Raises:
         ConfigurationError: There is no such class, it is no `torch.nn.Module`, or it cannot be made.
     """
-    place, _, name = path.partition(":")
-    try:
-        kind = getattr(importlib.import_module(place), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"network {path}: {error}") from error
-    if not (isinstance(kind, type) and issubclass(kind, torch.nn.Module)):
+    kind = class_at(path, "network")
+    if not issubclass(kind, torch.nn.Module):
         raise ConfigurationError(f"network {path}: not a torch.nn.Module")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator.integers(2**63)))
         try:
             return kind(features)
         except Exception as error:  # a user's code may raise anything
-            raise ConfigurationError(f"network {path}: {name}({features}) failed: {error}") from error
+            raise ConfigurationError(f"network {path}: {kind.__name__}({features}) failed: {error}") from error
 
 
 def _prepared(module: torch.nn.Module, features: int) -> torch.nn.Module:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stream_app.addresses import Scratch
 from stream_app.batch import OriginalRecord
+from stream_app.change import Change, ChangeMonitor
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.evaluate import Prequential, scores_of
 from stream_app.join import StreamJoin
@@ -47,6 +48,9 @@ class Stream:
         self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners))
         self.join.champion = self.learner_names.index(settings.champion)
         self.prequential = [Prequential(task.metrics.fading_factor) for _ in self.learner_names]
+        self.changes = [
+            ChangeMonitor(task.metrics.change_detector, task.metrics.fading_factor) for _ in self.learner_names
+        ]
         self.waiting: dict[int, OriginalRecord] = {}
         self._settings = settings
         self._task = task
@@ -93,7 +97,9 @@ class Stream:
             del self._open_marks[next(iter(self._open_marks))]
         return False
 
-    def metric(self, number: int, counts: Longs, report: NDArray[np.float64], sums: NDArray[np.float64]) -> Metric:
+    def metric(
+        self, number: int, counts: Longs, report: NDArray[np.float64], sums: NDArray[np.float64], change: Change
+    ) -> Metric:
         """What is published about a learner.
 
         Args:
@@ -101,6 +107,7 @@ class Stream:
             counts: int64 `[10]`, a row of `JoinOutput.reports`.
             report: float64 `[7]`, a row of `Answers.reports`.
             sums: float64 `[4]`, the prequential sums.
+            change: What is known of changes.
         """
         recall, specificity, gmean = scores_of(sums)
         labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
@@ -133,6 +140,11 @@ class Stream:
             delay_ms_p50=delays[0],
             delay_ms_p90=delays[1],
             delay_ms_p99=delays[2],
+            changes=change.changes,
+            change_flagged=change.flagged,
+            change_began=change.began,
+            gmean_before=change.gmean_before,
+            labels_to_recover=change.labels_to_recover,
         )
 
 

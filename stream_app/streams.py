@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app import evaluate, join
-from stream_app.addresses import Scratch, address, address_of, longs_at
+from stream_app import change, evaluate, join
+from stream_app.addresses import Scratch, address, address_of, later, longs_at
 from stream_app.batch import Batch
 from stream_app.codec import NameList
 from stream_app.config import StreamSettings, TaskSettings
@@ -34,7 +34,6 @@ from stream_app.join import (
     JoinOutput,
     Segments,
 )
-from stream_app.lanes import later
 from stream_app.learners import REPORT_WIDTH, OnlineLearner, Operations, Work, loop
 from stream_app.native import bare, compiled
 from stream_app.outputs import Collector, DeadLetter, OutcomeRows, PredictionRows
@@ -91,9 +90,7 @@ def _grouped(streams: Integers, count: int) -> tuple[Integers, Integers, Longs]:
 
 
 @compiled
-def _join_and_learn(
-    batch: JoinInput, segments: Segments, learners: Longs, out: JoinOutput, answered: Answered
-) -> None:
+def _join_and_learn(batch: JoinInput, segments: Segments, learners: Longs, out: JoinOutput, answered: Answered) -> None:
     """Join each segment, and let its compiled learners answer while what they need is in the processor's cache.
 
     Args:
@@ -250,9 +247,10 @@ def _put_outcomes(owners: Owners, out: JoinOutput, places: Longs, rows: OutcomeR
             rows.label_offsets[row] = out.outcome_label_offsets[at]
 
 
-# Columns of the table of learners: their number in the task, the addresses of row and sums (0: none), not compiled.
-NUMBER, ROW, SUMS, OPEN = 0, 1, 2, 3
-LEARNER_COLUMNS = 4
+# Columns of the table of learners: their number in the task; addresses of row, sums and changes (0: there is none);
+# whether they are not compiled.
+NUMBER, ROW, SUMS, CHANGES, OPEN = 0, 1, 2, 3, 4
+LEARNER_COLUMNS = 5
 
 
 class Streams:
@@ -317,10 +315,11 @@ class Streams:
         stream = self._streams[number]
         stream.set_features(features)
         self._dimensions[number] = features
-        for k, (learner, prequential) in enumerate(zip(stream.learners, stream.prequential, strict=True)):
+        for k, learner in enumerate(stream.learners):
             row = learner.row if isinstance(learner, OnlineLearner) else None
             self._learners[number, k, ROW] = 0 if row is None else address_of(row)
-            self._learners[number, k, SUMS] = prequential.address
+            self._learners[number, k, SUMS] = stream.prequential[k].address
+            self._learners[number, k, CHANGES] = stream.changes[k].address
             self._learners[number, k, OPEN] = row is None
 
     def run(self, batch: Batch, streams: Integers, collector: Collector) -> None:
@@ -405,15 +404,20 @@ class Streams:
         predicted, positions = np.empty((learners.shape[1], most), np.int8), np.empty(reports, np.int32)
         _label(out, answered, labelled, predicted, positions)
         after, sums = np.empty((most, 4)), np.empty((learners.shape[1], reports, 4))
+        changes = np.zeros((learners.shape[1], reports, change.REPORT_COLUMNS))
+        fading, method = self._settings.metrics.fading_factor, change.method_of(self._settings.metrics.change_detector)
         for k in range(learners.shape[1]):
-            own = np.ascontiguousarray(learners[:, k, SUMS])
-            evaluate.run(own, self._settings.metrics.fading_factor, labelled, predicted[k], after, sums[k])
+            own, monitors = (np.ascontiguousarray(learners[:, k, column]) for column in (SUMS, CHANGES))
+            evaluate.run(own, fading, labelled, predicted[k], after, sums[k])
+            if method:
+                change.run(monitors, method, change.memory_of(fading), labelled, predicted[k], after, changes[k])
         for report, part in enumerate(_owners(out, REPORTS)):
             stream, counts = self._streams[which[part]], out.reports[report]
             if not counts[1]:
                 continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
             for k in range(len(stream.learner_names)):
-                metric = stream.metric(k, counts, answered.reports[k, report], sums[k, report])
+                known = change.change_of(changes[k, report].tolist())
+                metric = stream.metric(k, counts, answered.reports[k, report], sums[k, report], known)
                 collector.metric(int(positions[report]), metric)
 
     def _collect_dead(self, batch: Batch, which: Integers, out: JoinOutput, collector: Collector) -> None:
@@ -476,7 +480,7 @@ def _answered(learners: int, operations: int, reports: int) -> Answered:
     )
 
 
-def _prediction_rows(batch: Batch, owners: Owners, out: JoinOutput, answered: Answered, every: bool) -> PredictionRows:  # noqa: FBT001  (as the setting says)
+def _prediction_rows(batch: Batch, owners: Owners, out: JoinOutput, answered: Answered, every: bool) -> PredictionRows:
     """The predictions of a round in merge order: the champions' only, or every learner's."""
     places = np.zeros(len(batch.times) + 1, np.int64)
     count = _count_predictions(owners, out, every, places)

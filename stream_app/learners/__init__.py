@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from stream_app.addresses import Scratch
-from stream_app.config import LearnerSettings
+from stream_app.config import LearnerSettings, is_own
 from stream_app.errors import ConfigurationError
 from stream_app.learners import loop
 from stream_app.learners.adaptive_cs import adaptive_cs
@@ -15,6 +15,7 @@ from stream_app.learners.desk import Work
 from stream_app.learners.memory import Method
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.oob import oob
+from stream_app.learners.own import OwnLearner, build_own
 from stream_app.learners.qbr import qbr
 from stream_app.learners.sliding import sliding
 from stream_app.learners.uob import uob
@@ -32,6 +33,7 @@ __all__ = [
     "LearnerSettings",
     "OnlineLearner",
     "Operations",
+    "OwnLearner",
     "Work",
     "build",
     "loop",
@@ -54,9 +56,7 @@ METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = Mapping
 """By the name that a configuration uses: the method, of its settings, the number of features and the seed."""
 
 
-def build(
-    name: str, settings: LearnerSettings, features: int, seed: bytes, scratch: Scratch | None = None
-) -> Learner:
+def build(name: str, settings: LearnerSettings, features: int, seed: bytes, scratch: Scratch | None = None) -> Learner:
     """A new learner.
 
     Args:
@@ -67,8 +67,11 @@ def build(
         scratch: Shared by learners that never run at the same time.
 
     Raises:
-        ConfigurationError: There is no such method or network, or the network cannot be trained repeatably.
+        ConfigurationError: There is no such method or network, the network cannot be trained repeatably, or a user's
+            own learner cannot be made.
     """
+    if is_own(settings.method):
+        return build_own(name, settings.method, settings.options, features, seed)
     if settings.method not in METHODS:
         raise ConfigurationError(f"learner {name}: no method {settings.method}; there are {', '.join(METHODS)}")
     method = METHODS[settings.method](settings, features, seed)

@@ -4,12 +4,12 @@ A learner is known to it by a row (see `addresses`): its scaler, its networks, i
 """
 
 from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.addresses import LINE_BYTES, Address, Cell, address, longs_at, prefetch_all, row_of
-from stream_app.lanes import later
+from stream_app.addresses import LINE_BYTES, Address, Cell, address, later, longs_at, prefetch_all, row_of
 from stream_app.learners.adaptive_cs import admit_adaptive_cs
 from stream_app.learners.areba import admit_areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH
@@ -32,7 +32,7 @@ from stream_app.learners.oob import admit_oob
 from stream_app.learners.qbr import admit_qbr
 from stream_app.learners.sliding import admit_sliding
 from stream_app.learners.uob import admit_uob
-from stream_app.native import bare_inlined, compiled
+from stream_app.native import bare_inlined, compiled, inlined
 from stream_app.records import Longs
 
 _HALF = np.float32(0.5)
@@ -73,7 +73,7 @@ def prefetch_state(learner: int, part: int, parts: int) -> None:
     prefetch_all(row[_BLOCK] + part * size, size)
 
 
-@compiled
+@inlined
 def _admit(held: Held, desk: Desk, slot: int, label: int) -> int:  # noqa: PLR0911  (one for each method)
     """Let the method take a labelled example in; how many examples its lesson has."""
     if held.kind == AREBA:
@@ -91,20 +91,22 @@ def _admit(held: Held, desk: Desk, slot: int, label: int) -> int:  # noqa: PLR09
     return admit_uob(held, desk, slot, label)
 
 
-@compiled
+@inlined
 def _vote(scores: Address, networks: int) -> tuple[np.float32, int]:
     """The mean of the networks' P(class 1), and the class that most vote for; on a tie the first network's."""
+    first = 1 if scores[0] > _HALF else 0
+    if networks == 1:
+        return scores[0], first
     total, positives = 0.0, 0
     for n in range(networks):
         total += np.float64(scores[n])
         positives += 1 if scores[n] > _HALF else 0
-    first = 1 if scores[0] > _HALF else 0
     if 2 * positives == networks:
         return np.float32(total / networks), first
     return np.float32(total / networks), 1 if 2 * positives > networks else 0
 
 
-@compiled
+@inlined
 def _report(held: Held, updates: int, reports: Address, at: int) -> None:
     """By `base.REPORT_COLUMNS`."""
     reports[at] = updates
@@ -124,7 +126,7 @@ def _report(held: Held, updates: int, reports: Address, at: int) -> None:
 
 
 @compiled
-def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: bool, following: int) -> None:  # noqa: FBT001  (compiled code has no keywords)
+def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: bool, following: int) -> None:
     """Carry the operations from `begin` to `end` out.
 
     Args:
@@ -167,7 +169,9 @@ def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: 
 @compiled
 def run(learner: int, work: int, operations: int) -> None:
     """Carry so many operations out, of the learner and the work whose rows are at these addresses."""
-    run_part(longs_at(learner), work_at(longs_at(work)), kernels.ORIGIN, operations, kernels.ORIGIN, False, kernels.ORIGIN)
+    run_part(
+        longs_at(learner), work_at(longs_at(work)), kernels.ORIGIN, operations, kernels.ORIGIN, False, kernels.ORIGIN
+    )
 
 
 # Doors for models that are not compiled; a learner and a work are given by the addresses of their rows ----------------
