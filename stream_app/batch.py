@@ -11,7 +11,7 @@ import numpy as np
 from stream_app import codec, order
 from stream_app.join import JoinInput
 from stream_app.native import compiled
-from stream_app.records import Bytes, Decoded, Header, Integers, Kind, Longs, Mark, RawRecords, Side
+from stream_app.records import Bytes, Decoded, Header, Integers, Longs, Mark, RawRecords, Side
 
 TRACE_HEADER = "traceparent"
 """W3C trace context, carried from the record that caused an output."""
@@ -62,16 +62,14 @@ class Batch:
                 found[row] = kept
         return found
 
-    def marks(self, positions: Integers) -> Sequence[tuple[int, Mark]]:
-        """Where in `positions` the control records are, with what they say."""
-        if not (self.decoded[0].marks or self.decoded[1].marks):
-            return []
+    def marks(self) -> Sequence[tuple[int, Mark]]:
+        """Where the control records are, ascending, with what they say."""
         found = []
-        for place, position in enumerate(positions.tolist()):
-            side, row = self.decoded[self.merged.sides[position]], int(self.merged.rows[position])
-            if side.kinds[row] == Kind.MARK:
-                found.append((place, side.marks[row]))
-        return found
+        for side, decoded in enumerate(self.decoded):
+            if decoded.marks:
+                positions = np.flatnonzero(self.merged.sides == side)  # rows keep their order
+                found += [(int(positions[row]), mark) for row, mark in decoded.marks.items()]
+        return sorted(found, key=lambda mark: mark[0])
 
     def first_seen(self, names: set[str]) -> list[str]:
         """These stream names in the order in which the sequence meets a well-formed record of them."""

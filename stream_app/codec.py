@@ -16,10 +16,10 @@ What another field of a mark says is not looked at. Timestamps, and whether a st
 business of later stages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,7 @@ from stream_app.records import (
 __all__ = [
     "MAX_STREAM_BYTES",
     "DecodeLimits",
+    "NameList",
     "UndecodableError",
     "WrongSchemaError",
     "decode",
@@ -111,6 +112,9 @@ WRONG_DIMENSION = int(Reason.WRONG_DIMENSION)
 NOT_FINITE = int(Reason.NOT_FINITE)
 BAD_ID = int(Reason.BAD_ID)
 BAD_LABEL = int(Reason.BAD_LABEL)
+
+FEW_NAMES = 16
+"""Up to so many streams in a batch, to decode their names one by one is quicker."""
 
 Bits: TypeAlias = NDArray[np.uint32]
 """Float32 as their bits."""
@@ -169,7 +173,7 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits) -> 
     return Decoded(
         kinds=kinds,
         reasons=reasons,
-        stream_names=tuple(joined[start:end].decode() for start, end in names[:distinct].tolist()),
+        stream_names=_texts(joined, buffer, names[:distinct]),
         streams=streams,
         ids=ids,
         features=features[:total],
@@ -179,6 +183,29 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits) -> 
         revisions=revisions,
         marks=_marks(present, kinds),
     )
+
+
+def _texts(joined: bytearray, buffer: Bytes, spans: Longs) -> tuple[str, ...]:
+    """The texts at these places, which are UTF-8; of many, those in ASCII are decoded at once."""
+    if len(spans) > FEW_NAMES:
+        together = np.empty(int((spans[:, 1] - spans[:, 0]).sum()), np.uint8)
+        if _gather_ascii(buffer, spans, together):
+            text = together.tobytes().decode("ascii")
+            ends = np.cumsum(spans[:, 1] - spans[:, 0]).tolist()
+            return tuple(map(text.__getitem__, map(slice, [0, *ends[:-1]], ends)))
+    return tuple(joined[start:end].decode() for start, end in spans.tolist())
+
+
+@bare
+def _gather_ascii(buffer: Bytes, spans: Longs, out: Bytes) -> bool:
+    """Copy these parts behind one another; whether all of their bytes are below 128."""
+    position, bits = 0, np.uint8(0)
+    for k in range(len(spans)):
+        for i in range(spans[k, 0], spans[k, 1]):
+            out[position] = buffer[i]
+            bits |= buffer[i]
+            position += 1
+    return bool(bits < 128)
 
 
 def _bounded(values: Sequence[bytes | None], max_record_bytes: int, reasons: Bytes) -> tuple[Sequence[bytes], Longs]:
@@ -471,18 +498,58 @@ def _put_nullable_long(out: Bytes, position: int, value: Int, null: int) -> int:
     return _put_long(out, position + 1, value)
 
 
-class _Texts:
+class _Texts(NamedTuple):
     """Strings as Avro writes them, behind one another: `bytes` and the `ends` of each, for a kernel."""
 
-    __slots__ = ("bytes", "ends", "longest")
+    bytes: Bytes
+    ends: Longs
+    longest: int
 
-    def __init__(self, texts: Sequence[str], prefix: bytes = b"") -> None:
-        encoded = [prefix + _long(len(raw)).tobytes() + raw for raw in (text.encode() for text in texts)]
-        ends = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(raw) for raw in encoded], out=ends[1:])
-        self.bytes = np.frombuffer(bytearray().join(encoded), np.uint8)
-        self.ends = ends
-        self.longest = max(map(len, encoded), default=0)
+
+class NameList(Sequence[str]):
+    """Names that only become more. It remembers how they are written: a thousand of them took longer than their rows.
+
+    Attributes:
+        encoded: The names in UTF-8.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = list(names)
+        self.encoded = [name.encode() for name in self._names]
+        self._written: dict[bytes, _Texts] = {}
+
+    def append(self, name: str) -> None:
+        """Add one."""
+        self._names.append(name)
+        self.encoded.append(name.encode())
+        self._written.clear()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """As a list."""
+        return self._names[index]
+
+    def written(self, prefix: bytes = b"") -> _Texts:
+        """All of them, each with the prefix before it."""
+        if prefix not in self._written:
+            texts = [prefix + _long(len(raw)).tobytes() + raw for raw in self.encoded]
+            ends = np.zeros(len(texts) + 1, np.int64)
+            np.cumsum([len(text) for text in texts], out=ends[1:])
+            whole = np.frombuffer(bytearray().join(texts), np.uint8)
+            self._written[prefix] = _Texts(whole, ends, max(map(len, texts), default=0))
+        return self._written[prefix]
+
+
+def _written(names: Sequence[str], prefix: bytes = b"") -> _Texts:
+    return (names if isinstance(names, NameList) else NameList(names)).written(prefix)
 
 
 def _long(value: int) -> Bytes:
@@ -502,8 +569,8 @@ def _sliced(out: Bytes, ends: Longs) -> list[bytes]:
 
 def encode_predictions(columns: PredictionColumns) -> list[bytes]:
     """The values of n rows for the topic of predictions, equal to those of `encode`."""
-    streams = _Texts(columns.stream_names, avro.newest()[Prediction].header)
-    learners = _Texts(columns.learner_names)
+    streams = _written(columns.stream_names, avro.newest()[Prediction].header)
+    learners = _written(columns.learner_names)
     fixed = MAX_LONG_BYTES + MAX_ID_BYTES + 1 + avro.FLOAT_BYTES + MAX_INT_BYTES + MAX_LONG_BYTES
     n = len(columns.streams)
     out = np.empty(n * (streams.longest + learners.longest + fixed), np.uint8)
@@ -558,8 +625,8 @@ def _encode_predictions(
 
 def encode_outcomes(columns: OutcomeColumns) -> list[bytes]:
     """The values of n rows for the topic of outcomes, equal to those of `encode`."""
-    streams = _Texts(columns.stream_names, avro.newest()[Outcome].header)
-    learners = _Texts(columns.learner_names, b"\x02")  # in front: the second type of the union
+    streams = _written(columns.stream_names, avro.newest()[Outcome].header)
+    learners = _written(columns.learner_names, b"\x02")  # in front: the second type of the union
     nullables = 5  # their first bytes, and that of the learner when null
     fixed = MAX_LONG_BYTES + MAX_ID_BYTES + 2 * MAX_INT_BYTES + nullables + avro.FLOAT_BYTES + 3 * MAX_LONG_BYTES
     n = len(columns.streams)

@@ -105,26 +105,6 @@ for _function, _instruction in (
 
 
 @_piece
-def address(_typing: Typing, array: Typing) -> tuple[Typing, Generator]:
-    """`address(array)`: where its first element is."""
-
-    def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
-        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
-
-    return types.CPointer(array.dtype)(array), generate
-
-
-@_piece
-def later(_typing: Typing, place: Typing, _elements: Typing) -> tuple[Typing, Generator]:
-    """`later(address, n)`: the address n elements on."""
-
-    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
-        return builder.gep(arguments[0], [arguments[1]])
-
-    return place(place, types.intp), generate
-
-
-@_piece
 def high_product(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
     """`high_product(a, b)`: the upper 64 bits of the product of two unsigned 64-bit integers."""
 
