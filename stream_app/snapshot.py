@@ -12,8 +12,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.errors import StateError
 from stream_app.records import Longs
-from stream_app.state import Arrays, Entry, Place, checksum_of, chunks_of, pack
+from stream_app.state import Arrays, Columns, Entry, Manifest, checksum_of, chunks_of, pack, unpack
 
 CORE, PENDING, CLOSED = "core", "pending", "closed"
 
@@ -127,6 +128,7 @@ class Book:
                 **_named("pending", stream.pending_rows(loose)),
                 "pending_arrivals": stream.pending_arrivals(),
                 **_named("closed", stream.closed_rows(start, end)),
+                "closed_first": np.array(stream.closed_span()[:1]),
             }
             content = pack(core)
             if kept.core is None or _checksum(kept.core) != checksum_of(content):
@@ -192,36 +194,65 @@ def _checksum(listed: Entry | Blob) -> str:
     return listed.checksum if isinstance(listed, Entry) else checksum_of(listed.content)
 
 
-def gathered(
-    core: Arrays, pending: Iterable[Arrays], closed: Iterable[Arrays], first: int
-) -> tuple[dict[str, NDArray[np.generic]], dict[str, NDArray[np.generic]], dict[str, NDArray[np.generic]]]:
-    """Core, pending and closed rows of a stream, of its blobs: the inverse of `Book.draft`.
+class Loading(Protocol):
+    """A new task, as far as a snapshot fills it."""
+
+    def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
+        """Open a stream and let it go on where the snapshot was taken."""
+
+
+def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], where: str) -> Book:
+    """Fill a new task.
 
     Args:
-        core: The core.
-        pending: The segments of pending examples.
-        closed: Those of closed ids, by number.
-        first: The first closed number that is remembered.
+        task: Under the manifest's settings.
+        manifest: What there is.
+        contents: The bytes of each entry, by key; their checksums were compared.
+        where: For errors.
+
+    Returns:
+        The book to go on with.
 
     Raises:
-        KeyError: A column is missing.
-        ValueError: Columns of different lengths.
+        StateError: A blob is not what it should be.
     """
-    own = {name: array for name, array in core.items() if "." not in name or name.split(".")[0] not in (PENDING, CLOSED)}
-    loose = {name.removeprefix("pending."): array for name, array in core.items() if name.startswith("pending.")}
-    tail = {name.removeprefix("closed."): array for name, array in core.items() if name.startswith("closed.")}
+    book = Book()
+    parts: dict[str, dict[str, list[Columns]]] = {}
+    for entry in sorted(manifest.entries, key=lambda entry: entry.number):
+        arrays = unpack(contents[entry.key], f"{where}, {entry.key}")
+        parts.setdefault(entry.stream, {CORE: [], PENDING: [], CLOSED: []})[entry.kind].append(arrays)
+        book.remember(entry, arrays.get("arrivals"))
+    for stream in dict.fromkeys(entry.stream for entry in manifest.entries):
+        held = parts[stream]
+        if len(held[CORE]) != 1:
+            raise StateError(f"{where}: stream {stream} has {len(held[CORE])} cores")
+        try:
+            core, pending, closed = _gathered(held[CORE][0], held[PENDING], held[CLOSED])
+        except (KeyError, ValueError, IndexError) as problem:
+            raise StateError(f"{where}: stream {stream}: {problem!r}") from problem
+        task.load_stream(stream, core, pending, closed)
+    return book
+
+
+def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Columns]) -> tuple[Columns, Columns, Columns]:
+    """Core, pending and closed rows of a stream, of its blobs: the inverse of `Book.draft`."""
+    own = {name: array for name, array in core.items() if not name.startswith((f"{PENDING}.", f"{CLOSED}."))}
+    loose, tail = _part(core, f"{PENDING}."), _part(core, f"{CLOSED}.")
     rows = _stacked([*pending, loose])
-    waiting = core["pending_arrivals"]
     order = np.argsort(rows["arrivals"], kind="stable")
-    order = order[np.isin(rows["arrivals"][order], waiting)]
+    order = order[np.isin(rows["arrivals"][order], core["pending_arrivals"])]
+    first = int(core["closed_first"][0])
     remembered = []
     for segment in closed:
-        skip = max(0, first - int(np.asarray(segment["first"])[0]))
+        skip = max(0, first - int(segment["first"][0]))
         remembered.append({name: column[skip:] for name, column in segment.items() if name != "first"})
     return own, {name: column[order] for name, column in rows.items()}, _stacked([*remembered, tail])
 
 
-def _stacked(parts: Sequence[Arrays]) -> dict[str, NDArray[np.generic]]:
+def _part(arrays: Columns, prefix: str) -> Columns:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _stacked(parts: Sequence[Columns]) -> Columns:
+    """The same columns of all, one part behind the other."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[-1]}
-
-

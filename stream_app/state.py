@@ -16,7 +16,7 @@ compaction keeps what a manifest lists until a tombstone says that none of the t
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,8 @@ MAX_BLOB_BYTES = 1 << 30
 MAX_MANIFEST_CHUNKS = 64
 """58 MB: some 300,000 listed blobs."""
 
-Arrays = Mapping[str, NDArray[np.generic]]
+Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
+Columns: TypeAlias = dict[str, NDArray[Any]]
 
 
 class Place(NamedTuple):
@@ -129,14 +130,14 @@ def pack(arrays: Arrays) -> bytes:
     return save(plain, metadata={"format": f"areba {FORMAT}"})
 
 
-def unpack(content: bytes, where: str) -> dict[str, NDArray[np.generic]]:
+def unpack(content: bytes, where: str) -> Columns:
     """The arrays of a file, writable.
 
     Raises:
         StateError: The bytes are no such file.
     """
     try:
-        loaded: dict[str, NDArray[Any]] = load(content)
+        loaded: Columns = load(content)
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as problem:
         raise StateError(f"{where}: not a blob of ours ({problem})") from None
     return {name: array if array.flags.writeable else array.copy() for name, array in loaded.items()}

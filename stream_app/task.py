@@ -6,7 +6,7 @@ cut.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from stream_app import codec
 from stream_app.batch import Batch, open_batch
 from stream_app.config import TaskSettings
+from stream_app.errors import StateError
 from stream_app.join import JoinInput
 from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.records import Bytes, Integers, Kind, RawRecords, Reason
+from stream_app.stream_state import Columns, StreamState, load_stream
 from stream_app.streams import Streams
 
 BY_SLOT = "seen"
@@ -109,6 +111,28 @@ class Task:
         names = Names(self._streams.names, self._streams.learner_names)
         malformed = (reasons > 0) & (reasons <= Reason.BAD_TIME)
         return collector.encode(names, self._inputs, malformed)
+
+    def states(self) -> Sequence[StreamState]:
+        """The streams in their order, as a snapshot sees them; until the next `step`."""
+        return [StreamState(stream) for stream in self._streams]
+
+    def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
+        """Open a stream and let it go on where a snapshot was taken; streams come in their order.
+
+        Raises:
+            StateError: The arrays are not those of such a stream under these settings.
+        """
+        try:
+            features = int(core["features_count"][0])
+            if not 0 <= features <= self.settings.limits.max_features or name in self._streams.names:
+                raise StateError(f"a stream with {features} features, or one that is there already")
+            number = len(self._streams)
+            self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))
+            if features and not self._streams.dimensions[number]:
+                self._streams.set_features(number, features)
+            load_stream(self._streams[number], core, pending, closed)
+        except (KeyError, IndexError, ValueError, TypeError, OverflowError) as problem:
+            raise StateError(f"stream {name}: {problem!r}") from problem
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """All model state by `stream/learner/array`, for digests and snapshots."""
