@@ -6,14 +6,27 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from stream_app import snapshot
+from stream_app import codec, snapshot
 from stream_app.config import TaskSettings
-from stream_app.records import Side
+from stream_app.records import Label, Side
 from stream_app.snapshot import Blob, Book, load_task
-from stream_app.state import Entry, Manifest, read_manifest
+from stream_app.state import Entry, Manifest, pack, read_manifest
 from stream_app.task import Task
 from tests.oracle import Record, merge
-from tests.property.test_task import FEW, PARTITION, TOPICS, cut_at, fixed_input, one_side, run, task_settings
+from tests.property.test_task import FEW, PARTITION, TOPICS, columns, cut_at, fixed_input, one_side, run, task_settings
+
+
+def exported(task: Task) -> list[bytes]:
+    """All that is known of a task, whatever its slots."""
+    return [
+        pack(part)
+        for stream in task.states()
+        for part in (
+            stream.core_state(),
+            stream.pending_rows(stream.pending_arrivals()),
+            stream.closed_rows(*stream.closed_span()),
+        )
+    ]
 
 
 class Changelog:
@@ -44,6 +57,7 @@ class Changelog:
         manifest = read_manifest(text, "test")
         fresh = Task(PARTITION, TaskSettings.from_json(manifest.settings), TOPICS)
         self.book = load_task(fresh, manifest, self.contents, "test")
+        assert exported(fresh) == exported(task)
         return fresh
 
     def write(self, task: Task) -> None:
@@ -82,3 +96,22 @@ def test_loaded_after_every_record(segment_bytes: int, monkeypatch: pytest.Monke
     sequence: Sequence[Record] = list(merge(examples, labels))
     whole = run(chosen, [(examples, labels)])
     assert run(chosen, cut_at(sequence, range(len(sequence))), Changelog(chosen).relay) == whole
+
+
+def test_what_did_not_change_is_not_written_again() -> None:
+    """A thousand quiet streams beside a busy one must cost nothing."""
+    chosen, examples, labels = fixed_input(120)
+    changelog = Changelog(chosen)
+    task = Task(PARTITION, chosen, TOPICS)
+    task.step(columns(examples), columns(labels))
+    changelog.write(task)
+    assert {blob.stream for blob in changelog.written} == {stream.name for stream in task.states()}
+    before = changelog.entries
+    changelog.write(task)
+    assert changelog.written == []
+    assert changelog.entries == before
+    late = max(record.time_ms for record in [*examples, *labels])
+    more = Record(Side.LABELS, labels[-1].offset + 1, late, None, b"a", codec.encode(Label("a", "new", 1)), ())
+    task.step(columns([]), columns([more]))
+    changelog.write(task)
+    assert {blob.stream for blob in changelog.written} == {"a"}
