@@ -32,6 +32,7 @@ class Exporting(Protocol):
     """A stream as a snapshot sees it."""
 
     name: str
+    has_changed: bool
 
     def core_state(self) -> Arrays:
         """All but the rows of pending examples and closed ids."""
@@ -120,6 +121,9 @@ class Book:
         listed: list[Entry | Blob] = []
         for stream in streams:
             kept = self._streams.setdefault(stream.name, _Kept())
+            if not stream.has_changed and kept.core is not None:
+                listed.extend(kept.listed())
+                continue
             prefix = f"{sequence}/{stream.name}"
             loose = _pending(kept, stream, prefix)
             start, end = _closed(kept, stream, prefix)

@@ -51,6 +51,30 @@ class Place(NamedTuple):
     checksum: str
 
 
+class Snapshot(NamedTuple):
+    """A snapshot, as the metadata of committed offsets names it: its manifest, and where its commit record is."""
+
+    manifest: Place
+    progress_offset: int
+
+    def __str__(self) -> str:
+        """`offset:chunks:length:checksum:progress offset`."""
+        return ":".join(map(str, (*self.manifest, self.progress_offset)))
+
+
+def parse_snapshot(text: str) -> Snapshot:
+    """The inverse of `str`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    offset, chunks, length, checksum, progress_offset = text.split(":")
+    place = Place(int(offset), int(chunks), int(length), checksum)
+    if min(place.offset, place.length, int(progress_offset)) < 0 or not 1 <= place.chunks <= MAX_MANIFEST_CHUNKS:
+        raise ValueError(text)
+    return Snapshot(place, int(progress_offset))
+
+
 class Entry(BaseModel):
     """One blob of a manifest."""
 
@@ -84,6 +108,7 @@ class Manifest(BaseModel):
         settings: The configuration in force, as `TaskSettings.to_json` writes it.
         malformed: The breaker's counts.
         entries: What belongs to it, streams in the task's order.
+        dropped: Keys and chunks of what was part of the snapshot two before, and is of none now.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -95,8 +120,9 @@ class Manifest(BaseModel):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     offsets: tuple[int, int]
     settings: str
-    malformed: tuple[int, ...]
+    malformed: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
     entries: tuple[Entry, ...]
+    dropped: tuple[tuple[str, Annotated[int, Field(ge=1, le=MAX_BLOB_BYTES // CHUNK_BYTES + 1)]], ...] = ()
 
     def to_bytes(self) -> bytes:
         """As the changelog has it."""
@@ -151,6 +177,11 @@ def chunks_of(content: bytes) -> list[bytes]:
 def checksum_of(content: bytes) -> str:
     """SHA-256, hexadecimal."""
     return hashlib.sha256(content).hexdigest()
+
+
+def manifest_key(sequence: int) -> str:
+    """The key of a manifest."""
+    return f"{sequence}/manifest"
 
 
 def chunk_key(key: str, number: int) -> bytes:

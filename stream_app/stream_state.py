@@ -4,6 +4,7 @@ Slots, hash tables and heaps depend on where batches were cut, and no result dep
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,14 +51,25 @@ class StreamState:
 
     Args:
         stream: Must not change while this is in use.
+        has_changed: Whether any record has touched it since the snapshot before.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, *, has_changed: bool = True) -> None:
         self.name = stream.name
+        self.has_changed = has_changed
         self._stream = stream
-        self._join = stream.join.arrays()
-        self._learners = [dict(learner.arrays()) for learner in stream.learners]
-        self._pending = self._slots(join.IS_PENDING)
+
+    @cached_property
+    def _join(self) -> Mapping[str, NDArray[Any]]:
+        return self._stream.join.arrays()
+
+    @cached_property
+    def _learners(self) -> Sequence[Mapping[str, NDArray[Any]]]:
+        return [dict(learner.arrays()) for learner in self._stream.learners]
+
+    @cached_property
+    def _pending(self) -> Integers:
+        return self._slots(join.IS_PENDING)
 
     def _slots(self, kind: int) -> Integers:
         """The slots of all that is pending (or waiting), by arrival."""

@@ -90,6 +90,7 @@ class Task:
         self._inputs = InputTopics(topics, partition)
         self._limits = codec.DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features)
         self._streams = Streams(settings)
+        self._changed: set[str] = set()  # since the last snapshot
 
     @property
     def stream_names(self) -> tuple[str, ...]:
@@ -108,13 +109,21 @@ class Task:
         for position in np.flatnonzero(reasons).tolist():
             collector.bury(position, Reason(int(reasons[position])))
         self._streams.run(batch, streams, collector)
+        met = np.flatnonzero(np.bincount(streams[streams >= 0], minlength=1))
+        self._changed.update(map(self._streams.names.__getitem__, met.tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
         malformed = (reasons > 0) & (reasons <= Reason.BAD_TIME)
         return collector.encode(names, self._inputs, malformed)
 
     def states(self) -> Sequence[StreamState]:
         """The streams in their order, as a snapshot sees them; until the next `step`."""
-        return [StreamState(stream) for stream in self._streams]
+        return [StreamState(stream, has_changed=stream.name in self._changed) for stream in self._streams]
+
+    def take_states(self) -> Sequence[StreamState]:
+        """The same, for a snapshot that is written: what changes from now on is for the next one."""
+        states = self.states()
+        self._changed.clear()
+        return states
 
     def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
         """Open a stream and let it go on where a snapshot was taken; streams come in their order.
