@@ -103,7 +103,7 @@ class SnapshotWriter:
 
     Args:
         partition: The task's number.
-        after_s: Processing that a restore would repeat before a snapshot is taken.
+        after_s: Processing that a restore would repeat before a snapshot is taken; 0: as soon as the last is whole.
         loaded: What the task was restored from, or nothing.
 
     Attributes:
@@ -143,7 +143,9 @@ class SnapshotWriter:
         """Whether to take one; `ending`: whatever there is to save."""
         if self._writing is not None or not self._has_worked:
             return False
-        return ending or self._worked_s >= max(self._after_s, COST_SHARE * self._cost_s)
+        if ending or not self._after_s:
+            return True
+        return self._worked_s >= max(self._after_s, COST_SHARE * self._cost_s)
 
     def begin(self, task: Task, anchor: Anchor, malformed: tuple[int, int, int], seconds: Callable[[], float]) -> int:
         """Take a snapshot of the task as it is now.

@@ -486,7 +486,7 @@ class WorkerSettings(Settings):
         start_timeout_ms: Patience with the brokers and topics at start.
         restore_timeout_ms: A restore without progress for so long parks the task.
         snapshot_after_ms: Processing that a restore would repeat before a snapshot is taken; a dear snapshot is taken
-            less often, so that all of them cost at most a twentieth of the time.
+            less often, so that all of them cost at most a twentieth of the time. 0: always one.
         max_restarts: How often a process starts afresh by itself (exit status 4) within an hour; 0: never.
     """
 

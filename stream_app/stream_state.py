@@ -83,7 +83,8 @@ class StreamState:
         arrays: Columns = {
             "features_count": np.array([self._stream.features]),
             "counters": self._join["counters"][list(KEPT_COUNTERS)],
-            "delays": self._join["delays"],
+            "delays": np.flatnonzero(self._join["delays"]),
+            "delay_counts": self._join["delays"][np.flatnonzero(self._join["delays"])],
             "marks": np.array(self._stream.open_marks(), np.int64).reshape(-1, 2),
         }
         arrays |= {f"waiting.{name}": self._join[name][waiting] for name in WAITING_COLUMNS}
@@ -146,7 +147,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     stream.join.reserve(awaited + parked, len(closed["closed_ids"]))
     state = stream.join.arrays()
     state["counters"][list(KEPT_COUNTERS)] = core["counters"]
-    state["delays"][...] = core["delays"]
+    state["delays"][core["delays"]] = core["delay_counts"]
     for name in PENDING_COLUMNS:
         state[name][:awaited] = pending[name]
     for name in ("scores", "classes"):
@@ -182,7 +183,8 @@ def _part(arrays: Arrays, prefix: str) -> Columns:
 def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, closed: Columns) -> None:
     """Whether compiled code may be given these: shapes, dtypes, and every number that is an index."""
     state, learners = stream.join.arrays(), len(stream.learner_names)
-    for name, shape in (("counters", (len(KEPT_COUNTERS),)), ("delays", state["delays"].shape)):
+    shapes = {"counters": (len(KEPT_COUNTERS),), "delays": core["delays"].shape, "delay_counts": core["delays"].shape}
+    for name, shape in shapes.items():
         _same(name, core[name], (core[name].dtype == np.int64) and core[name].shape == shape)
     for columns, names in ((pending, PENDING_COLUMNS), (waiting, WAITING_COLUMNS), (closed, CLOSED_COLUMNS)):
         rows = len(columns[names[0]])
@@ -199,7 +201,8 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
     _same("champions", pending["champions"], all(0 <= number < learners for number in champions))
     first, end = first_closed(core), int(core["counters"][KEPT_COUNTERS.index(join.CLOSED_NEXT)])
     _same("counters", core["counters"], first >= 0 and end - first == len(closed["closed_ids"]))
-    _same("delays", core["delays"], bool((core["delays"] >= 0).all()))
+    bins = core["delays"]
+    _same("delays", bins, bins.ndim == 1 and bool(((bins >= 0) & (bins < len(state["delays"]))).all()))
 
 
 def _same(name: str, array: NDArray[Any], right: bool) -> None:
