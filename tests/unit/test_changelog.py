@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 
-from stream_app import changelog
+from stream_app import changelog, codec
 from stream_app.embedded import EmbeddedTransaction
 from stream_app.errors import StateError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.ports import TopicPartition
+from stream_app.records import Example
 from stream_app.restore import Stage, Target, parse_metadata
 from stream_app.state import Manifest, read_manifest
 from stream_app.worker import Worker
@@ -210,6 +211,25 @@ def test_compaction_while_running() -> None:
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 60))
     assert all(task.loaded_sequence > 0 for task in again.tasks)
+
+
+def test_a_quiet_stream_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """What no record touches is written once, and all later snapshots live on it."""
+    world = _world(streams={"s0": {"features": 1}, "s1": {"features": 1}, "quiet": {"features": 1}})
+    world.put("examples", 0, b"quiet", codec.encode(Example("quiet", "1", [1.0])), 1)
+    world.send(40)
+    member = _started(world.worker())
+    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(41, 40), (40, 40)])
+    _turns(member, until=_idle(member))
+    world.broker.compact(_changelog(world, 0))
+    newest = _manifest_at(world, 0, _target(world, 0).snapshots[0].manifest.offset)
+    written = {entry.stream: entry.offset for entry in newest.entries}
+    assert written["quiet"] < written["s0"] - 4
+    with caplog.at_level(logging.ERROR, "areba.worker"):
+        again = _started(world.worker())
+        _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].offsets == (41, 40))
+    assert not caplog.records
+    assert again.tasks[0].loaded_sequence == newest.sequence
 
 
 def test_inputs_may_be_deleted_behind_a_snapshot() -> None:
