@@ -33,6 +33,9 @@ Cell: TypeAlias = bool | int | float | NDArray[Any]
 LINE_BYTES = 64
 """Of the processor's cache: where a block's longer arrays begin."""
 
+AHEAD = 8
+"""Owners ahead of the one at work whose few numbers are fetched, where that is all that is done with each."""
+
 
 def _to(kind: Typing) -> Any:  # noqa: ANN401  (its arguments are not those of a call)
     """An intrinsic that takes a number of a row for the address of an array of this kind."""

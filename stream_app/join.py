@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.addresses import (
+    AHEAD,
     Address,
     address,
     address_of,
@@ -900,8 +901,10 @@ def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
 @bare
 def _wants(segments: Segments, wants: Bytes) -> int:
     """Which streams have no room for so many more records; at most how many closings there will be in all."""
-    closings = 0
-    for segment in range(len(segments.joins)):
+    closings, last = 0, len(segments.joins) - 1
+    for segment in range(last + 1):
+        prefetch_row(segments.joins[min(segment + 2 * AHEAD, last)])
+        prefetch_counters(segments.joins[min(segment + AHEAD, last)])
         row = longs_at(segments.joins[segment])
         counters = longs_at(row[FIXED])
         rows = segments.ends[segment] - segments.starts[segment]
