@@ -85,9 +85,7 @@ class Batch:
         return list(first)
 
 
-def open_batch(
-    examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits, known: codec.NameList
-) -> Batch:
+def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits, known: codec.NameList) -> Batch:
     """Decode and merge both ranges of a batch; `known` are names of streams."""
     decoded = (
         codec.decode(examples.values, Side.EXAMPLES, limits, known),

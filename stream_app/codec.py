@@ -403,7 +403,7 @@ def _intern(
 
 
 @bare
-def _decode_rows(  # noqa: C901, PLR0912  (one pass over the rows; kernels take arrays, not objects)
+def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows; kernels take arrays, not objects)
     buffer: Bytes,
     ends: Longs,
     side: int,
@@ -548,11 +548,14 @@ class _Texts(NamedTuple):
 
 
 class NameList(Sequence[str]):
-    """Names that only become more. It remembers how they are written: a thousand of them took longer than their rows."""
+    """Names that only become more.
+
+    It remembers how they are written: to write a thousand names anew took longer than their rows.
+    """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = list(names)
-        self._encoded: list[bytes] = []
+        self._encoded: NDArray[np.object_] = np.empty(0, np.object_)
         self._written: dict[bytes, _Texts] = {}
         self._table: NameTable | None = None
 
@@ -576,16 +579,18 @@ class NameList(Sequence[str]):
         return self._names[index]
 
     @property
-    def encoded(self) -> Sequence[bytes]:
-        """The names in UTF-8."""
+    def encoded(self) -> NDArray[np.object_]:
+        """The names in UTF-8, as an array: to pick thousands of them by number is one call."""
         if len(self._encoded) < len(self._names):
-            self._encoded = [name.encode() for name in self._names]  # all anew, side by side in memory
+            encoded = np.empty(len(self._names), np.object_)
+            encoded[:] = [name.encode() for name in self._names]  # all anew, side by side in memory
+            self._encoded = encoded
         return self._encoded
 
     def written(self, prefix: bytes = b"") -> _Texts:
         """All of them as Avro has them, each with the prefix before it."""
         if prefix not in self._written:
-            texts = [prefix + _long(len(raw)).tobytes() + raw for raw in self.encoded]
+            texts = [prefix + _long(len(raw)).tobytes() + raw for raw in self.encoded.tolist()]
             self._written[prefix] = _Texts(*_joined(texts), max(map(len, texts), default=0))
         return self._written[prefix]
 
@@ -594,7 +599,7 @@ class NameList(Sequence[str]):
         if self._table is None:
             count = len(self._names)
             slots = np.full(2 << count.bit_length(), -1, np.int32)
-            self._table = NameTable(*_joined(self.encoded), np.empty(count, np.uint64), slots)
+            self._table = NameTable(*_joined(self.encoded.tolist()), np.empty(count, np.uint64), slots)
             _fill(self._table)
         return self._table
 

@@ -356,10 +356,9 @@ class Streams:
                     advances[part] = int(mark.time_ms or 0)
             todo = (stops > begins) | (advances != NO_LONG)
             if todo.any():
-                segments = Segments(self._joins[which], begins, stops, positions, advances, at)
-                if not todo.all():
-                    segments = Segments(*(c if c is positions else c[todo] for c in segments))
-                self._round(batch, which[todo], segments, collector)
+                own = which[todo]
+                rest = begins[todo], stops[todo], positions, advances[todo], at[todo]
+                self._round(batch, own, Segments(self._joins[own], *rest), collector)
             for stream, learner, position in promoted:
                 if not stream.promote(learner):
                     collector.bury(position, Reason.UNKNOWN_LEARNER)

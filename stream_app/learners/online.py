@@ -54,7 +54,7 @@ class OnlineLearner:
 
     @property
     def row(self) -> Longs | None:
-        """For `loop.run`, as long as the learner lives: its numbers change in place. None: its model is not compiled."""
+        """For `loop.run`, as long as the learner lives: its numbers change in place; None if it is not compiled."""
         return self._row if isinstance(self._model, kernels.Network) else None
 
     def make_room(self, slots: int) -> None:
