@@ -6,9 +6,9 @@ Compiled code opens the row in its own loop. The row is right as long as its own
 them; who replaces one writes the row again.
 
 Nothing here is checked where it is used: a wrong row, or an index beyond an array, ends the process or changes another
-stream. So three things are tested: that compiled code and Python agree where each array lies (`tests/unit/
-test_addresses.py`), that all arrays behind a row hold what they are said to (there and `test_streams.py`), and that no
-index leaves its array (`tests/property/test_bounds.py`, which compiles with bounds checked).
+stream. So tests hold that compiled code and Python agree where each array lies, that rows name the arrays that their
+owners hold now, that scratch carries nothing over (`tests/unit/test_addresses.py`), and that no index leaves its array
+(`tests/property/test_bounds.py` compiles with bounds checked).
 """
 
 import struct
