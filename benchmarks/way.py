@@ -16,8 +16,8 @@ from benchmarks.eager import BUDGET, Areba, Stream
 from benchmarks.rows import Row, at_most, faster, median_cpu_us
 from producers import datasets
 from stream_app import codec
+from stream_app.autograd import require_one_thread
 from stream_app.config import Config
-from stream_app.network import require_one_thread
 from stream_app.records import Label, RawRecords
 from stream_app.task import Task
 
@@ -34,7 +34,7 @@ STREAMS = 1_000
 LARGE_BATCH = 5_000
 """Examples of one batch, and as many labels: `worker.max_batch_records` as it is unless set."""
 
-WARM_EXAMPLES = 100
+WARM_EXAMPLES = 150
 """Of each stream, on average: more than fill both queues, whatever the order of the classes."""
 
 DEALT_REPETITIONS = 7
@@ -140,7 +140,8 @@ def dealt_us() -> tuple[float, float]:
     batches = warm + DEALT_REPETITIONS * DEALT_BATCHES
     stream = fraud(60_000)
 
-    def way(streams: int) -> Callable[[], int]:
+    def way(streams: int) -> Callable[[], Callable[[], int]]:
+        """What takes the next batches; they are made before, which is not timed."""
         inputs = Dealt(stream, streams, batches * LARGE_BATCH)
         task = task_of(stream, inputs.names)
         for number in range(warm):

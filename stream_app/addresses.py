@@ -4,6 +4,11 @@ A call from Python into compiled code costs as much as the work on ten records. 
 stream's join, a learner) describes it by a row of numbers: addresses of arrays, whole numbers, floats as their bits.
 Compiled code opens the row in its own loop. The row is right as long as its owner holds the arrays and has not replaced
 them; who replaces one writes the row again.
+
+Nothing here is checked where it is used: a wrong row, or an index beyond an array, ends the process or changes another
+stream. So tests hold that compiled code and Python agree where each array lies, that rows name the arrays that their
+owners hold now, that scratch carries nothing over (`tests/unit/test_addresses.py`), and that no index leaves its array
+(`tests/property/test_bounds.py` compiles with bounds checked).
 """
 
 import struct
@@ -18,8 +23,8 @@ from stream_app.records import Bytes, Longs
 
 # isort: split
 from llvmlite import ir
-from numba import extending, types
-from numba.core import cgutils
+from numba import extending
+from numba.core import cgutils, types
 from numba.np import arrayobj
 
 Address: TypeAlias = Any
@@ -28,22 +33,33 @@ Address: TypeAlias = Any
 Typing: TypeAlias = Any
 """What Numba hands to an intrinsic: contexts, types, LLVM builders and values. It publishes no types of its own."""
 
+Generator: TypeAlias = Callable[[Typing, Typing, Typing, Typing], Typing]
+"""Writes the instructions of an intrinsic."""
+
 Cell: TypeAlias = bool | int | float | NDArray[Any]
 
 LINE_BYTES = 64
 """Of the processor's cache: where a block's longer arrays begin."""
 
+AHEAD = 8
+"""Owners ahead of the one at work whose few numbers are fetched, where that is all that is done with each."""
 
-def _to(kind: Typing) -> Any:  # noqa: ANN401  (its arguments are not those of a call)
+
+def piece(function: Callable[..., tuple[Typing, Generator]]) -> Any:  # noqa: ANN401  (its arguments are not those of a call)
+    """An intrinsic: `function` gives its type, and what writes its instructions."""
+    return extending.intrinsic(function)
+
+
+def _to(kind: Typing) -> Any:  # noqa: ANN401  (as above)
     """An intrinsic that takes a number of a row for the address of an array of this kind."""
 
-    def pointer(_typing: Typing, _number: Typing) -> tuple[Typing, Callable[..., Typing]]:
+    def pointer(_typing: Typing, _number: Typing) -> tuple[Typing, Generator]:
         def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
             return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
         return types.CPointer(kind)(types.int64), generate
 
-    return extending.intrinsic(pointer)
+    return piece(pointer)
 
 
 doubles_at, floats_at = _to(types.float64), _to(types.float32)
@@ -51,44 +67,38 @@ longs_at, words_at = _to(types.int64), _to(types.uint64)
 integers_at, bytes_at, classes_at = _to(types.int32), _to(types.uint8), _to(types.int8)
 
 
-def _array(dimensions: int) -> Any:  # noqa: ANN401  (as above)
-    """An intrinsic that makes an array of an address and its shape; nothing owns it, nothing counts its references."""
+def _array(place: Typing, dimensions: int) -> tuple[Typing, Generator]:
+    """What makes an array of an address and its shape; nothing owns it, nothing counts its references."""
+    kind = types.Array(place.dtype, dimensions, "C")
 
-    def array(_typing: Typing, place: Typing, *_shape: Typing) -> tuple[Typing, Callable[..., Typing]]:
-        kind = types.Array(place.dtype, dimensions, "C")
+    def generate(context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        made = context.make_array(kind)(context, builder)
+        size = context.get_abi_sizeof(context.get_data_type(place.dtype))
+        stride = itemsize = context.get_constant(types.intp, size)
+        strides: list[Typing] = []
+        for length in reversed(arguments[1:]):
+            strides.insert(0, stride)
+            stride = builder.mul(stride, length)
+        arrayobj.populate_array(made, arguments[0], arguments[1:], strides, itemsize, None)
+        return made._getvalue()  # noqa: SLF001  (Numba's own way to the value)
 
-        def generate(context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
-            made = context.make_array(kind)(context, builder)
-            size = context.get_abi_sizeof(context.get_data_type(place.dtype))
-            itemsize, strides = context.get_constant(types.intp, size), []
-            stride = itemsize
-            for length in reversed(arguments[1:]):
-                strides.insert(0, stride)
-                stride = builder.mul(stride, length)
-            arrayobj.populate_array(made, arguments[0], arguments[1:], strides, itemsize, None)
-            return made._getvalue()  # noqa: SLF001  (Numba's own way to the value)
-
-        return kind(place, *[types.intp] * dimensions), generate
-
-    return array
+    return kind(place, *[types.intp] * dimensions), generate
 
 
-@extending.intrinsic
-def column_at(typing: Typing, place: Typing, rows: Typing) -> tuple[Typing, Callable[..., Typing]]:
+@piece
+def column_at(_typing: Typing, place: Typing, _rows: Typing) -> tuple[Typing, Generator]:
     """`column_at(address, n)`: the array `[n]` that begins there."""
-    result: tuple[Typing, Callable[..., Typing]] = _array(1)(typing, place, rows)
-    return result
+    return _array(place, 1)
 
 
-@extending.intrinsic
-def rows_at(typing: Typing, place: Typing, rows: Typing, columns: Typing) -> tuple[Typing, Callable[..., Typing]]:
+@piece
+def rows_at(_typing: Typing, place: Typing, _rows: Typing, _columns: Typing) -> tuple[Typing, Generator]:
     """`rows_at(address, n, m)`: the array `[n, m]` that begins there."""
-    result: tuple[Typing, Callable[..., Typing]] = _array(2)(typing, place, rows, columns)
-    return result
+    return _array(place, 2)
 
 
-@extending.intrinsic
-def address(_typing: Typing, array: Typing) -> tuple[Typing, Callable[..., Typing]]:
+@piece
+def address(_typing: Typing, array: Typing) -> tuple[Typing, Generator]:
     """`address(array)`: where its first element is."""
 
     def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
@@ -97,8 +107,8 @@ def address(_typing: Typing, array: Typing) -> tuple[Typing, Callable[..., Typin
     return types.CPointer(array.dtype)(array), generate
 
 
-@extending.intrinsic
-def later(_typing: Typing, place: Typing, _elements: Typing) -> tuple[Typing, Callable[..., Typing]]:
+@piece
+def later(_typing: Typing, place: Typing, _elements: Typing) -> tuple[Typing, Generator]:
     """`later(address, n)`: the address n elements on."""
 
     def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
@@ -107,8 +117,8 @@ def later(_typing: Typing, place: Typing, _elements: Typing) -> tuple[Typing, Ca
     return place(place, types.intp), generate
 
 
-@extending.intrinsic
-def number_of(_typing: Typing, place: Typing) -> tuple[Typing, Callable[..., Typing]]:
+@piece
+def number_of(_typing: Typing, place: Typing) -> tuple[Typing, Generator]:
     """`number_of(address)`: the number that a row has for it."""
 
     def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
@@ -117,8 +127,8 @@ def number_of(_typing: Typing, place: Typing) -> tuple[Typing, Callable[..., Typ
     return types.int64(place), generate
 
 
-@extending.intrinsic
-def double_of(_typing: Typing, _number: Typing) -> tuple[Typing, Callable[..., Typing]]:
+@piece
+def double_of(_typing: Typing, _number: Typing) -> tuple[Typing, Generator]:
     """`double_of(n)`: the float64 whose bits a row has."""
 
     def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
@@ -127,15 +137,15 @@ def double_of(_typing: Typing, _number: Typing) -> tuple[Typing, Callable[..., T
     return types.float64(types.int64), generate
 
 
-@extending.intrinsic
-def prefetch(_typing: Typing, _number: Typing) -> tuple[Typing, Callable[..., Typing]]:
+@piece
+def prefetch(_typing: Typing, _number: Typing) -> tuple[Typing, Generator]:
     """`prefetch(n)`: begin to fetch the cache line at this address, which need not be one of ours."""
 
     def generate(context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
         bytes_, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [bytes_, word, word, word])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        read, near, data = (ir.Constant(word, value) for value in (0, 3, 1))
+        read, near, data = (ir.Constant(word, value) for value in (0, 2, 1))
         builder.call(function, [builder.inttoptr(arguments[0], bytes_), read, near, data])
         return context.get_dummy_value()
 
@@ -175,7 +185,7 @@ def block_of(size: int) -> tuple[Bytes, int]:
     return room[start : start + size], begin + start
 
 
-Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
+Arrays = TypeVar("Arrays", bound=NamedTuple)
 """A named tuple of arrays and numbers."""
 
 Scratch: TypeAlias = dict[tuple[str, tuple[int, ...], str], NDArray[Any]]
@@ -184,7 +194,7 @@ Scratch: TypeAlias = dict[tuple[str, tuple[int, ...], str], NDArray[Any]]
 
 def shared(arrays: Arrays, names: Collection[str], scratch: Scratch) -> Arrays:
     """The same tuple with the arrays of these names from the scratch, which takes in what it has not."""
-    cells = dict(zip(arrays._fields, arrays, strict=True))
+    cells = arrays._asdict()
     own = {name: scratch.setdefault((name, cells[name].shape, cells[name].dtype.str), cells[name]) for name in names}
     replaced: Arrays = arrays._replace(**own)
     return replaced
@@ -204,7 +214,7 @@ class Packed(NamedTuple):
     often: int
 
 
-def packed(parts: Sequence[tuple[Any, ...]], leave: Collection[str] = (), last: Collection[str] = ()) -> Packed:
+def packed(parts: Sequence[NamedTuple], leave: Collection[str] = (), last: Collection[str] = ()) -> Packed:
     """Copy the arrays of named tuples into one block, short ones side by side: a cache line is fetched whole.
 
     Args:
@@ -215,7 +225,7 @@ def packed(parts: Sequence[tuple[Any, ...]], leave: Collection[str] = (), last: 
     arrays = {
         (number, name): cell
         for number, part in enumerate(parts)
-        for name, cell in part._asdict().items()  # type: ignore[attr-defined]  # named tuples have no base class
+        for name, cell in part._asdict().items()
         if isinstance(cell, np.ndarray) and name not in leave
     }
     starts, size, often = {}, 0, 0
@@ -231,7 +241,7 @@ def packed(parts: Sequence[tuple[Any, ...]], leave: Collection[str] = (), last: 
         view = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
         view[...] = array
         moved[number][name] = view
-    views = [part._replace(**new) for part, new in zip(parts, moved, strict=True)]  # type: ignore[attr-defined]  # as above
+    views = [part._replace(**new) for part, new in zip(parts, moved, strict=True)]
     return Packed(views, begin, often)
 
 

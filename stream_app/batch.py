@@ -72,12 +72,12 @@ class Batch:
         return sorted(found, key=lambda mark: mark[0])
 
     def first_seen(self, names: set[str]) -> list[str]:
-        """These stream names in the order in which the sequence meets a well-formed record of them."""
+        """These new stream names in the order in which the sequence meets a well-formed record of them."""
         first: dict[str, None] = {}
         for position, time in enumerate(self.times.tolist()):
             side, row = self.decoded[self.merged.sides[position]], int(self.merged.rows[position])
-            if side.streams[row] >= 0 and time > 0:
-                name = side.stream_names[side.streams[row]]
+            if side.streams[row] >= side.known and time > 0:
+                name = side.stream_names[side.streams[row] - side.known]
                 if name in names:
                     first.setdefault(name)
                     if len(first) == len(names):
@@ -85,11 +85,11 @@ class Batch:
         return list(first)
 
 
-def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits) -> Batch:
-    """Decode and merge both ranges of a batch."""
+def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits, known: codec.NameList) -> Batch:
+    """Decode and merge both ranges of a batch; `known` are names of streams."""
     decoded = (
-        codec.decode(examples.values, Side.EXAMPLES, limits),
-        codec.decode(labels.values, Side.LABELS, limits),
+        codec.decode(examples.values, Side.EXAMPLES, limits, known),
+        codec.decode(labels.values, Side.LABELS, limits, known),
     )
     sides, rows = order.merge(examples.timestamps, labels.timestamps)
     merged = JoinInput(

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.addresses import Address, address_of, column_at, doubles_at, later, rows_at
+from stream_app.addresses import AHEAD, Address, address_of, column_at, doubles_at, later, prefetch_all, rows_at
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
 from stream_app.evaluate import Labelled
@@ -208,6 +208,7 @@ def run(
         reports: float64 `[r, 5]`, filled: what is known at each report, see `change_of`.
     """
     for part in range(len(states)):
+        prefetch_all(states[min(part + AHEAD, len(states) - 1)], 176)
         if states[part] == 0:
             continue
         state = doubles_at(states[part])

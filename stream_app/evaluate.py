@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.addresses import address_of, doubles_at
+from stream_app.addresses import AHEAD, address_of, doubles_at, prefetch_all
 from stream_app.errors import StateError
 from stream_app.native import bare
 from stream_app.records import Longs
@@ -58,6 +58,7 @@ def run(
         reported: float64 `[r, 4]`, filled: those at each report.
     """
     for part in range(len(sums)):
+        prefetch_all(sums[min(part + AHEAD, len(sums) - 1)], 32)
         if sums[part] == 0:
             continue
         own = doubles_at(sums[part])

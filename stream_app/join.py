@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.addresses import (
+    AHEAD,
     Address,
     address,
     address_of,
@@ -53,6 +54,7 @@ COUNTERS = 14
 
 # Rows of the settings that the compiled loop is given.
 LIFE_MS, CLOSED_LIFE_MS, MAX_PENDING, MAX_WAITING, MAX_CLOSED, EVERY_LABELS = 0, 1, 2, 3, 4, 5
+SETTINGS = 6
 
 # Columns of JoinOutput.reports: labelled, examples, unlabelled, evicted, duplicates, pending, waiting,
 # delay p50, p90, p99.
@@ -140,7 +142,7 @@ class JoinInput(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """What a call is to do: in each of s streams, some of its records and perhaps a pair of `advance` marks behind them.
+    """What a call is to do: in each of s streams, some of its records and perhaps a pair of `advance` marks behind.
 
     Attributes:
         joins: int64 `[s]`, addresses of the streams' rows; no stream twice.
@@ -162,12 +164,13 @@ class Segments(NamedTuple):
 class JoinOutput(NamedTuple):
     """What a call did, in order, one stream behind the other.
 
-    `counts` has the used lengths: operations, outcomes, dead, parked, released, reports. `bounds` `[streams + 1, 6]` has
-    what they were before each stream, and at the end.
+    `counts` has the used lengths: operations, outcomes, dead, parked, released, reports. `bounds` `[streams + 1, 6]`
+    has what they were before each stream, and at the end.
 
     `champions` are those during the call, `outcome_learners` (-1: none) and `outcome_scores` those that had predicted:
-    numbers of a stream's own learners. Positions are those of the merged sequence. A dead letter is the record at its position (`dead_slots` -1) or a label
-    that waited (its slot). `parked` are labels that began to wait, `released` those that no longer do.
+    numbers of a stream's own learners. Positions are those of the merged sequence. A dead letter is the record at its
+    position (`dead_slots` -1) or a label that waited (its slot). `parked` are labels that began to wait, `released`
+    those that no longer do.
     """
 
     counts: Longs
@@ -209,7 +212,11 @@ JOIN_CELLS = 9
 #
 # A block has one column behind the other, those of wide elements first: then each begins where its elements may.
 
-_FIXED_COLUMNS = (("counters", np.int64, COUNTERS), ("settings", np.int64, 6), ("delays", np.int64, DELAY_BUCKETS))
+_FIXED_COLUMNS = (
+    ("counters", np.int64, COUNTERS),
+    ("settings", np.int64, SETTINGS),
+    ("delays", np.int64, DELAY_BUCKETS),
+)
 
 _SLOT_COLUMNS = (
     ("ids", np.uint64, ID_WORDS),
@@ -235,6 +242,9 @@ _SLOT_COLUMNS = (
 _BY_LEARNER = ("scores", "classes")
 """One learner's slots lie behind the other's, not one slot's learners."""
 
+_SLOT_LONGS, _SLOT_INTEGERS = 6, 5
+"""Columns of 8 bytes (but for the ids) and of 4 bytes (but for features and scores) in the slots."""
+
 _RING_COLUMNS = (
     ("closed_ids", np.uint64, ID_WORDS),
     ("closed_hashes", np.uint64, 1),
@@ -250,17 +260,21 @@ _TABLE_COLUMNS = (("table_hashes", np.uint64, 1), ("table_references", np.int64,
 
 @bare_inlined
 def opened(row: Address) -> JoinArrays:
-    """The arrays of a row, as the columns above lay them out."""
+    """The arrays of a row.
+
+    Where each begins is written out: compiled code cannot read the columns above. `StreamJoin.arrays` does, and
+    `tests/unit/test_addresses.py` holds the two against each other.
+    """
     slots, ring, table, features, learners = row[SLOTS], row[RING], row[TABLE], row[FEATURES], row[LEARNERS]
     fixed, slot, closed = row[FIXED], row[SLOT_BLOCK], row[RING_BLOCK]
-    words = slot + 8 * (ID_WORDS + 6) * slots  # behind the columns of 8 bytes
-    numbers = words + 4 * 5 * slots
+    words = slot + 8 * (ID_WORDS + _SLOT_LONGS) * slots  # behind the columns of 8 bytes
+    numbers = words + 4 * _SLOT_INTEGERS * slots
     scores = numbers + 4 * features * slots
     small = scores + 4 * learners * slots
     rest = closed + 8 * ID_WORDS * ring
     return JoinArrays(
         counters=column_at(longs_at(fixed), COUNTERS),
-        settings=column_at(longs_at(fixed + 8 * COUNTERS), 6),
+        settings=column_at(longs_at(fixed + 8 * COUNTERS), SETTINGS),
         table_hashes=column_at(words_at(row[TABLE_BLOCK]), table),
         table_references=column_at(longs_at(row[TABLE_BLOCK] + 8 * table), table),
         states=column_at(bytes_at(small), slots),
@@ -287,7 +301,7 @@ def opened(row: Address) -> JoinArrays:
         closed_revisions=column_at(longs_at(rest + 16 * ring), ring),
         closed_outcomes=column_at(bytes_at(rest + 33 * ring), ring),
         closed_times=column_at(longs_at(rest + 24 * ring), ring),
-        delays=column_at(longs_at(fixed + 8 * (COUNTERS + 6)), DELAY_BUCKETS),
+        delays=column_at(longs_at(fixed + 8 * (COUNTERS + SETTINGS)), DELAY_BUCKETS),
     )
 
 
@@ -829,7 +843,7 @@ def prefetch_row(join: int) -> None:
 @bare_inlined
 def prefetch_counters(join: int) -> None:
     """Begin to fetch the counters and settings of a stream whose row has come."""
-    prefetch_all(longs_at(join)[FIXED], 8 * (COUNTERS + 6))
+    prefetch_all(longs_at(join)[FIXED], 8 * (COUNTERS + SETTINGS))
 
 
 @bare_inlined
@@ -840,7 +854,8 @@ def prefetch_segment(batch: JoinInput, segments: Segments, segment: int) -> None
     """
     row = longs_at(segments.joins[segment])
     slots, ring = row[SLOT_BLOCK], row[RING_BLOCK]
-    prefetch_all(slots, min(MOST_AHEAD_BYTES, row[SLOTS] * (8 * (ID_WORDS + 6) + 4 * (5 + row[FEATURES]))))
+    slot_bytes = 8 * (ID_WORDS + _SLOT_LONGS) + 4 * (_SLOT_INTEGERS + row[FEATURES])
+    prefetch_all(slots, min(MOST_AHEAD_BYTES, row[SLOTS] * slot_bytes))
     prefetch_all(row[TABLE_BLOCK], min(MOST_AHEAD_BYTES, 16 * row[TABLE]))
     count = segments.ends[segment] - segments.starts[segment]
     closed = longs_at(row[FIXED])[CLOSED_NEXT] % row[RING]
@@ -900,8 +915,10 @@ def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
 @bare
 def _wants(segments: Segments, wants: Bytes) -> int:
     """Which streams have no room for so many more records; at most how many closings there will be in all."""
-    closings = 0
-    for segment in range(len(segments.joins)):
+    closings, last = 0, len(segments.joins) - 1
+    for segment in range(last + 1):
+        prefetch_row(segments.joins[min(segment + 2 * AHEAD, last)])
+        prefetch_counters(segments.joins[min(segment + AHEAD, last)])
         row = longs_at(segments.joins[segment])
         counters = longs_at(row[FIXED])
         rows = segments.ends[segment] - segments.starts[segment]
@@ -923,7 +940,7 @@ def _closed_rows(counters: Address, rows: Number) -> int:
 
 @bare
 def _move_slots(old: int, new: int) -> None:
-    """Copy the slots of the row at one address into the larger block of the row at another; new slots are taken first."""
+    """Copy the slots of the row at one address into the larger block of that at another; new slots are taken first."""
     one, two = opened(longs_at(old)), opened(longs_at(new))
     slots, more, free = len(one.states), len(two.states) - len(one.states), one.counters[FREE]
     for slot in range(slots):
@@ -978,7 +995,7 @@ def _move_table(old: int, new: int) -> None:
         two.table_references[place] = NOTHING
     for k in range(len(one.table_hashes)):
         if one.table_references[k] != NOTHING:
-            place = np.int64(one.table_hashes[k]) & mask
+            place = int(one.table_hashes[k]) & mask
             while two.table_references[place] != NOTHING:
                 place = (place + 1) & mask
             two.table_hashes[place] = one.table_hashes[k]

@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.addresses import Cell, doubles_at, floats_at, later, longs_at
+from stream_app.addresses import Address, Cell, doubles_at, floats_at, later, longs_at
 from stream_app.lanes import (
-    Address,
     Lanes,
     below_is_zero,
     clip,

@@ -195,10 +195,8 @@ def _position(row: tuple[int, object]) -> int:
 
 
 def _keys(names: Names, streams: Integers) -> list[bytes]:
-    keys = names.streams.encoded
-    if len(keys) == 1:
-        return keys * len(streams)
-    return list(map(keys.__getitem__, streams.tolist()))
+    keys: list[bytes] = names.streams.encoded[streams].tolist()
+    return keys
 
 
 def _dead_headers(letter: DeadLetter, inputs: InputTopics) -> list[Header]:

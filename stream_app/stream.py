@@ -3,7 +3,7 @@
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from stream_app.evaluate import Prequential, scores_of
 from stream_app.join import StreamJoin
 from stream_app.learners import Learner, OnlineLearner, build
 from stream_app.records import NO_LONG, Longs, Metric, Side
+
+Waiting: TypeAlias = dict[int, OriginalRecord]
+"""The labels that wait, as they came, by slot of the join."""
 
 
 class OpenMark(NamedTuple):
@@ -36,22 +39,22 @@ class Stream:
 
     Attributes:
         features: Numbers in an example; 0 while nobody knows.
-        learners: None while nobody knows the features.
-        waiting: The labels that wait, as they came, by slot.
+        learners: None of them while nobody knows the features.
+        waiting: What a dead letter needs, should it come to that.
     """
 
     def __init__(self, name: str, settings: StreamSettings, task: TaskSettings, scratch: Scratch) -> None:
         self.name = name
         self.features = 0
         self.learner_names = tuple(settings.learners)
-        self.learners: Sequence[Learner] = ()
+        self.learners: tuple[Learner, ...] = ()
         self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners))
         self.join.champion = self.learner_names.index(settings.champion)
         self.prequential = [Prequential(task.metrics.fading_factor) for _ in self.learner_names]
         self.changes = [
             ChangeMonitor(task.metrics.change_detector, task.metrics.fading_factor) for _ in self.learner_names
         ]
-        self.waiting: dict[int, OriginalRecord] = {}
+        self.waiting: Waiting = {}
         self._settings = settings
         self._task = task
         self._scratch = scratch
@@ -61,10 +64,10 @@ class Stream:
         """Fix the dimension, by configuration or the first example: now the learners can be built."""
         self.features = features
         self.join.set_features(features)
-        self.learners = [
+        self.learners = tuple(
             build(name, settings, features, seed_of(self._task.application_id, self.name, name), self._scratch)
             for name, settings in self._settings.learners.items()
-        ]
+        )
         self._make_room_to_learn()
 
     def make_room(self, rows: int) -> None:

@@ -179,15 +179,25 @@ class Owners(NamedTuple):
 
 
 @bare
-def _count_predictions(owners: Owners, out: JoinOutput, every: bool, places: Longs) -> int:
-    """Count those of each position at `places[position + 1]`, all learners' or the champion's; how many in all."""
+def _find_predictions(owners: Owners, out: JoinOutput, every: bool, segments: Integers, operations: Integers) -> int:
+    """Find each position's prediction; how many there are of all learners, or of the champions.
+
+    Args:
+        owners: Whose they are.
+        out: What the join decided.
+        every: Whether of all learners.
+        segments: int32, by position, filled: the segment; -1: no prediction.
+        operations: int32, by position, filled: the operation.
+    """
     total = 0
+    for position in range(len(segments)):
+        segments[position] = -1
     for part in range(len(owners.streams)):
-        each = owners.learners[part] if every else 1
         for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
             if out.codes[k] == PREDICT:
-                places[out.positions[k] + 1] += each
-                total += each
+                segments[out.positions[k]] = part
+                operations[out.positions[k]] = k
+                total += owners.learners[part] if every else 1
     return int(total)
 
 
@@ -198,28 +208,28 @@ def _put_predictions(
     out: JoinOutput,
     answered: Answered,
     every: bool,
-    places: Longs,
+    segments: Integers,
+    operations: Integers,
     rows: PredictionRows,
 ) -> None:
-    """Fill the rows; `places` has where those of each position go."""
-    for part in range(len(owners.streams)):
-        champion = out.champions[part]
-        for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
-            if out.codes[k] != PREDICT:
-                continue
-            position = out.positions[k]
-            row, example = places[position], batch.rows[position]
-            for learner in range(0 if every else champion, owners.learners[part] if every else champion + 1):
-                rows.positions[row] = position
-                rows.streams[row] = owners.streams[part]
-                rows.learners[row] = owners.numbers[part, learner]
-                for word in range(ID_WORDS):
-                    rows.ids[row, word] = batch.example_ids[example, word]
-                rows.champions[row] = learner == champion
-                rows.scores[row] = answered.scores[learner, k]
-                rows.labels[row] = answered.classes[learner, k]
-                rows.versions[row] = answered.versions[learner, k]
-                row += 1
+    """Fill the rows in merge order, from what `_find_predictions` found."""
+    row = 0
+    for position in range(len(segments)):
+        part, k = segments[position], operations[position]
+        if part < 0:
+            continue
+        champion, example = out.champions[part], batch.rows[position]
+        for learner in range(0 if every else champion, owners.learners[part] if every else champion + 1):
+            rows.positions[row] = position
+            rows.streams[row] = owners.streams[part]
+            rows.learners[row] = owners.numbers[part, learner]
+            for word in range(ID_WORDS):
+                rows.ids[row, word] = batch.example_ids[example, word]
+            rows.champions[row] = learner == champion
+            rows.scores[row] = answered.scores[learner, k]
+            rows.labels[row] = answered.classes[learner, k]
+            rows.versions[row] = answered.versions[learner, k]
+            row += 1
 
 
 @bare
@@ -349,10 +359,9 @@ class Streams:
                     advances[part] = int(mark.time_ms or 0)
             todo = (stops > begins) | (advances != NO_LONG)
             if todo.any():
-                segments = Segments(self._joins[which], begins, stops, positions, advances, at)
-                if not todo.all():
-                    segments = Segments(*(c if c is positions else c[todo] for c in segments))
-                self._round(batch, which[todo], segments, collector)
+                own = which[todo]
+                rest = begins[todo], stops[todo], positions, advances[todo], at[todo]
+                self._round(batch, own, Segments(self._joins[own], *rest), collector)
             for stream, learner, position in promoted:
                 if not stream.promote(learner):
                     collector.bury(position, Reason.UNKNOWN_LEARNER)
@@ -485,8 +494,8 @@ def _answered(learners: int, operations: int, reports: int) -> Answered:
 
 def _prediction_rows(batch: Batch, owners: Owners, out: JoinOutput, answered: Answered, every: bool) -> PredictionRows:
     """The predictions of a round in merge order: the champions' only, or every learner's."""
-    places = np.zeros(len(batch.times) + 1, np.int64)
-    count = _count_predictions(owners, out, every, places)
+    segments, operations = np.empty(len(batch.times), np.int32), np.empty(len(batch.times), np.int32)
+    count = _find_predictions(owners, out, every, segments, operations)
     rows = PredictionRows(
         positions=np.empty(count, np.int32),
         streams=np.empty(count, np.int32),
@@ -497,7 +506,7 @@ def _prediction_rows(batch: Batch, owners: Owners, out: JoinOutput, answered: An
         labels=np.empty(count, np.int8),
         versions=np.empty(count, np.int64),
     )
-    _put_predictions(batch.merged, owners, out, answered, every, np.cumsum(places), rows)
+    _put_predictions(batch.merged, owners, out, answered, every, segments, operations, rows)
     return rows
 
 

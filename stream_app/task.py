@@ -19,7 +19,8 @@ from stream_app.join import JoinInput
 from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.records import Bytes, Integers, Kind, RawRecords, Reason
-from stream_app.stream_state import Columns, StreamState, load_stream
+from stream_app.state import Columns
+from stream_app.stream_state import StreamState, load_stream
 from stream_app.streams import Streams
 
 BY_SLOT = "seen"
@@ -40,13 +41,14 @@ def _sort_out(
     streams: tuple[Integers, Integers],
     counts: Integers,
     names: tuple[Integers, Integers],
+    known: int,
     dimensions: Integers,
     max_features: int,
 ) -> tuple[Integers, Bytes]:
     """The stream of each position (-1: a dead letter) and, where it is dead, the reason.
 
-    `names` maps the decoder's stream indices to the task's (-1: unknown); `dimensions` is fixed by a stream's first
-    example.
+    The first `known` numbers of the decoder's streams are the task's own; `names` has the task's (-1: unknown) of the
+    others. `dimensions` is fixed by a stream's first example.
     """
     of = np.empty(len(batch.sides), np.int32)
     why = np.zeros(len(batch.sides), np.uint8)
@@ -62,7 +64,9 @@ def _sort_out(
         if time <= 0:
             why[position] = _BAD_TIME
             continue
-        stream = names[0][streams[0][row]] if example else names[1][streams[1][row]]
+        stream = streams[0][row] if example else streams[1][row]
+        if stream >= known:
+            stream = names[0][stream - known] if example else names[1][stream - known]
         if stream < 0:
             why[position] = _UNKNOWN_STREAM
             continue
@@ -103,7 +107,7 @@ class Task:
 
     def step(self, examples: RawRecords, labels: RawRecords) -> Outputs:
         """Carry one batch through all stages."""
-        batch = open_batch(examples, labels, self._limits)
+        batch = open_batch(examples, labels, self._limits, self._streams.names)
         collector = Collector(batch)
         streams, reasons = self._sort_out(batch)
         for position in np.flatnonzero(reasons).tolist():
@@ -167,9 +171,9 @@ class Task:
     # Which stream -------------------------------------------------------------------------------------------------
 
     def _sort_out(self, batch: Batch) -> tuple[Integers, Bytes]:
+        if any(side.stream_names for side in batch.decoded):
+            self._meet_streams(batch)
         names = [self._streams.numbers_of(side.stream_names) for side in batch.decoded]
-        if any((numbers < 0).any() for numbers in names) and self._meet_streams(batch):
-            names = [self._streams.numbers_of(side.stream_names) for side in batch.decoded]
         known = self._streams.dimensions
         dimensions = known.copy()
         one, two = batch.decoded
@@ -180,6 +184,7 @@ class Task:
             (one.streams, two.streams),
             one.feature_counts,
             (names[0], names[1]),
+            one.known,
             dimensions,
             self.settings.limits.max_features,
         )
@@ -187,14 +192,12 @@ class Task:
             self._streams.set_features(stream, int(dimensions[stream]))
         return streams, reasons
 
-    def _meet_streams(self, batch: Batch) -> bool:
+    def _meet_streams(self, batch: Batch) -> None:
         """Open the streams that this batch names first, in merge order, as far as the policy and the bound allow."""
         room = self.settings.limits.max_streams_per_task - len(self._streams)
-        new = {name for side in batch.decoded for name in side.stream_names}.difference(self._streams.names)
+        new = {name for side in batch.decoded for name in side.stream_names}
         if self.settings.unknown_streams != "model":
             new &= self.settings.streams.keys()
-        if not new or not room:
-            return False
-        for name in batch.first_seen(new)[:room]:
-            self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))
-        return True
+        if new and room:
+            for name in batch.first_seen(new)[:room]:
+                self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))

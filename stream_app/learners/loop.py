@@ -3,13 +3,11 @@
 A learner is known to it by a row (see `addresses`): its scaler, its networks, its memory.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.addresses import LINE_BYTES, Address, Cell, address, later, longs_at, prefetch_all, row_of
+from stream_app.addresses import LINE_BYTES, Address, address, later, longs_at, prefetch_all, row_of
 from stream_app.learners.adaptive_cs import admit_adaptive_cs
 from stream_app.learners.areba import admit_areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH
@@ -55,7 +53,7 @@ def learner_row(scaler: Scaler, network: kernels.Network | None, memory: Memory,
         memory: Likewise.
         block: Where the memory of all of them begins, and how many bytes of it are read in every operation.
     """
-    cells: Sequence[Cell] = (0,) * kernels.NETWORK_CELLS if network is None else kernels.cells_of(network)
+    cells = (0,) * kernels.NETWORK_CELLS if network is None else kernels.cells_of(network)
     return row_of([*scaler, *cells, *memory, block[0], min(block[1], MOST_AHEAD_BYTES)])
 
 

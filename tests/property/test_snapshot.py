@@ -1,7 +1,5 @@
 """A task that was loaded from a snapshot goes on to the same bits."""
 
-from collections.abc import Sequence
-
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -51,7 +49,7 @@ class Changelog:
             digest="0" * 64,
             offsets=(0, 0),
             settings=task.settings.to_json(),
-            malformed=(),
+            malformed=(0, 0, 0),
             entries=self.entries,
         ).to_bytes()
         manifest = read_manifest(text, "test")
@@ -93,7 +91,7 @@ def test_loaded_after_every_record(segment_bytes: int, monkeypatch: pytest.Monke
     monkeypatch.setattr(snapshot, "SEGMENT_BYTES", segment_bytes)
     monkeypatch.setattr(snapshot, "CLOSED_ROWS", 4)
     chosen, examples, labels = fixed_input(120)
-    sequence: Sequence[Record] = list(merge(examples, labels))
+    sequence = list(merge(examples, labels))
     whole = run(chosen, [(examples, labels)])
     assert run(chosen, cut_at(sequence, range(len(sequence))), Changelog(chosen).relay) == whole
 
@@ -110,8 +108,9 @@ def test_what_did_not_change_is_not_written_again() -> None:
     changelog.write(task)
     assert changelog.written == []
     assert changelog.entries == before
+    label = Label("a", "new", 1)
     late = max(record.time_ms for record in [*examples, *labels])
-    more = Record(Side.LABELS, labels[-1].offset + 1, late, None, b"a", codec.encode(Label("a", "new", 1)), ())
+    more = Record(Side.LABELS, labels[-1].offset + 1, late, label, b"a", codec.encode(label))
     task.step(columns([]), columns([more]))
     changelog.write(task)
     assert {blob.stream for blob in changelog.written} == {"a"}
