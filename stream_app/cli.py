@@ -9,13 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+from rich.console import Console
 
 from stream_app import __version__
 from stream_app.config import load, memory_bound_bytes
-from stream_app.errors import ArebaError, ConfigurationError, FencedError, RestartNeededError
+from stream_app.errors import ArebaError, ConfigurationError, FencedError, RestartNeededError, StateError
+
+if TYPE_CHECKING:
+    from stream_app.state_tools import Place
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
@@ -153,6 +157,113 @@ def verify(path: Path, manifests: Sequence[Path]) -> None:
     from stream_app.start import verify_books  # noqa: PLC0415  (see run)
 
     sys.exit(verify_books(load(path, os.environ), manifests))
+
+
+AT_OPTION = click.option(
+    "--at",
+    callback=lambda _context, _option, text: _offsets(text),
+    help="EXAMPLES/LABELS: offsets of a committed point, as the worker's log has them; by default the newest.",
+)
+TASK_OPTION = click.option("--task", type=click.IntRange(0), help="Its number, if the stream's name does not decide.")
+
+
+def _offsets(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    examples, slash, labels = text.partition("/")
+    if not (slash and examples.isdecimal() and labels.isdecimal()):
+        raise click.BadParameter(f"{text!r} is not of the form EXAMPLES/LABELS")
+    return int(examples), int(labels)
+
+
+@cli.group()
+def state() -> None:
+    """Models of a running or stopped application, as committed; nothing is changed."""
+
+
+@state.command("list")
+@CONFIG_OPTION
+@click.option("--task", "tasks", type=click.IntRange(0), multiple=True, help="Only these; by default all.")
+def state_list(path: Path, tasks: Sequence[int]) -> None:
+    """All streams and learners: method, size, updates, digest."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    place = _place(path)
+    for task in tasks or range(place.partitions()):
+        try:
+            rebuilt = state_tools.rebuild(place, task, None)
+        except StateError as problem:
+            click.echo(str(problem), err=True)
+        else:
+            Console().print(state_tools.table(place.config, task, rebuilt))
+
+
+@state.command("rebuild")
+@CONFIG_OPTION
+@click.option("--task", type=click.IntRange(0), required=True, help="Its number.")
+@AT_OPTION
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Save all its learners here.")
+def state_rebuild(path: Path, task: int, at: tuple[int, int] | None, output: Path | None) -> None:
+    """A task as it was at a committed point: re-processed from the newest snapshot before it, every digest compared."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    place = _place(path)
+    rebuilt = state_tools.rebuild(place, task, at)
+    Console().print(state_tools.table(place.config, task, rebuilt))
+    for file in state_tools.export_all(place.config, task, rebuilt, output) if output else ():
+        click.echo(file)
+
+
+@state.command("export")
+@click.argument("stream")
+@click.argument("learner")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@CONFIG_OPTION
+@TASK_OPTION
+@AT_OPTION
+def state_export(
+    stream: str, learner: str, file: Path, path: Path, task: int | None, at: tuple[int, int] | None
+) -> None:
+    """Save LEARNER of STREAM as a safetensors FILE that plain Torch reads (see docs/models.md)."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    click.echo(state_tools.export(_place(path), stream, learner, file, task, at))
+
+
+@state.command("diff")
+@click.argument("one", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("two", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def state_diff(one: Path, two: Path) -> None:
+    """Compare two exported learners, array by array; exit status 1 when they differ."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    lines, equal = state_tools.diff(one, two)
+    click.echo("\n".join(lines))
+    sys.exit(0 if equal else 1)
+
+
+@cli.command("explain")
+@click.argument("stream")
+@click.argument("id_", metavar="ID")
+@CONFIG_OPTION
+@TASK_OPTION
+def explain_prediction(stream: str, id_: str, path: Path, task: int | None) -> None:
+    """Predict an example of the past again with the state of that moment; exit status 1 unless the bits are equal."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    explanation = state_tools.explain(_place(path), stream, id_, task)
+    for line in explanation.lines():
+        click.echo(line)
+    sys.exit(0 if explanation.is_same else 1)
+
+
+def _place(path: Path) -> "Place":
+    from stream_app.kafka import SystemClock  # noqa: PLC0415
+    from stream_app.start import connect  # noqa: PLC0415  (see run)
+    from stream_app.state_tools import Place  # noqa: PLC0415
+
+    config = load(path, os.environ)
+    return Place(config, connect(config), SystemClock())
 
 
 @cli.command()

@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("cli",),
     ("start",),
-    ("worker", "verify", "promote"),
+    ("worker", "verify", "promote", "state_tools"),
+    ("rebuild",),
     ("restore",),
     ("changelog",),
     ("kafka", "embedded", "topics", "inputs", "breaker", "observe"),
@@ -20,7 +21,7 @@ LAYERS = (
     ("books",),
     ("task",),
     ("streams",),
-    ("stream_state", "snapshot"),
+    ("stream_state", "snapshot", "model_file"),
     ("stream",),
     ("outputs",),
     ("batch",),
