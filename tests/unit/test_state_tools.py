@@ -133,7 +133,7 @@ def test_a_prediction_of_the_past_is_made_again(number: int) -> None:
     assert found.is_same
     assert [one.learner for one in found.again] == ["areba", "baseline"]
     assert found.example == Example("s0", str(number), (float(number % 3),))
-    assert [outcome.outcome for outcome in found.outcomes] == ["labelled"]
+    assert [outcome.outcome for outcome in found.outcomes] == ["joined"]
     assert any("the same bits as published" in line for line in found.lines())
 
 
