@@ -131,6 +131,7 @@ class Experiment(Section):
         varies: What a repetition varies; the first is the experiment's own.
         fading: Factor of the prequential sums.
         note: A line for the report.
+        variant_of: The experiment that a variant changes one thing of.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -144,6 +145,7 @@ class Experiment(Section):
     varies: Annotated[tuple[Varies, ...], Field(min_length=1)] = ("both",)
     fading: Annotated[float, Field(gt=0, le=1)] = 0.99
     note: str = ""
+    variant_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class LearnerSummary:
     Attributes:
         name: Its name in the experiment.
         figures: float64 `[3, R]` by `METRICS`, for each step of `RunSummary.steps`.
+        averages: float64 `[R]`, the G-mean averaged over all steps.
         points: Steps of the curve, int64 `[p]`; the figure at point s is that after s examples.
         means: float32 `[3, p]`.
         errors: float32 `[3, p]`, standard errors; zero for one repetition.
@@ -66,6 +67,7 @@ class LearnerSummary:
 
     name: str
     figures: Mapping[int, Doubles]
+    averages: Doubles
     points: NDArray[np.int64]
     means: NDArray[np.float32]
     errors: NDArray[np.float32]
@@ -87,7 +89,7 @@ class RunSummary:
 
     Attributes:
         run: What was run.
-        repetitions: Those that were finished.
+        numbers: The repetitions that are finished.
         length: Examples of the stream.
         positive_percent: Share of class 1 in the clean labels, over all repetitions.
         steps: Steps whose figures are published.
@@ -96,12 +98,17 @@ class RunSummary:
     """
 
     run: Run
-    repetitions: int
+    numbers: Sequence[int]
     length: int
     positive_percent: float
     steps: tuple[int, ...]
     learners: Mapping[str, LearnerSummary]
     seconds: float
+
+    @property
+    def repetitions(self) -> int:
+        """How many are finished."""
+        return len(self.numbers)
 
     @property
     def last(self) -> int:
@@ -155,7 +162,7 @@ def summarise(run: Run, store: Store) -> RunSummary | None:
     positives = sum(int(repetition.labels.sum()) for repetition in stored)
     return RunSummary(
         run=run,
-        repetitions=len(stored),
+        numbers=numbers,
         length=length,
         positive_percent=100.0 * positives / (length * len(stored)),
         steps=steps,
@@ -175,6 +182,7 @@ def _learner(
     return LearnerSummary(
         name=name,
         figures=figures,
+        averages=gmeans.mean(axis=1),
         points=points + 1,
         means=means[:, points].astype(np.float32),
         errors=np.sqrt(variance / count)[:, points].astype(np.float32),
