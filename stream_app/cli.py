@@ -152,6 +152,13 @@ STORE_OPTION = click.option(
 )
 
 
+EXPERIMENTS_OPTION = click.option(
+    "--experiments",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder of your own with experiment files; by default the project's.",
+)
+
+
 @cli.group()
 def study() -> None:
     """The paper's experiments and ours."""
@@ -159,11 +166,12 @@ def study() -> None:
 
 @study.command("list")
 @STORE_OPTION
-def study_list(store: Path) -> None:
+@EXPERIMENTS_OPTION
+def study_list(store: Path, experiments: Path | None) -> None:
     """Name the experiments, and say how much of each is finished."""
     from study.cli import list_runs  # noqa: PLC0415  (see run)
 
-    sys.exit(list_runs(store))
+    sys.exit(list_runs(store, experiments))
 
 
 @study.command("run")
@@ -171,11 +179,14 @@ def study_list(store: Path) -> None:
 @click.option("--reps", type=click.IntRange(1, 10_000), help="Repetitions; by default the experiment's own number.")
 @click.option("--jobs", type=click.IntRange(1, 1_000), help="Processes; by default one for each core.")
 @STORE_OPTION
-def study_run(names: Sequence[str], reps: int | None, jobs: int | None, store: Path) -> None:
+@EXPERIMENTS_OPTION
+def study_run(
+    names: Sequence[str], reps: int | None, jobs: int | None, store: Path, experiments: Path | None
+) -> None:
     """Run what is missing of experiments: names (with * and ?), groups, `paper` or `all`. Ctrl-C loses nothing."""
     from study.cli import run as run_study  # noqa: PLC0415  (see run)
 
-    sys.exit(run_study(names, reps, jobs, store))
+    sys.exit(run_study(names, reps, jobs, store, experiments))
 
 
 @study.command("report")
@@ -188,16 +199,19 @@ def study_run(names: Sequence[str], reps: int | None, jobs: int | None, store: P
     show_default=True,
     help="Where report.md, final.csv and the figures go.",
 )
+@EXPERIMENTS_OPTION
 @click.option(
     "--compare",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Results to hold these against, repetition by repetition; exit status 1 when one differs.",
 )
-def study_report(names: Sequence[str], store: Path, results: Path, compare: Path | None) -> None:
+def study_report(
+    names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None
+) -> None:
     """Write tables, figures and statistics of what is finished: of all experiments, or of those named."""
     from study.cli import report as report_study  # noqa: PLC0415  (see run)
 
-    sys.exit(report_study(names, store, results, compare))
+    sys.exit(report_study(names, store, results, experiments, compare))
 
 
 def _stop_on_signals() -> Callable[[], bool]:

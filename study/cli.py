@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_app.errors import ArebaError, ConfigurationError
-from study.experiment import choose, load_all, runs_of
+from study.experiment import FOLDER, choose, load_all, runs_of
 
 INTERRUPTED_EXIT_CODE = 130
 """What shells report for Ctrl-C."""
@@ -19,7 +19,7 @@ EXTRA = ("statsmodels", "scipy", "pandas")
 """Modules of the optional extra that a report needs."""
 
 
-def list_runs(store: Path) -> int:
+def list_runs(store: Path, experiments: Path | None) -> int:
     """Print every run: what it is, what a repetition varies, how many are finished."""
     from study.store import Store, engine_version  # noqa: PLC0415  (Torch and Numba take seconds)
 
@@ -27,20 +27,20 @@ def list_runs(store: Path) -> int:
     table = Table(box=None, pad_edge=False)
     for heading in ("experiment", "group", "varies", "finished", "title"):
         table.add_column(heading, no_wrap=heading != "title")
-    for run in runs_of(load_all()):
+    for run in runs_of(load_all(experiments or FOLDER)):
         count = f"{len(finished.finished(run))}/{run.experiment.repetitions}"
         table.add_row(run.name, run.experiment.group, run.varies, count, run.experiment.title)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
     return 0
 
 
-def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: Path) -> int:
+def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: Path, experiments: Path | None) -> int:
     """Run what is missing of these experiments; the exit status."""
     from study.parallel import missing, run_all  # noqa: PLC0415  (as above)
     from study.store import Store, engine_version  # noqa: PLC0415
 
     console = Console(stderr=True)
-    chosen = choose(runs_of(load_all()), names)
+    chosen = choose(runs_of(load_all(experiments or FOLDER)), names)
     engine = engine_version()
     todo = missing(chosen, Store(store, engine), repetitions)
     if not todo:
@@ -54,7 +54,7 @@ def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: 
     return 0
 
 
-def report(names: Sequence[str], store: Path, results: Path, compare: Path | None) -> int:
+def report(names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None) -> int:
     """Write the report of what is finished; with `compare`, hold it against committed results; the exit status."""
     missing = [name for name in EXTRA if not _there(name)]
     if missing:
@@ -62,7 +62,7 @@ def report(names: Sequence[str], store: Path, results: Path, compare: Path | Non
     from study.report import write_report  # noqa: PLC0415  (as above)
 
     console = Console(stderr=True)
-    chosen = choose(runs_of(load_all()), names or ["all"])
+    chosen = choose(runs_of(load_all(experiments or FOLDER)), names or ["all"])
     command = shlex.join(["areba", "study", "report", *names])
     path = write_report(chosen, store, results, command, console)
     console.print(f"wrote {path}")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,7 +188,7 @@ def _learner(
         means=means[:, points].astype(np.float32),
         errors=np.sqrt(variance / count)[:, points].astype(np.float32),
         recoveries=[
-            recovery(gmeans, reset, end) for reset, end in zip(resets, [*resets[1:], length], strict=True)
+            recovery(gmeans, reset, end) for reset, end in pairwise([*resets, length])
         ],
     )
 
