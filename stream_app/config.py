@@ -34,14 +34,31 @@ from pydantic import (
     WrapSerializer,
     field_serializer,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.records import ID_WORDS
 
-METHODS = ("areba", "baseline")
-"""The learners there are; `stream_app.learners` has one file for each."""
+METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "areba": ("budget", "theta"),
+        "qbr": ("budget",),
+        "baseline": (),
+        "sliding": ("window",),
+        "adaptive_cs": ("cost", "largest_cost", "cost_interval_labels", "theta"),
+        "oob": ("ensemble_size", "theta"),
+        "uob": ("ensemble_size", "theta"),
+        "oob_single": ("theta",),
+    }
+)
+"""The learning methods there are, each with the settings that not every method has."""
+
+_SOME_HAVE = frozenset(name for own in METHOD_SETTINGS.values() for name in own)
+
+METHODS = tuple(METHOD_SETTINGS)
+"""Their names; `stream_app.learners` has a file for each."""
 
 MAX_FILE_BYTES = 1 << 18
 """100 streams with every setting take 60 kB; a larger file is no configuration."""
@@ -170,6 +187,10 @@ ClientValue: TypeAlias = Annotated[str, BeforeValidator(_client_value)]
 Features: TypeAlias = Annotated[Integer, Field(ge=1, le=1_000_000)]
 Budget: TypeAlias = Annotated[Integer, Field(ge=2, le=10_000, multiple_of=2)]
 Theta: TypeAlias = Annotated[Number, Field(gt=0, lt=1)]
+Window: TypeAlias = Annotated[Integer, Field(ge=1, le=10_000)]
+Cost: TypeAlias = Annotated[Number, Field(ge=1, le=1e6)]
+CostInterval: TypeAlias = Annotated[Integer, Field(ge=1, le=1_000_000_000)]
+EnsembleSize: TypeAlias = Annotated[Integer, Field(ge=1, le=100)]
 LearningRate: TypeAlias = Annotated[Number, Field(gt=0, le=1)]
 Units: TypeAlias = Annotated[Integer, Field(ge=1, le=16_384)]
 Hidden: TypeAlias = Annotated[tuple[Units, ...], Field(min_length=1, max_length=8)]
@@ -196,13 +217,26 @@ class Settings(BaseModel):
 # What changes a result ------------------------------------------------------------------------------------------------
 
 
+def has_setting(method: str, name: str) -> bool:
+    """Whether the setting does something in learners of this method."""
+    return name not in _SOME_HAVE or method not in METHOD_SETTINGS or name in METHOD_SETTINGS[method]
+
+
 class LearnerSettings(Settings):
     """One learner: a method and its hyper-parameters, named as in the paper (AREBA; compared methods).
+
+    A method has the settings that `METHOD_SETTINGS` lists for it, and those from `learning_rate` on; what it does not
+    have is refused.
 
     Attributes:
         method: One of `METHODS`.
         budget: B, the examples in both queues together; even.
         theta: Decay of the class sizes.
+        window: W, the examples of the sliding window.
+        cost: Of an error in a positive at first; of one in a negative it is 1.
+        largest_cost: The most that a cost may become.
+        cost_interval_labels: Labels from one change of the costs to the next.
+        ensemble_size: Networks in the ensemble.
         learning_rate: Of Adam.
         hidden: Units of each hidden layer.
         l2: Weight of the sum of squared hidden-layer weights in the loss.
@@ -210,9 +244,16 @@ class LearnerSettings(Settings):
         network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.
     """
 
+    model_config = ConfigDict(validate_default=False)
+
     method: str
     budget: Budget = 20
     theta: Theta = 0.99
+    window: Window = 100
+    cost: Cost = 19.0
+    largest_cost: Cost = 50.0
+    cost_interval_labels: CostInterval = 250
+    ensemble_size: EnsembleSize = 20
     learning_rate: LearningRate = 0.01
     hidden: Hidden = (8,)
     l2: Penalty = 0.0
@@ -226,6 +267,22 @@ class LearnerSettings(Settings):
         if method not in methods:
             raise ValueError(f"there is no method {method!r}{_or_nearest(method, methods)}")
         return method
+
+    @field_validator(*_SOME_HAVE)
+    @classmethod
+    def _of_the_method(cls, value: object, info: ValidationInfo) -> object:
+        """A setting that does nothing would deceive; a stored one of an older version is let pass."""
+        method, name = info.data.get("method", ""), str(info.field_name)
+        stored = (info.context or {}).get("stored", False)
+        if not stored and not has_setting(method, name):
+            having = " and ".join(of for of, own in METHOD_SETTINGS.items() if name in own)
+            raise ValueError(f"the method {method} has no such setting (it belongs to {having})")
+        return value
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_ours(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        return {name: value for name, value in plain.items() if has_setting(self.method, name)}
 
 
 def _from_list(value: object) -> object:
@@ -329,7 +386,7 @@ class TaskSettings(Settings):
             StateError: It is not such a text, or names what this version does not have.
         """
         try:
-            return cls.model_validate(json.loads(text), context={"methods": methods})
+            return cls.model_validate(json.loads(text), context={"methods": methods, "stored": True})
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise StateError(f"the stored configuration cannot be read: {_first_line(error)}") from error
 
@@ -407,6 +464,11 @@ class LearnerOverrides(Settings):
 
     budget: Budget | None = None
     theta: Theta | None = None
+    window: Window | None = None
+    cost: Cost | None = None
+    largest_cost: Cost | None = None
+    cost_interval_labels: CostInterval | None = None
+    ensemble_size: EnsembleSize | None = None
     learning_rate: LearningRate | None = None
     hidden: Hidden | None = None
     l2: Penalty | None = None
@@ -415,8 +477,17 @@ class LearnerOverrides(Settings):
 
     def applied_to(self, settings: LearnerSettings) -> LearnerSettings:
         """The learner's settings with those that are given here put in."""
-        own = {name: getattr(self, name) for name in LearnerOverrides.model_fields}
+        own = {
+            name: getattr(self, name) for name in LearnerOverrides.model_fields if has_setting(settings.method, name)
+        }
         return settings.model_copy(update={name: value for name, value in own.items() if value is not None})
+
+    def without_effect(self, methods: Iterable[str]) -> Iterator[str]:
+        """Those given here that none of these methods has."""
+        known = list(methods)
+        for name in LearnerOverrides.model_fields:
+            if getattr(self, name) is not None and not any(has_setting(method, name) for method in known):
+                yield name
 
 
 class StreamOverrides(LearnerOverrides):
@@ -546,10 +617,16 @@ def _conflicts(config: Config) -> Iterator[_Conflict]:
         if stream.features is not None and stream.features > limits.max_features:
             message = f"must be at most limits.max_features ({limits.max_features}), is {stream.features}"
             yield _Conflict((*path, "features"), message)
-        for learner in stream.learners:
+        for setting in stream.without_effect(settings.method for settings in config.learners.values()):
+            yield _Conflict((*path, setting), "no learner's method has such a setting")
+        for learner, overrides in stream.learners.items():
             if learner not in config.learners:
                 message = f"there is no learner {learner!r}{_or_nearest(learner, config.learners)}"
                 yield _Conflict((*path, "learners", learner), message)
+                continue
+            method = config.learners[learner].method
+            for setting in overrides.without_effect([method]):
+                yield _Conflict((*path, "learners", learner, setting), f"the method {method} has no such setting")
         if stream.champion is not None and stream.champion not in config.learners:
             message = f"there is no learner {stream.champion!r}{_or_nearest(stream.champion, config.learners)}"
             yield _Conflict((*path, "champion"), message)
@@ -661,8 +738,8 @@ def memory_bound_bytes(settings: TaskSettings, buffer_bytes: int = 0, batch_reco
                   + 2 (C + 1) x 106                            closed
                   + 128 (P + W + C + R)                        table of ids
                   + 1000 W + 20000 + its learners
-        learner = 16 x parameters                              weights, two moments, gradient: float32
-                  + r (4 d + 100)                              r = 2 B rows of queues (1 for methods without)
+        learner = 16 x parameters x networks                   weights, two moments, gradient: float32
+                  + r (4 d + 100)                              r rows: 2 B for AREBA, B for QBR, W for Sliding, else 1
                   + 8 (r + 16) x (units of each layer + 64)    scratch
         task    = the sum over the configured streams, with `unknown_streams` = `model` also over as many default
                   streams as `max_streams_per_task` leaves room for, + 2 x buffer_bytes
@@ -700,9 +777,10 @@ def _stream_bytes(settings: TaskSettings, stream: StreamSettings, batch_records:
 def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
     sizes = (row_bytes // 4, *learner.hidden, 1)
     parameters = sum((inputs + 1) * units for inputs, units in pairwise(sizes))
-    rows = 1 if learner.method == "baseline" else 2 * learner.budget
-    scratch = 8 * (rows + 16) * sum(units + 64 for units in sizes[1:])
-    return 16 * parameters + rows * (row_bytes + ID_BYTES + 28) + scratch
+    rows = {"areba": 2 * learner.budget, "qbr": learner.budget, "sliding": learner.window}.get(learner.method, 1)
+    networks = learner.ensemble_size if "ensemble_size" in METHOD_SETTINGS.get(learner.method, ()) else 1
+    scratch = 8 * (max(rows, networks) + 16) * sum(units + 64 for units in sizes[1:])
+    return 16 * networks * parameters + rows * (row_bytes + ID_BYTES + 28) + scratch
 
 
 # Loading --------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""Compiled steps of a dense network: predict one example, learn from a few.
+"""Compiled steps of dense networks: predict one example, learn from a few.
+
+Most methods have one network; an ensemble has several of one shape, whose arrays lie one behind the other. They never
+meet: what one network does has the same bits whether it is alone or in an ensemble.
 
 The network has layers of `widths` = inputs, hidden units..., 1. Its parameters lie in one flat float32 array: of each
 layer the weights, inputs by units, then the biases. LeakyReLU (0.01) stands between the layers, a sigmoid behind the
@@ -28,7 +31,7 @@ from stream_app.lanes import (
     fill8,
     fill16,
     fill_like,
-    first,
+    later,
     load8,
     load16,
     load_like,
@@ -91,18 +94,18 @@ CHUNK = 256
 
 
 class Network(NamedTuple):
-    """A dense network as compiled code sees it.
+    """Dense networks of one shape as compiled code sees them; n of them, each with p parameters.
 
     Attributes:
         widths: int64 `[layers + 1]`: inputs, hidden units..., 1.
-        parameters: float32 `[p]`, by layer: weights (inputs by units, C order), biases.
-        first: float32 `[p]`, Adam's moving mean of the gradients.
-        second: float32 `[p]`, Adam's moving mean of their squares.
-        powers: float64 `[2]`, the running products beta1**t and beta2**t.
+        parameters: float32 `[n * p]`, by network and layer: weights (inputs by units, C order), biases.
+        first: float32 `[n * p]`, Adam's moving mean of the gradients.
+        second: float32 `[n * p]`, Adam's moving mean of their squares.
+        powers: float64 `[n * 2]`, the running products beta1**t and beta2**t.
         rates: float64 `[2]`, the learning rate and the l2 factor.
-        updates: int64 `[1]`, steps taken.
+        updates: int64 `[n]`, steps taken.
         start: int64 `[1]`, scratch: where the example to predict begins.
-        places: int64 `[examples]`, scratch: where a layer's inputs begin.
+        places: int64, scratch: where a layer's inputs begin, or which networks are at work.
         work: float32 scratch of `work_size` elements.
     """
 
@@ -119,8 +122,13 @@ class Network(NamedTuple):
 
 
 class Core(NamedTuple):
-    """A `Network` opened inside compiled code: addresses of its arrays, and the numbers that never change."""
+    """A `Network` opened inside compiled code: addresses of its arrays, and the numbers that never change.
 
+    Functions for one network work on the first; `_member` has the n-th there.
+    """
+
+    networks: int
+    elements: int
     inputs: int
     layers: int
     eight: bool
@@ -142,6 +150,8 @@ def opened(network: Network) -> Core:
     """The network's memory; the caller holds the arrays while the result is in use."""
     widths = network.widths
     return Core(
+        len(network.updates),
+        len(network.parameters) // len(network.updates),
         widths[0],
         len(widths) - 1,
         len(widths) == 3 and widths[1] == WIDTH,
@@ -159,15 +169,48 @@ def opened(network: Network) -> Core:
     )
 
 
+@compiled
+def _member(core: Core, number: int) -> Core:
+    """The same memory as the n-th network sees it."""
+    ahead = number * core.elements
+    return Core(
+        SINGLE,
+        core.elements,
+        core.inputs,
+        core.layers,
+        core.eight,
+        core.widths,
+        later(core.parameters, ahead),
+        later(core.first, ahead),
+        later(core.second, ahead),
+        later(core.powers, 2 * number),
+        core.rates,
+        later(core.updates, number),
+        core.start,
+        core.places,
+        core.work,
+        core.work_elements,
+    )
+
+
 def parameter_count(widths: tuple[int, ...]) -> int:
     """Weights and biases of a network of these widths."""
     return sum((inputs + 1) * units for inputs, units in pairwise(widths))
 
 
+def padded(count: int) -> int:
+    """The next multiple of `WIDTH`."""
+    return -(-count // WIDTH) * WIDTH
+
+
 def work_size(widths: tuple[int, ...], examples: int) -> int:
-    """Scratch elements for learning from so many examples at once: activations, errors, and one input of each."""
-    padded = -(-examples // WIDTH) * WIDTH
-    return padded * (2 * sum(1 if units == 1 else -(-units // WIDE) * WIDE + WIDE for units in widths[1:]) + 1)
+    """Scratch elements for learning from so many examples at once: activations, errors, and one input of each.
+
+    An ensemble learns one example in each of its networks at once, which takes as much.
+    """
+    return padded(examples) * (
+        2 * sum(1 if units == 1 else -(-units // WIDE) * WIDE + WIDE for units in widths[1:]) + 1
+    )
 
 
 # Elementary functions -------------------------------------------------------------------------------------------------
@@ -246,12 +289,12 @@ def _adam_one(network: Core, at: int, gradient: np.float32, size: np.float32, sc
 
 
 @compiled
-def _errors(work: Address, at: int, targets: Address, count: int) -> None:
-    """Turn the logits z at `work[at:]` into the errors of the mean cross-entropy: (sigmoid(z) - target) / count.
+def _errors(work: Address, at: int, targets: Address, count: int, share_of_one: np.float32) -> None:
+    """Turn the logits z at `work[at:]` into errors of the cross-entropy: (sigmoid(z) - target) times the share of one.
 
-    For target 1 that is -sigmoid(-z) / count, written so because 1 would swallow what the difference is about.
+    For target 1 that is -sigmoid(-z) times it, written so because 1 would swallow what the difference is about.
     """
-    share, one = fill8(_ONE / np.float32(count)), fill8(_ONE)
+    share, one = fill8(share_of_one), fill8(_ONE)
     for e in range(0, count, WIDTH):
         target = load8(targets, e)
         sign = one - (target + target)
@@ -286,9 +329,9 @@ def _logit_8(network: Core, source: Address, start: int) -> np.float32:
 
 
 @compiled
-def _learn_8(network: Core, source: Address, starts: Address, targets: Address, count: int) -> None:
+def _forward_8(network: Core, source: Address, starts: Address, count: int, errors: int) -> None:
+    """Put the hidden activations of each example at the beginning of the scratch, the logits at `errors`."""
     inputs, parameters, work = network.inputs, network.parameters, network.work
-    errors = count * WIDTH
     outgoing = load8(parameters, (inputs + 1) * WIDTH)
     last_bias = parameters[(inputs + 2) * WIDTH]
     fours = count - count % 4
@@ -320,29 +363,83 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
         hidden = _hidden_8(parameters, inputs, source, starts[e])
         store(work, e * WIDTH, hidden)
         work[errors + e] = _output_8(hidden, outgoing, last_bias)
-    _errors(work, errors, targets, count)
 
+
+@compiled
+def _descend_8(network: Core, source: Address, starts: Address, hiddens: int, errors: int, count: int) -> None:
+    """One step, of the activations at `hiddens` and the errors at `errors` in the scratch."""
+    inputs, parameters, work = network.inputs, network.parameters, network.work
+    outgoing = load8(parameters, (inputs + 1) * WIDTH)
     outgoing_gradient = fill8(_ZERO)
     bias_gradient = fill8(_ZERO)
     last_gradient = _ZERO
     for e in range(count):
-        hidden, error = load8(work, e * WIDTH), fill8(work[errors + e])
+        hidden, error = load8(work, hiddens + e * WIDTH), fill8(work[errors + e])
         outgoing_gradient = outgoing_gradient + hidden * error
         last_gradient += work[errors + e]
         error = _slope(hidden, outgoing * error)
         bias_gradient = bias_gradient + error
-        store(work, e * WIDTH, error)
+        store(work, hiddens + e * WIDTH, error)
 
     size, scale = _bias_corrections(network)
     decay = fill8(np.float32(2.0 * network.rates[1]))
     for i in range(inputs):
         gradient = fill8(_ZERO)
         for e in range(count):
-            gradient = gradient + fill8(source[starts[e] + i]) * load8(work, e * WIDTH)
+            gradient = gradient + fill8(source[starts[e] + i]) * load8(work, hiddens + e * WIDTH)
         _adam(network, i * WIDTH, gradient + decay * load8(parameters, i * WIDTH), size, scale)
     _adam(network, inputs * WIDTH, bias_gradient, size, scale)
     _adam(network, (inputs + 1) * WIDTH, outgoing_gradient, size, scale)
     _adam_one(network, (inputs + 2) * WIDTH, last_gradient, size, scale)
+
+
+@compiled
+def _learn_8(network: Core, source: Address, starts: Address, targets: Address, count: int, weight: np.float32) -> None:
+    errors = count * WIDTH
+    _forward_8(network, source, starts, count, errors)
+    _errors(network.work, errors, targets, count, weight / np.float32(count))
+    _descend_8(network, source, starts, ORIGIN, errors, count)
+
+
+@compiled
+def _predict_each_8(core: Core, source: Address, start: int, scores: Address) -> None:
+    """P(class 1) by each network: all logits, then eight sigmoids at once."""
+    for n in range(core.networks):
+        scores[n] = _logit_8(_member(core, n), source, start)
+    for n in range(0, core.networks, WIDTH):
+        store(scores, n, sigmoid(load8(scores, n)))
+
+
+@compiled
+def _learn_each_8(core: Core, source: Address, starts: Address, targets: Address, steps: Address) -> int:
+    """As many steps as `steps` says on one example in each network; how many they were.
+
+    In turns: every network that has a step left takes one. Their steps have nothing to do with each other, so the
+    processor works on several at once, and their errors are those of eight at a time.
+    """
+    work, places, most = core.work, core.places, ORIGIN
+    taken: int = ORIGIN
+    errors = core.networks * WIDTH
+    wanted = errors + -(-core.networks // WIDTH) * WIDTH
+    for n in range(core.networks):
+        most = max(most, steps[n])
+        work[wanted + n] = targets[0]
+    for turn in range(most):
+        active = ORIGIN
+        for n in range(core.networks):
+            places[active] = n
+            active += 1 if steps[n] > turn else 0
+        for a in range(active):
+            parameters = later(core.parameters, places[a] * core.elements)
+            hidden = _hidden_8(parameters, core.inputs, source, starts[0])
+            store(work, a * WIDTH, hidden)
+            outgoing = load8(parameters, (core.inputs + 1) * WIDTH)
+            work[errors + a] = _output_8(hidden, outgoing, parameters[(core.inputs + 2) * WIDTH])
+        _errors(work, errors, later(work, wanted), active, _ONE)
+        for a in range(active):
+            _descend_8(_member(core, places[a]), source, starts, a * WIDTH, errors + a, SINGLE)
+        taken += active
+    return taken
 
 
 # Any number of hidden layers of any width -----------------------------------------------------------------------------
@@ -353,6 +450,7 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
 
 @compiled
 def _padded(count: int) -> int:
+    """As `padded`, which is called from outside."""
     return -(-count // WIDTH) * WIDTH
 
 
@@ -560,11 +658,11 @@ def _step_block(
 
 
 @compiled
-def _learn(network: Core, source: Address, starts: Address, targets: Address, count: int) -> None:
+def _learn(network: Core, source: Address, starts: Address, targets: Address, count: int, weight: np.float32) -> None:
     """From the last layer to the first: errors of the layer before (from weights not yet moved), then the step."""
     widths, work, places = network.widths, network.work, network.places
     at, place = _forward(network, source, starts, count)
-    _errors(work, place, targets, count)
+    _errors(work, place, targets, count, weight / np.float32(count))
     errors, free = place, place + _padded(count)
     rates = _bias_corrections(network)
     decay = _ZERO
@@ -598,25 +696,41 @@ def _learn(network: Core, source: Address, starts: Address, targets: Address, co
 
 
 @compiled
-def predict(network: Core, source: Address, start: int) -> np.float32:
-    """P(class 1) of the example whose features begin at `source[start]`."""
-    if network.eight:
-        logit = _logit_8(network, source, start)
-    else:
-        network.start[0] = start
-        _, place = _forward(network, source, network.start, SINGLE)
-        logit = network.work[place]
-    score: np.float32 = first(sigmoid(fill8(logit)))
-    return score
+def predict(core: Core, source: Address, start: int, scores: Address) -> None:
+    """P(class 1) of the example whose features begin at `source[start]`, by each network, into `scores`.
+
+    `scores` has a multiple of eight elements, at least as many as there are networks.
+    """
+    if core.eight:
+        _predict_each_8(core, source, start, scores)
+        return
+    core.start[0] = start
+    for n in range(core.networks):
+        _, place = _forward(_member(core, n), source, core.start, SINGLE)
+        scores[n] = core.work[place]
+    for n in range(0, core.networks, WIDTH):
+        store(scores, n, sigmoid(load8(scores, n)))
 
 
 @compiled
-def learn(network: Core, source: Address, starts: Address, targets: Address, count: int) -> None:
-    """One step on `count` examples: features from `source[starts[e]]` on, class `targets[e]` as 0.0 or 1.0.
+def learn(
+    core: Core, source: Address, starts: Address, targets: Address, count: int, weight: np.float32, steps: Address
+) -> int:
+    """Let network n take `steps[n]` steps on `count` examples; the sum of the steps.
 
-    `targets` has a multiple of eight elements, at least `count`.
+    The examples' features lie from `source[starts[e]]` on, `targets[e]` is the class as 0.0 or 1.0, and `weight` is a
+    factor of the loss (not of its L2 term). `targets` has a multiple of eight elements, at least `count`. Several
+    networks learn one example at a time, with weight 1.
     """
-    if network.eight:
-        _learn_8(network, source, starts, targets, count)
-    else:
-        _learn(network, source, starts, targets, count)
+    if core.eight and core.networks > 1:
+        return _learn_each_8(core, source, starts, targets, steps)
+    taken: int = ORIGIN
+    for n in range(core.networks):
+        member = _member(core, n)
+        for _ in range(steps[n]):
+            if core.eight:
+                _learn_8(member, source, starts, targets, count, weight)
+            else:
+                _learn(member, source, starts, targets, count, weight)
+        taken += steps[n]
+    return taken

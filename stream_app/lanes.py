@@ -113,6 +113,29 @@ def address(_typing: Typing, array: Typing) -> tuple[Typing, Generator]:
     return types.CPointer(array.dtype)(array), generate
 
 
+@_piece
+def later(_typing: Typing, place: Typing, _elements: Typing) -> tuple[Typing, Generator]:
+    """`later(address, n)`: the address n elements on."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return place(place, types.intp), generate
+
+
+@_piece
+def high_product(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
+    """`high_product(a, b)`: the upper 64 bits of the product of two unsigned 64-bit integers."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        wide = ir.IntType(128)
+        left, right = (builder.zext(argument, wide) for argument in arguments)
+        upper = builder.lshr(builder.mul(left, right), ir.Constant(wide, 64))
+        return builder.trunc(upper, ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
 def _load(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
     place = builder.gep(arguments[0], [arguments[1]])
     return builder.load(builder.bitcast(place, signature.return_type.floats.as_pointer()), align=4)
@@ -187,16 +210,6 @@ def widen(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
 def narrow(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
     """`narrow(x)`: eight float64 numbers, rounded to float32."""
     return EIGHT(EIGHT_DOUBLE), _convert("fptrunc")
-
-
-@_piece
-def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
-    """`first(x)`: the number in the first lane."""
-
-    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
-        return builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), 0))
-
-    return types.float32(lanes), generate
 
 
 @_piece

@@ -12,13 +12,14 @@ import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels  # before Torch: it sets the number of threads
 from stream_app.errors import ConfigurationError
-from stream_app.records import Floats
+from stream_app.records import Floats, Longs
 
 # isort: split
 import torch
@@ -106,10 +107,11 @@ class DenseNetwork(torch.nn.Module):
         return tuple(self.layers)[:-2:2]
 
 
-def flatten(parameters: Iterable[torch.nn.Parameter]) -> torch.Tensor:
-    """Move parameters into one flat float32 buffer, in order, and make them views of it."""
+def flatten(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor | None = None) -> torch.Tensor:
+    """Move parameters into one flat float32 buffer (a new one, if none is given), and make them views of it."""
     kept = list(parameters)
-    flat = torch.zeros(sum(parameter.numel() for parameter in kept), dtype=torch.float32)
+    if flat is None:
+        flat = torch.zeros(sum(parameter.numel() for parameter in kept), dtype=torch.float32)
     start = 0
     for parameter in kept:
         part = flat[start : start + parameter.numel()]
@@ -130,20 +132,80 @@ def _flat_gradients(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor
     return gradients
 
 
-def compiled_network(network: DenseNetwork, learning_rate: float, l2: float, examples: int) -> kernels.Network:
-    """What compiled code needs to train this network, over its own memory, with at most so many examples a step."""
-    parameters: Floats = network.flat.numpy()
+class Training(NamedTuple):
+    """The memory of n networks with p parameters each, one behind the other.
+
+    Attributes:
+        parameters: float32 `[n * p]`.
+        first: float32 `[n * p]`, Adam's moving mean of the gradients.
+        second: float32 `[n * p]`, Adam's moving mean of their squares.
+        powers: float64 `[n * 2]`, the running products beta1**t and beta2**t.
+        updates: int64 `[n]`, steps taken.
+    """
+
+    parameters: Floats
+    first: Floats
+    second: Floats
+    powers: NDArray[np.float64]
+    updates: Longs
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """By the names of a snapshot, as views: what is written into them is the networks'."""
+        return {
+            "updates": self.updates,
+            "beta_powers": self.powers,
+            "parameters": self.parameters,
+            "first_moments": self.first,
+            "second_moments": self.second,
+        }
+
+    def of(self, number: int) -> "Training":
+        """The memory of one of them."""
+        size = len(self.parameters) // len(self.updates)
+        part = slice(number * size, (number + 1) * size)
+        powers = self.powers[2 * number : 2 * number + 2]
+        return Training(
+            self.parameters[part], self.first[part], self.second[part], powers, self.updates[number : number + 1]
+        )
+
+
+def gathered(modules: Sequence[torch.nn.Module]) -> Training:
+    """Move the parameters of modules of one shape into one memory, with all moments and counts at their beginnings."""
+    sizes = {sum(parameter.numel() for parameter in module.parameters()) for module in modules}
+    if len(sizes) != 1:
+        raise ConfigurationError(f"the networks of an ensemble have {sorted(sizes)} parameters; they must be alike")
+    size = sizes.pop() * len(modules)
+    training = Training(
+        parameters=np.zeros(size, np.float32),
+        first=np.zeros(size, np.float32),
+        second=np.zeros(size, np.float32),
+        powers=np.ones(2 * len(modules)),
+        updates=np.zeros(len(modules), np.int64),
+    )
+    for number, module in enumerate(modules):
+        flat = flatten(module.parameters(), torch.from_numpy(training.of(number).parameters))
+        if isinstance(module, DenseNetwork):
+            module.flat = flat
+    return training
+
+
+def compiled_networks(
+    networks: Sequence[DenseNetwork], learning_rate: float, l2: float, examples: int
+) -> kernels.Network:
+    """What compiled code needs to train networks of one shape, with at most so many examples a step."""
+    training, widths = gathered(networks), networks[0].widths
+    at_once = max(examples, len(networks))
     return kernels.Network(
-        widths=np.array(network.widths, np.int64),
-        parameters=parameters,
-        first=np.zeros_like(parameters),
-        second=np.zeros_like(parameters),
-        powers=np.ones(2),
+        widths=np.array(widths, np.int64),
+        parameters=training.parameters,
+        first=training.first,
+        second=training.second,
+        powers=training.powers,
         rates=np.array([learning_rate, l2]),
-        updates=np.zeros(1, np.int64),
+        updates=training.updates,
         start=np.zeros(1, np.int64),
-        places=np.zeros(examples, np.int64),
-        work=np.zeros(kernels.work_size(network.widths, examples), np.float32),
+        places=np.zeros(at_once, np.int64),
+        work=np.zeros(kernels.work_size(widths, at_once), np.float32),
     )
 
 
@@ -161,22 +223,28 @@ class AutogradModel:
         features: d.
         learning_rate: Of Adam.
         l2: Times the sum of squared hidden weights, added to the loss.
+        training: Where `gathered` moved the module's parameters, checked before; without it, memory of its own.
 
     Raises:
         ConfigurationError: The module cannot be trained so that equal inputs give equal bits, or Torch has more than
             one thread.
     """
 
-    def __init__(self, module: torch.nn.Module, features: int, learning_rate: float, l2: float) -> None:
-        require_one_thread()
-        torch.use_deterministic_algorithms(mode=True)
-        self.module = module.to(torch.float32).train()
-        _refuse_unrepeatable(self.module, features)
-        self.flat = module.flat if isinstance(module, DenseNetwork) else flatten(module.parameters())
-        self._gradients = _flat_gradients(module.parameters(), self.flat)
-        self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
-        self.powers = np.ones(2)
-        self.updates = np.zeros(1, np.int64)
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        features: int,
+        learning_rate: float,
+        l2: float,
+        training: Training | None = None,
+    ) -> None:
+        self.module = module
+        if training is None:
+            training = gathered([_prepared(module, features)])
+        self.training = training
+        self.updates = self.training.updates
+        self._flat, self._first, self._second = (torch.from_numpy(array) for array in self.training[:3])
+        self._gradients = _flat_gradients(module.parameters(), self._flat)
         self._learning_rate, self._l2 = learning_rate, l2
         self._penalised = _hidden_weights(module) if l2 else ()
 
@@ -186,12 +254,12 @@ class AutogradModel:
             logit = self.module(torch.from_numpy(example[None])).reshape(())
             return np.float32(torch.sigmoid(logit).item())
 
-    def learn(self, examples: Floats, targets: Floats) -> None:
-        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0."""
+    def learn(self, examples: Floats, targets: Floats, weight: float = 1.0) -> None:
+        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0; `weight` is a factor of the loss."""
         self._gradients.zero_()
         logits = self.module(torch.from_numpy(examples)).reshape(-1)
         signs = torch.from_numpy(1.0 - 2.0 * targets)
-        loss = torch.nn.functional.softplus(signs * logits).mean()
+        loss = weight * torch.nn.functional.softplus(signs * logits).mean()
         for weights in self._penalised:
             loss = loss + self._l2 * weights.square().sum()
         loss.backward()  # type: ignore[no-untyped-call]  # Torch publishes no type here
@@ -199,30 +267,63 @@ class AutogradModel:
 
     def _adam(self) -> None:
         """As `kernels` does it, with its limits against denormals."""
-        self.updates += 1
-        self.powers *= (kernels.BETA1, kernels.BETA2)
-        self.powers[self.powers < kernels.POWER_TINY] = 0.0
-        size = self._learning_rate / (1.0 - self.powers[0])
-        scale = 1.0 / math.sqrt(1.0 - self.powers[1])
-        gradients = self._gradients
-        self.first.mul_(kernels.BETA1).add_(gradients, alpha=1.0 - kernels.BETA1)
-        self.first.masked_fill_(self.first.abs() < float(kernels.TINY), 0.0)
+        powers = self.training.powers
+        self.training.updates[0] += 1
+        powers *= (kernels.BETA1, kernels.BETA2)
+        powers[powers < kernels.POWER_TINY] = 0.0
+        size = self._learning_rate / (1.0 - powers[0])
+        scale = 1.0 / math.sqrt(1.0 - powers[1])
+        gradients, first, second = self._gradients, self._first, self._second
+        first.mul_(kernels.BETA1).add_(gradients, alpha=1.0 - kernels.BETA1)
+        first.masked_fill_(first.abs() < float(kernels.TINY), 0.0)
         gradients.masked_fill_(gradients.abs() < float(kernels.TINY_ROOT), 0.0)
-        self.second.mul_(kernels.BETA2).addcmul_(gradients, gradients, value=1.0 - kernels.BETA2)
-        self.second.masked_fill_(self.second < float(kernels.TINY), 0.0)
-        self.flat.sub_(self.first.mul(size).div_(self.second.sqrt().mul_(scale).add_(float(kernels.EPSILON))))
+        second.mul_(kernels.BETA2).addcmul_(gradients, gradients, value=1.0 - kernels.BETA2)
+        second.masked_fill_(second < float(kernels.TINY), 0.0)
+        self._flat.sub_(first.mul(size).div_(second.sqrt().mul_(scale).add_(float(kernels.EPSILON))))
+
+    def buffers(self) -> Mapping[str, NDArray[np.generic]]:
+        """What the module holds besides parameters, as views."""
+        return {name: buffer.numpy() for name, buffer in self.module.named_buffers()}
+
+
+class AutogradModels:
+    """Modules of one shape, each trained as `AutogradModel` does it, in one memory.
+
+    Args:
+        modules: At least one.
+        features: d.
+        learning_rate: Of Adam.
+        l2: As for one.
+
+    Raises:
+        ConfigurationError: As for one, or they are not alike.
+    """
+
+    def __init__(self, modules: Sequence[torch.nn.Module], features: int, learning_rate: float, l2: float) -> None:
+        self.training = gathered([_prepared(module, features) for module in modules])
+        self.models = [
+            AutogradModel(module, features, learning_rate, l2, self.training.of(number))
+            for number, module in enumerate(modules)
+        ]
+
+    def predict(self, example: Floats) -> Floats:
+        """P(class 1) of one example `[d]`, by each."""
+        return np.array([model.predict(example) for model in self.models], np.float32)
+
+    def learn(self, examples: Floats, targets: Floats, weight: float, steps: Longs) -> None:
+        """As many steps of each as `steps` says, on examples `[n, d]`."""
+        for model, times in zip(self.models, steps.tolist(), strict=True):
+            for _ in range(times):
+                model.learn(examples, targets, weight)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """The state, as views: what is written into them is the model's."""
-        buffers = {f"buffer.{name}": buffer.numpy() for name, buffer in self.module.named_buffers()}
-        return {
-            "updates": self.updates,
-            "beta_powers": self.powers,
-            "parameters": self.flat.numpy(),
-            "first_moments": self.first.numpy(),
-            "second_moments": self.second.numpy(),
-            **buffers,
+        """The state, as views: what is written into them is the models'."""
+        buffers = {
+            f"buffer.{number}.{name}" if len(self.models) > 1 else f"buffer.{name}": array
+            for number, model in enumerate(self.models)
+            for name, array in model.buffers().items()
         }
+        return self.training.arrays() | buffers
 
 
 def require_one_thread() -> None:
@@ -258,6 +359,18 @@ def load_module(path: str, features: int, generator: np.random.Generator) -> tor
             return kind(features)
         except Exception as error:  # a user's code may raise anything
             raise ConfigurationError(f"network {path}: {name}({features}) failed: {error}") from error
+
+
+def _prepared(module: torch.nn.Module, features: int) -> torch.nn.Module:
+    """Float32 and training; refused if it cannot be trained repeatably.
+
+    Raises:
+        ConfigurationError: It cannot, or Torch has more than one thread.
+    """
+    require_one_thread()
+    torch.use_deterministic_algorithms(mode=True)
+    _refuse_unrepeatable(module.to(torch.float32).train(), features)
+    return module
 
 
 def _hidden_weights(module: torch.nn.Module) -> tuple[torch.Tensor, ...]:

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from stream_app.kernels import EPSILON
 from stream_app.learners import LEARN, PREDICT, REPORT, Answers, Learner, LearnerSettings, Operations, build
-from stream_app.learners.areba import Areba
+from stream_app.learners.areba import areba
 from stream_app.learners.online import OnlineLearner
-from stream_app.network import AutogradModel, DenseNetwork, compiled_network
+from stream_app.network import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.records import ID_WORDS, Floats, Words
 
 SEED = bytes(range(32))
@@ -99,9 +99,9 @@ def single_step_differences(
         gradient by its own magnitude plus eps: of one below 100 eps only rounding is left, so that is not compared.
     """
     count, features = examples.shape
-    methods = Areba(20, 0.99, features), Areba(20, 0.99, features)
-    compiled = compiled_network(DenseNetwork(features, hidden), learning_rate, l2, methods[0].batch_rows)
-    autograd = AutogradModel(DenseNetwork(features, hidden), features, learning_rate, l2)
+    methods = areba(20, 0.99, features), areba(20, 0.99, features)
+    compiled = compiled_networks([DenseNetwork(features, hidden)], learning_rate, l2, methods[0].examples)
+    autograd = AutogradModels([DenseNetwork(features, hidden)], features, learning_rate, l2)
     fast = OnlineLearner(methods[0], compiled, features, scaled=False)
     slow = OnlineLearner(methods[1], autograd, features, scaled=False)
     worst = dict.fromkeys(("parameters", "first_moments", "second_moments"), 0.0)

@@ -5,11 +5,17 @@ from types import MappingProxyType
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import ConfigurationError
-from stream_app.learners.areba import Areba
+from stream_app.learners.adaptive_cs import adaptive_cs
+from stream_app.learners.areba import areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Learner, Operations
-from stream_app.learners.baseline import Baseline
-from stream_app.learners.online import Method, OnlineLearner
-from stream_app.network import AutogradModel, DenseNetwork, compiled_network, load_module, random_generator
+from stream_app.learners.baseline import baseline
+from stream_app.learners.memory import Method
+from stream_app.learners.oob import oob
+from stream_app.learners.online import OnlineLearner
+from stream_app.learners.qbr import qbr
+from stream_app.learners.sliding import sliding
+from stream_app.learners.uob import uob
+from stream_app.network import AutogradModels, DenseNetwork, compiled_networks, load_module, random_generator
 
 __all__ = [
     "LEARN",
@@ -24,13 +30,21 @@ __all__ = [
     "build",
 ]
 
-METHODS: Mapping[str, Callable[[LearnerSettings, int], Method]] = MappingProxyType(
+METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = MappingProxyType(
     {
-        "areba": lambda settings, features: Areba(settings.budget, settings.theta, features),
-        "baseline": lambda _settings, _features: Baseline(),
+        "areba": lambda own, features, _seed: areba(own.budget, own.theta, features),
+        "qbr": lambda own, features, _seed: qbr(own.budget, features),
+        "baseline": lambda _own, features, _seed: baseline(features),
+        "sliding": lambda own, features, _seed: sliding(own.window, features),
+        "adaptive_cs": lambda own, features, _seed: adaptive_cs(
+            own.cost, own.largest_cost, own.cost_interval_labels, own.theta, features
+        ),
+        "oob": lambda own, features, seed: oob(own.ensemble_size, own.theta, features, seed),
+        "uob": lambda own, features, seed: uob(own.ensemble_size, own.theta, features, seed),
+        "oob_single": lambda own, features, seed: oob(1, own.theta, features, seed),
     }
 )
-"""By the name that a configuration uses: the method, of its settings and the number of features."""
+"""By the name that a configuration uses: the method, of its settings, the number of features and the seed."""
 
 
 def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> Learner:
@@ -47,15 +61,16 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> L
     """
     if settings.method not in METHODS:
         raise ConfigurationError(f"learner {name}: no method {settings.method}; there are {', '.join(METHODS)}")
-    method = METHODS[settings.method](settings, features)
-    generator = random_generator(seed)
+    method = METHODS[settings.method](settings, features, seed)
+    generator, scaled = random_generator(seed), settings.scaler == "standard"
+    numbers = range(method.memory.networks)
     if settings.network == "dense":
-        dense = DenseNetwork(features, settings.hidden, generator)
-        model = compiled_network(dense, settings.learning_rate, settings.l2, method.batch_rows)
-        return OnlineLearner(method, model, features, scaled=settings.scaler == "standard")
+        networks = [DenseNetwork(features, settings.hidden, generator) for _ in numbers]
+        model = compiled_networks(networks, settings.learning_rate, settings.l2, method.examples)
+        return OnlineLearner(method, model, features, scaled=scaled)
     try:
-        module = load_module(settings.network, features, generator)
-        autograd = AutogradModel(module, features, settings.learning_rate, settings.l2)
+        modules = [load_module(settings.network, features, generator) for _ in numbers]
+        autograd = AutogradModels(modules, features, settings.learning_rate, settings.l2)
     except ConfigurationError as error:
         raise ConfigurationError(f"learner {name}: {line}" for line in error.lines) from error
-    return OnlineLearner(method, autograd, features, scaled=settings.scaler == "standard")
+    return OnlineLearner(method, autograd, features, scaled=scaled)

@@ -62,7 +62,7 @@ class TestFile:
             """
             learners:
               first: {method: areba, budget: 40}
-              second: {method: baseline}
+              second: {method: qbr}
             streams:
               fraud: {features: 30, learning_rate: 1e-4, champion: second}
               mnist: {hidden: [512, 512], budget: 10, learners: {first: {budget: 20, l2: 0.01}}}
@@ -402,7 +402,7 @@ class TestTaskSettings:
     def test_damaged_learners(self) -> None:
         """A learner without its name, or of a method that this version does not have, is told."""
         text = load(None, {}).task_settings().to_json()
-        for old, new in (('"name":"areba",', ""), ('"method":"areba"', '"method":"qbr"')):
+        for old, new in (('"name":"areba",', ""), ('"method":"areba"', '"method":"abera"')):
             assert old in text
             with pytest.raises(StateError):
                 TaskSettings.from_json(text.replace(old, new))

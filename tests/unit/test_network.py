@@ -14,7 +14,7 @@ from stream_app.native import compiled
 from stream_app.network import (
     AutogradModel,
     DenseNetwork,
-    compiled_network,
+    compiled_networks,
     flatten,
     load_module,
     random_generator,
@@ -240,7 +240,7 @@ def test_adam_and_the_loss_are_torchs_own() -> None:
 
 def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
     """Each would cost many times a normal number, for ever: 0.9 times the smallest is rounded up to itself."""
-    network = compiled_network(DenseNetwork(2, (8,)), 0.01, 0.0, 1)
+    network = compiled_networks([DenseNetwork(2, (8,))], 0.01, 0.0, 1)
     targets = np.ones(8, np.float32)
     _learn_often(network, np.array([1.0, -1.0], np.float32), targets, 10)
     assert network.first[8:16].any()
@@ -254,9 +254,9 @@ def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
 @compiled
 def _learn_often(network: kernels.Network, examples: Floats, targets: Floats, times: int) -> None:
     core = kernels.opened(network)
+    steps = np.full(1, times)
     network.start[0] = 0
-    for _ in range(times):
-        kernels.learn(core, address(examples), core.start, address(targets), kernels.SINGLE)
+    kernels.learn(core, address(examples), core.start, address(targets), kernels.SINGLE, np.float32(1), address(steps))
 
 
 def test_a_users_own_module_is_found_and_seeded() -> None:

@@ -1,0 +1,66 @@
+"""Sliding: one window of the most recently labelled examples of both classes, and nothing against imbalance.
+
+On a label the example enters the window, from which the oldest leaves once it holds W (100 in the paper); the network
+takes one step on the whole window as one batch, as in the authors' code.
+"""
+
+import numpy as np
+
+from stream_app.learners.desk import Desk
+from stream_app.learners.memory import (
+    SLIDING,
+    Held,
+    Memory,
+    Method,
+    Part,
+    State,
+    append,
+    gather,
+    held_rows,
+    load_queue,
+    memory_of,
+    queue_arrays,
+    queue_fits,
+)
+from stream_app.native import compiled
+
+_WINDOW = 0
+"""The one queue."""
+
+
+@compiled
+def admit_sliding(held: Held, desk: Desk, slot: int, label: int) -> int:
+    """Take a labelled example in; how many there are to learn from."""
+    append(held, desk, slot, label, _WINDOW)
+    return gather(held, _WINDOW, 0)
+
+
+def _arrays(memory: Memory) -> State:
+    return queue_arrays(memory, _WINDOW, "window") | {
+        "window_labels": memory.classes[held_rows(memory, _WINDOW)].astype(np.int8)
+    }
+
+
+def _fits(memory: Memory, arrays: State) -> bool:
+    labels = arrays["window_labels"]
+    return (
+        queue_fits(memory, arrays, "window", memory.rows)
+        and labels.shape == (len(arrays["window_examples"]),)
+        and labels.dtype == np.int8
+        and bool(np.isin(labels, (0, 1)).all())
+    )
+
+
+def _load(memory: Memory, arrays: State) -> None:
+    memory.classes[load_queue(memory, arrays, _WINDOW, "window")] = arrays["window_labels"]
+
+
+def sliding(window: int, features: int) -> Method:
+    """The method; its state is the window's examples, ids and labels (int8), oldest first.
+
+    Args:
+        window: W, at least 1.
+        features: Numbers in an example.
+    """
+    memory = memory_of(SLIDING, features, queues=1, rows=window, budget=window, capacity=window)
+    return Method(memory, Part(_arrays, _fits, _load))
