@@ -50,10 +50,15 @@ class Finding:
 def check(statement: Statement, summaries: Mapping[str, RunSummary]) -> Finding:
     """Check a statement against the runs by name."""
     summary = summaries.get(statement.experiment)
-    if summary is None or statement.learner not in summary.learners:
+    if summary is None or statement.learner not in summary.learners or not _compared(statement, summary):
         return Finding(statement, "not run", None)
     found, holds = _CHECKS[statement.relation](statement, summary, summaries)
     return Finding(statement, found, holds)
+
+
+def _compared(statement: Statement, summary: RunSummary) -> bool:
+    """Whether the one learner that is named beside it is there too."""
+    return statement.relation not in {"above", "within", "ratio", "overtakes"} or statement.against in summary.learners
 
 
 def _two(statement: Statement, summary: RunSummary) -> tuple[LearnerSummary, LearnerSummary, float, float]:
