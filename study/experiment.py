@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from producers.datasets import RECIPES
 from producers.label_delay import parse_label_delay
 from producers.synthetic import CONCEPTS, MAX_LENGTH, Drift
-from stream_app.config import LearnerName, LearnerSettings
+from stream_app.config import LearnerName, LearnerSettings, has_setting
 from stream_app.errors import ConfigurationError
 
 FOLDER = Path(__file__).parent / "experiments"
@@ -171,12 +171,15 @@ class Run:
         data = self.experiment.model_dump(
             mode="json", include={"stream", "seed", "fading"}, exclude_defaults=True
         )
-        data["methods"] = [
-            [name, settings.model_dump(mode="json", exclude_defaults=True)]
-            for name, settings in self.experiment.methods.items()
-        ]
+        data["methods"] = [[name, _effective(settings)] for name, settings in self.experiment.methods.items()]
         text = json.dumps([data, self.varies, engine], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _effective(settings: LearnerSettings) -> dict[str, Any]:
+    """The settings that do something in a learner of this method."""
+    every = settings.model_dump(mode="json")
+    return {name: value for name, value in every.items() if has_setting(settings.method, name)}
 
 
 def read(path: Path) -> Experiment:

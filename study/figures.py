@@ -38,7 +38,7 @@ MORE_COLOURS = ("#0b5fa5", "#e08214", "#3a8f6f", "#8f5ea8", "#d1495b", "#7a7a7a"
 METRIC_NAMES = dict(zip(METRICS, ("recall", "specificity", "G-mean"), strict=True))
 
 PANEL_INCHES = (4.2, 2.7)
-TITLE_INCHES = 0.95
+TITLE_INCHES = 0.8
 DOTS_PER_INCH = 110
 
 
@@ -71,6 +71,7 @@ class LevelPanel:
         x_label: What the levels are.
         y_label: What the figure is.
         logarithmic: Whether the figure's axis is.
+        connected: Whether lines go from level to level: not where levels have no order.
     """
 
     title: str
@@ -80,6 +81,7 @@ class LevelPanel:
     x_label: str
     y_label: str = "G-mean at the end"
     logarithmic: bool = False
+    connected: bool = True
 
 
 Panel = CurvePanel | LevelPanel
@@ -162,7 +164,7 @@ def _draw_curves(axis: Axes, panel: CurvePanel, colours: Mapping[str, str]) -> N
 
 def _draw_levels(axis: Axes, panel: LevelPanel, colours: Mapping[str, str]) -> None:
     places = np.arange(len(panel.levels))
-    width = 0.3 / max(1, len(panel.values))
+    width = (0.3 if panel.connected else 0.7) / max(1, len(panel.values))
     for number, (name, values) in enumerate(panel.values.items()):
         shifted = places + (number - len(panel.values) / 2) * width
         axis.errorbar(
@@ -170,9 +172,10 @@ def _draw_levels(axis: Axes, panel: LevelPanel, colours: Mapping[str, str]) -> N
             values,
             yerr=panel.errors.get(name),
             color=colours[name],
-            linewidth=1.2,
+            linewidth=1.2 if panel.connected else 0,
+            elinewidth=1.2,
             marker="o",
-            markersize=3.5,
+            markersize=3.5 if panel.connected else 5,
             capsize=2,
         )
     axis.set_xticks(places, panel.levels)

@@ -478,7 +478,7 @@ def _recovery_panel(title: str, own: Mapping[str, RunSummary]) -> Panel:
         name: [float(back) if (back := s.learners[name].recoveries[0].steps) else math.nan for s in own.values()]
         for name in names
     }
-    return LevelPanel(title, list(own), values, {}, "drift", "examples to recover", logarithmic=True)
+    return LevelPanel(title, list(own), values, {}, "drift", "examples to recover", logarithmic=True, connected=False)
 
 
 def _recovery_text(learner: LearnerSummary) -> str:

@@ -125,7 +125,7 @@ class Store:
         """
         path = self._path(run, repetition)
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 learners, examples = (int(size) for size in file["shape"])
                 classes = np.unpackbits(file["classes"], axis=1, count=examples).astype(np.int8)
                 labels = np.unpackbits(file["labels"], count=examples).astype(np.int8)
