@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup kafka demo test check fast bench format clean help
+.PHONY: setup kafka demo test check fast recut bench format clean help
 
 help: ## this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -37,6 +37,9 @@ check: setup ## format, lint, types, fast tests
 format: setup ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+recut: setup ## the shipped data against the publishers' files in AREBA_DATA_DIR
+	$(BIN)/python -m pytest tests/publishers
 
 bench: setup ## the table of speeds and benchmarks/results.json
 	$(BIN)/python -m benchmarks

@@ -2,7 +2,7 @@
 
 given               --bootstrap-servers or AREBA_KAFKA__BOOTSTRAP_SERVERS
 local jars          Java and Maven are on the PATH (ops/local_kafka.py)
-container           an engine answers (testcontainers)
+container           an engine answers (ops/container_kafka.py)
 in-process log      none of these: stream_app/embedded.py, within one process
 """
 
@@ -12,18 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from ops import local_kafka
+from ops import container_kafka, local_kafka
 from stream_app.errors import ConfigurationError
 
 LOGGER = logging.getLogger("ops.broker")
 
 VARIABLE = "AREBA_KAFKA__BOOTSTRAP_SERVERS"
-
-ENGINE_TIMEOUT_S = 5
-"""A container engine on this machine answers at once or not at all."""
-
-CONTAINER_IMAGE = "confluentinc/cp-kafka:7.9.2"
-"""Apache Kafka 3.9; testcontainers' start script is written for this family of images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ def choose(
         return
     with ExitStack() as running:
         yield _local(running, brokers, tell) or _in_process(
-            tell, "neither Java with Maven nor a container engine is here"
+            tell, "there is neither Java with Maven nor a container that starts"
         )
 
 
@@ -90,40 +84,14 @@ def _in_process(tell: Callable[[str], None], why: str) -> Broker:
     return broker
 
 
-def _engine_answers() -> bool:
-    try:
-        import docker  # type: ignore[import-untyped]  # noqa: PLC0415  (comes with testcontainers, a tool of developers)
-    except ImportError:
-        return False
-    try:
-        client = docker.from_env(timeout=ENGINE_TIMEOUT_S)
-    except docker.errors.DockerException:
-        return False
-    try:
-        return bool(client.ping())
-    except (docker.errors.DockerException, OSError):
-        return False
-    finally:
-        client.close()
-
-
 def _container(running: ExitStack, tell: Callable[[str], None]) -> Broker | None:
     """A broker in a container, if an engine answers."""
-    if not _engine_answers():
+    if not container_kafka.engine_answers():
         return None
-    try:
-        from testcontainers.community.kafka import KafkaContainer  # noqa: PLC0415  (as above)
-    except ImportError:
-        return None
-    reason = f"Kafka: {CONTAINER_IMAGE} in a container, because Java or Maven is missing and an engine answers"
+    reason = f"Kafka: {container_kafka.IMAGE} in a container, because Java or Maven is missing and an engine answers"
     tell(reason)
-    container = KafkaContainer(CONTAINER_IMAGE).with_kraft()
-    for name, value in {
-        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
-        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
-        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
-        "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
-    }.items():
-        container = container.with_env(name, value)
-    running.enter_context(container)
-    return Broker(container.get_bootstrap_server(), reason)
+    try:
+        return Broker(running.enter_context(container_kafka.start()), reason)
+    except ConfigurationError as problem:
+        LOGGER.warning("%s", problem)
+        return None

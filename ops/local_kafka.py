@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Self
 
@@ -200,7 +200,7 @@ def _lock(file: Path, timeout_s: float) -> Iterator[None]:
 # One broker -----------------------------------------------------------------------------------------------------------
 
 
-def _properties(plan: ClusterPlan, broker: BrokerPorts, data: Path) -> Mapping[str, object]:
+def properties_of(plan: ClusterPlan, broker: BrokerPorts, data: PurePath) -> Mapping[str, object]:
     """The broker's settings: broker and controller in one process, small, quick, and replicated as far as it can be."""
     replicas = min(3, len(plan.brokers))
     in_sync = max(1, replicas - 1)
@@ -243,7 +243,7 @@ def _format(folder: Path, plan: ClusterPlan, library: Path) -> None:
     running = []
     for broker in plan.brokers:
         data = folder / f"broker-{broker.node}"
-        lines = [f"{name}={value}\n" for name, value in _properties(plan, broker, data).items()]
+        lines = [f"{name}={value}\n" for name, value in properties_of(plan, broker, data).items()]
         properties = folder / f"broker-{broker.node}.properties"
         properties.write_text("".join(lines), encoding="utf-8")
         if not (data / "meta.properties").exists():
@@ -498,23 +498,23 @@ def _plan(folder: Path, brokers: int) -> ClusterPlan:
     if plan is not None and any(_pid(folder, broker.node) for broker in plan.brokers):
         raise ConfigurationError(f"{folder}: its Kafka runs already, at {plan.bootstrap_servers}")
     wanted = [port for broker in plan.brokers for port in (broker.port, broker.controller_port)] if plan else []
-    ports = _free_ports(2 * brokers, wanted)
+    ports = free_ports(2 * brokers, wanted)
     plan = ClusterPlan(
-        plan.cluster_id if plan else _cluster_id(),
+        plan.cluster_id if plan else new_cluster_id(),
         tuple(BrokerPorts(node + 1, ports[2 * node], ports[2 * node + 1]) for node in range(brokers)),
     )
     plan.save(folder)
     return plan
 
 
-def _cluster_id() -> str:
+def new_cluster_id() -> str:
     """Kafka's form: a UUID in URL-safe base64; one that looks like an option is no good on a command line."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
 
 
-def _free_ports(count: int, wanted: Sequence[int]) -> list[int]:
+def free_ports(count: int, wanted: Sequence[int]) -> list[int]:
     """`count` ports that are free at this moment: the wanted ones if all of them are, else any."""
     if wanted:
         with ExitStack() as held:

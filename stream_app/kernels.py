@@ -9,8 +9,8 @@ last. Learning is one Adam step (Torch's form, eps 1e-7) on the mean binary cros
 `l2` times the sum of the squared weights of the hidden layers.
 
 There are two paths: one hidden layer of 8 units, whose sums live in registers (see `lanes`), and everything else. Both
-keep one strict order of sums, whatever the batch and the machine, so equal operations give equal bits. The sums of the
-8 units and of their logit are float64: near the bend of LeakyReLU, rounding would else decide on the slope.
+keep one strict order of sums, whatever the batch and the machine, so equal operations give equal bits. The sums of
+units and logits are float64, rounded once: near the bend of LeakyReLU, rounding would else decide on the slope.
 
 Numbers under 1e-30 become zero in errors and moments. A converged network would otherwise work on denormals, which are
 many times slower, and a processor mode against them would change the bits of others.
@@ -31,8 +31,11 @@ from stream_app.lanes import (
     fill8,
     fill16,
     fill_like,
+    first,
+    join,
     later,
     load8,
+    load8_double,
     load16,
     load_like,
     narrow,
@@ -43,7 +46,7 @@ from stream_app.lanes import (
     where_positive,
     widen,
 )
-from stream_app.native import compiled
+from stream_app.native import compiled, inlined
 from stream_app.records import Floats, Longs
 
 LEAK = np.float32(0.01)
@@ -89,8 +92,8 @@ WIDE = 16
 BLOCK = 4
 """Inputs of a wide layer that are worked on together, so that a sum or an error is fetched once for four weights."""
 
-CHUNK = 256
-"""Units of a wide layer whose sums are worked on at a time: those of 20 examples take half a level-1 cache."""
+CHUNK = 128
+"""Units of a wide layer whose sums are worked on at a time: those of 20 examples take two thirds of a level-1 cache."""
 
 
 class Network(NamedTuple):
@@ -107,6 +110,7 @@ class Network(NamedTuple):
         start: int64 `[1]`, scratch: where the example to predict begins.
         places: int64, scratch: where a layer's inputs begin, or which networks are at work.
         work: float32 scratch of `work_size` elements.
+        sums: float64 scratch, `CHUNK` elements an example.
     """
 
     widths: Longs
@@ -119,6 +123,7 @@ class Network(NamedTuple):
     start: Longs
     places: Longs
     work: Floats
+    sums: NDArray[np.float64]
 
 
 class Core(NamedTuple):
@@ -143,6 +148,7 @@ class Core(NamedTuple):
     places: Address
     work: Address
     work_elements: int
+    sums: Address
 
 
 @compiled
@@ -166,6 +172,7 @@ def opened(network: Network) -> Core:
         address(network.places),
         address(network.work),
         len(network.work),
+        address(network.sums),
     )
 
 
@@ -190,6 +197,7 @@ def _member(core: Core, number: int) -> Core:
         core.places,
         core.work,
         core.work_elements,
+        core.sums,
     )
 
 
@@ -365,9 +373,18 @@ def _forward_8(network: Core, source: Address, starts: Address, count: int, erro
         work[errors + e] = _output_8(hidden, outgoing, last_bias)
 
 
-@compiled
-def _descend_8(network: Core, source: Address, starts: Address, hiddens: int, errors: int, count: int) -> None:
-    """One step, of the activations at `hiddens` and the errors at `errors` in the scratch."""
+@inlined
+def _descend_8(
+    network: Core,
+    source: Address,
+    starts: Address,
+    hiddens: int,
+    errors: int,
+    count: int,
+    size: np.float32,
+    scale: np.float32,
+) -> None:
+    """One step, of the activations at `hiddens` and the errors at `errors` in the scratch, with Adam's corrections."""
     inputs, parameters, work = network.inputs, network.parameters, network.work
     outgoing = load8(parameters, (inputs + 1) * WIDTH)
     outgoing_gradient = fill8(_ZERO)
@@ -381,15 +398,19 @@ def _descend_8(network: Core, source: Address, starts: Address, hiddens: int, er
         bias_gradient = bias_gradient + error
         store(work, hiddens + e * WIDTH, error)
 
-    size, scale = _bias_corrections(network)
-    decay = fill8(np.float32(2.0 * network.rates[1]))
-    for i in range(inputs):
-        gradient = fill8(_ZERO)
+    decay, even = np.float32(2.0 * network.rates[1]), inputs - inputs % 2
+    for i in range(0, even, 2):
+        two = fill16(_ZERO)
         for e in range(count):
-            gradient = gradient + fill8(source[starts[e] + i]) * load8(work, hiddens + e * WIDTH)
-        _adam(network, i * WIDTH, gradient + decay * load8(parameters, i * WIDTH), size, scale)
-    _adam(network, inputs * WIDTH, bias_gradient, size, scale)
-    _adam(network, (inputs + 1) * WIDTH, outgoing_gradient, size, scale)
+            at, error = starts[e] + i, load8(work, hiddens + e * WIDTH)
+            two = two + join(fill8(source[at]), fill8(source[at + 1])) * join(error, error)
+        _adam(network, i * WIDTH, two + fill16(decay) * load16(parameters, i * WIDTH), size, scale)
+    if even < inputs:
+        one = fill8(_ZERO)
+        for e in range(count):
+            one = one + fill8(source[starts[e] + even]) * load8(work, hiddens + e * WIDTH)
+        _adam(network, even * WIDTH, one + fill8(decay) * load8(parameters, even * WIDTH), size, scale)
+    _adam(network, inputs * WIDTH, join(bias_gradient, outgoing_gradient), size, scale)
     _adam_one(network, (inputs + 2) * WIDTH, last_gradient, size, scale)
 
 
@@ -398,14 +419,61 @@ def _learn_8(network: Core, source: Address, starts: Address, targets: Address, 
     errors = count * WIDTH
     _forward_8(network, source, starts, count, errors)
     _errors(network.work, errors, targets, count, weight / np.float32(count))
-    _descend_8(network, source, starts, ORIGIN, errors, count)
+    size, scale = _bias_corrections(network)
+    _descend_8(network, source, starts, ORIGIN, errors, count, size, scale)
+
+
+@compiled
+def _forward_each_8(
+    core: Core, source: Address, start: int, numbers: Address, count: int, hiddens: Address, logits: Address
+) -> None:
+    """One example through some networks, four at a time: hidden activations and logits, in the networks' order."""
+    inputs, elements = core.inputs, core.elements
+    bias, last = inputs * WIDTH, (inputs + 2) * WIDTH
+    fours = count - count % 4
+    for n in range(0, fours, 4):
+        one, two = later(core.parameters, numbers[n] * elements), later(core.parameters, numbers[n + 1] * elements)
+        three = later(core.parameters, numbers[n + 2] * elements)
+        four = later(core.parameters, numbers[n + 3] * elements)
+        a, b, c, d = (
+            widen(load8(one, bias)),
+            widen(load8(two, bias)),
+            widen(load8(three, bias)),
+            widen(load8(four, bias)),
+        )
+        for i in range(inputs):
+            value = widen(fill8(source[start + i]))
+            a = a + value * widen(load8(one, i * WIDTH))
+            b = b + value * widen(load8(two, i * WIDTH))
+            c = c + value * widen(load8(three, i * WIDTH))
+            d = d + value * widen(load8(four, i * WIDTH))
+        hidden_a, hidden_b, hidden_c, hidden_d = (
+            _leaky(narrow(a)),
+            _leaky(narrow(b)),
+            _leaky(narrow(c)),
+            _leaky(narrow(d)),
+        )
+        store(hiddens, n * WIDTH, hidden_a)
+        store(hiddens, (n + 1) * WIDTH, hidden_b)
+        store(hiddens, (n + 2) * WIDTH, hidden_c)
+        store(hiddens, (n + 3) * WIDTH, hidden_d)
+        logits[n] = _output_8(hidden_a, load8(one, bias + WIDTH), one[last])
+        logits[n + 1] = _output_8(hidden_b, load8(two, bias + WIDTH), two[last])
+        logits[n + 2] = _output_8(hidden_c, load8(three, bias + WIDTH), three[last])
+        logits[n + 3] = _output_8(hidden_d, load8(four, bias + WIDTH), four[last])
+    for n in range(fours, count):
+        parameters = later(core.parameters, numbers[n] * elements)
+        hidden = _hidden_8(parameters, inputs, source, start)
+        store(hiddens, n * WIDTH, hidden)
+        logits[n] = _output_8(hidden, load8(parameters, bias + WIDTH), parameters[last])
 
 
 @compiled
 def _predict_each_8(core: Core, source: Address, start: int, scores: Address) -> None:
     """P(class 1) by each network: all logits, then eight sigmoids at once."""
     for n in range(core.networks):
-        scores[n] = _logit_8(_member(core, n), source, start)
+        core.places[n] = n
+    _forward_each_8(core, source, start, core.places, core.networks, core.work, scores)
     for n in range(0, core.networks, WIDTH):
         store(scores, n, sigmoid(load8(scores, n)))
 
@@ -414,30 +482,29 @@ def _predict_each_8(core: Core, source: Address, start: int, scores: Address) ->
 def _learn_each_8(core: Core, source: Address, starts: Address, targets: Address, steps: Address) -> int:
     """As many steps as `steps` says on one example in each network; how many they were.
 
-    In turns: every network that has a step left takes one. Their steps have nothing to do with each other, so the
-    processor works on several at once, and their errors are those of eight at a time.
+    In turns: every network that has a step left takes one, eight networks at a time. Their steps have nothing to do
+    with each other, so the processor works on several at once.
     """
     work, places, most = core.work, core.places, ORIGIN
-    taken: int = ORIGIN
-    errors = core.networks * WIDTH
-    wanted = errors + -(-core.networks // WIDTH) * WIDTH
+    errors, taken = WIDTH * WIDTH, ORIGIN
+    wanted, sizes, scales = errors + WIDTH, errors + 2 * WIDTH, errors + 3 * WIDTH
+    store(work, wanted, fill8(targets[0]))
     for n in range(core.networks):
         most = max(most, steps[n])
-        work[wanted + n] = targets[0]
     for turn in range(most):
         active = ORIGIN
         for n in range(core.networks):
             places[active] = n
             active += 1 if steps[n] > turn else 0
-        for a in range(active):
-            parameters = later(core.parameters, places[a] * core.elements)
-            hidden = _hidden_8(parameters, core.inputs, source, starts[0])
-            store(work, a * WIDTH, hidden)
-            outgoing = load8(parameters, (core.inputs + 1) * WIDTH)
-            work[errors + a] = _output_8(hidden, outgoing, parameters[(core.inputs + 2) * WIDTH])
-        _errors(work, errors, later(work, wanted), active, _ONE)
-        for a in range(active):
-            _descend_8(_member(core, places[a]), source, starts, a * WIDTH, errors + a, SINGLE)
+        for first_of in range(0, active, WIDTH):
+            count, numbers = min(WIDTH, active - first_of), later(places, first_of)
+            _forward_each_8(core, source, starts[0], numbers, count, work, later(work, errors))
+            _errors(work, errors, later(work, wanted), count, _ONE)
+            for a in range(count):
+                work[sizes + a], work[scales + a] = _bias_corrections(_member(core, numbers[a]))
+            for a in range(count):
+                member, size, scale = _member(core, numbers[a]), work[sizes + a], work[scales + a]
+                _descend_8(member, source, starts, a * WIDTH, errors + a, SINGLE, size, scale)
         taken += active
     return taken
 
@@ -468,25 +535,36 @@ def _add_inputs(
     x, y, z, u = source[at], source[at + 1], source[at + 2], source[at + 3]
     if x == _ZERO and y == _ZERO and z == _ZERO and u == _ZERO:  # adds nothing: most pixels
         return
-    wide_x, wide_y, wide_z, wide_u = fill16(x), fill16(y), fill16(z), fill16(u)
-    whole = length // WIDE * WIDE
-    for unit in range(0, whole, WIDE):
+    wide_x, wide_y, wide_z, wide_u = widen(fill8(x)), widen(fill8(y)), widen(fill8(z)), widen(fill8(u))
+    whole = length // WIDTH * WIDTH
+    for unit in range(0, whole, WIDTH):
         place = row + unit
-        lanes = load16(sums, into + unit) + wide_x * load16(weights, place)
-        lanes = lanes + wide_y * load16(weights, place + units)
-        lanes = lanes + wide_z * load16(weights, place + 2 * units)
-        store(sums, into + unit, lanes + wide_u * load16(weights, place + 3 * units))
-    for unit in range(whole, length):
-        place = row + unit
-        value = sums[into + unit] + x * weights[place] + y * weights[place + units]
-        sums[into + unit] = value + z * weights[place + 2 * units] + u * weights[place + 3 * units]
+        lanes = load8_double(sums, into + unit) + wide_x * widen(load8(weights, place))
+        lanes = lanes + wide_y * widen(load8(weights, place + units))
+        lanes = lanes + wide_z * widen(load8(weights, place + 2 * units))
+        store(sums, into + unit, lanes + wide_u * widen(load8(weights, place + 3 * units)))
+    for k in range(BLOCK):
+        _add_input(weights, row + k * units + whole, source[at + k], sums, into + whole, length - whole)
 
 
 @compiled
 def _add_input(weights: Address, row: int, value: np.float32, sums: Address, into: int, length: int) -> None:
     """Add one value times its weights to `length` sums of one example."""
     for unit in range(length):
-        sums[into + unit] += value * weights[row + unit]
+        sums[into + unit] += np.float64(value) * np.float64(weights[row + unit])
+
+
+@compiled
+def _logit(network: Core, at: int, inputs: int, place: int) -> np.float32:
+    """The last layer: eight partial sums, added in a fixed order, then the rest one by one, then the bias."""
+    weights, work = network.parameters, network.work
+    sums, whole = widen(fill8(_ZERO)), inputs // WIDTH * WIDTH
+    for k in range(0, whole, WIDTH):
+        sums = sums + widen(load8(weights, at + k)) * widen(load8(work, place + k))
+    result = total(sums)
+    for k in range(whole, inputs):
+        result += np.float64(weights[at + k]) * np.float64(work[place + k])
+    return np.float32(result + np.float64(weights[at + inputs]))
 
 
 @compiled
@@ -506,21 +584,22 @@ def _layer(
     network: Core, at: int, inputs: int, units: int, source: Address, starts: Address, place: int, count: int
 ) -> None:
     """The sums of one layer in all examples, a chunk of units at a time, inputs in order."""
-    weights, work, stride = network.parameters, network.work, _stride(units)
+    weights, work, sums, stride = network.parameters, network.work, network.sums, _stride(units)
     biases, whole = at + inputs * units, inputs // BLOCK * BLOCK
     for unit in range(0, units, CHUNK):
         length = min(CHUNK, units - unit)
         for e in range(count):
             for k in range(length):
-                work[place + e * stride + unit + k] = weights[biases + unit + k]
+                sums[e * CHUNK + k] = np.float64(weights[biases + unit + k])
         for i in range(0, whole, BLOCK):
             for e in range(count):
-                into, row = place + e * stride + unit, at + i * units + unit
-                _add_inputs(weights, row, units, source, starts[e] + i, work, into, length)
+                _add_inputs(weights, at + i * units + unit, units, source, starts[e] + i, sums, e * CHUNK, length)
         for i in range(whole, inputs):
             for e in range(count):
-                into, row = place + e * stride + unit, at + i * units + unit
-                _add_input(weights, row, source[starts[e] + i], work, into, length)
+                _add_input(weights, at + i * units + unit, source[starts[e] + i], sums, e * CHUNK, length)
+        for e in range(count):
+            for k in range(length):
+                work[place + e * stride + unit + k] = np.float32(sums[e * CHUNK + k])
 
 
 @compiled
@@ -533,7 +612,7 @@ def _rectify(work: Address, at: int, units: int) -> None:
 @compiled
 def _forward(network: Core, source: Address, starts: Address, count: int) -> tuple[int, int]:
     """Fill the scratch with all activations; where the last layer's parameters and the logits begin."""
-    widths, parameters, work, places = network.widths, network.parameters, network.work, network.places
+    widths, work, places = network.widths, network.work, network.places
     at, before, place = ORIGIN, ORIGIN, ORIGIN
     for layer in range(network.layers):
         inputs, units = widths[layer], widths[layer + 1]
@@ -548,7 +627,7 @@ def _forward(network: Core, source: Address, starts: Address, count: int) -> tup
                 _layer(network, at, inputs, units, work, places, place, count)
             else:
                 for e in range(count):
-                    work[place + e] = _dot(parameters, at, work, places[e], inputs) + parameters[at + inputs]
+                    work[place + e] = _logit(network, at, inputs, places[e])
         if layer < network.layers - 1:
             for e in range(count):
                 _rectify(work, place + e * _stride(units), units)
@@ -695,12 +774,15 @@ def _learn(network: Core, source: Address, starts: Address, targets: Address, co
 # The door -------------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def predict(core: Core, source: Address, start: int, scores: Address) -> None:
     """P(class 1) of the example whose features begin at `source[start]`, by each network, into `scores`.
 
     `scores` has a multiple of eight elements, at least as many as there are networks.
     """
+    if core.eight and core.networks == 1:
+        scores[0] = first(sigmoid(fill8(_logit_8(core, source, start))))
+        return
     if core.eight:
         _predict_each_8(core, source, start, scores)
         return
@@ -712,7 +794,7 @@ def predict(core: Core, source: Address, start: int, scores: Address) -> None:
         store(scores, n, sigmoid(load8(scores, n)))
 
 
-@compiled
+@inlined
 def learn(
     core: Core, source: Address, starts: Address, targets: Address, count: int, weight: np.float32, steps: Address
 ) -> int:
@@ -722,15 +804,16 @@ def learn(
     factor of the loss (not of its L2 term). `targets` has a multiple of eight elements, at least `count`. Several
     networks learn one example at a time, with weight 1.
     """
-    if core.eight and core.networks > 1:
+    if core.eight and core.networks == 1:
+        for _ in range(steps[0]):
+            _learn_8(core, source, starts, targets, count, weight)
+        return steps[0]
+    if core.eight:
         return _learn_each_8(core, source, starts, targets, steps)
     taken: int = ORIGIN
     for n in range(core.networks):
         member = _member(core, n)
         for _ in range(steps[n]):
-            if core.eight:
-                _learn_8(member, source, starts, targets, count, weight)
-            else:
-                _learn(member, source, starts, targets, count, weight)
+            _learn(member, source, starts, targets, count, weight)
         taken += steps[n]
     return taken

@@ -38,6 +38,7 @@ def _piece(function: Callable[..., tuple[Typing, Generator]]) -> Any:  # noqa: A
 
 
 _FLOAT_ADDRESS = types.CPointer(types.float32)
+_DOUBLE_ADDRESS = types.CPointer(types.float64)
 
 
 class LanesType(types.Type):
@@ -148,6 +149,12 @@ def load8(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Ge
 
 
 @_piece
+def load8_double(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
+    """`load8_double(address, i)`: the eight float64 elements from i on."""
+    return EIGHT_DOUBLE(_DOUBLE_ADDRESS, types.intp), _load
+
+
+@_piece
 def load16(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
     """`load16(address, i)`: the sixteen elements from i on."""
     return SIXTEEN(_FLOAT_ADDRESS, types.intp), _load
@@ -168,7 +175,7 @@ def store(_typing: Typing, _address: Typing, _index: Typing, lanes: Typing) -> t
         builder.store(arguments[2], builder.bitcast(place, signature.args[2].floats.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    return types.none(_FLOAT_ADDRESS, types.intp, lanes), generate
+    return types.none(_DOUBLE_ADDRESS if lanes == EIGHT_DOUBLE else _FLOAT_ADDRESS, types.intp, lanes), generate
 
 
 def _fill(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
@@ -210,6 +217,28 @@ def widen(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
 def narrow(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
     """`narrow(x)`: eight float64 numbers, rounded to float32."""
     return EIGHT(EIGHT_DOUBLE), _convert("fptrunc")
+
+
+@_piece
+def join(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
+    """`join(x, y)`: the eight numbers of x, then those of y."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        kind = ir.VectorType(ir.IntType(32), 16)
+        order = ir.Constant(kind, [ir.Constant(ir.IntType(32), k) for k in range(16)])
+        return builder.shuffle_vector(arguments[0], arguments[1], order)
+
+    return SIXTEEN(EIGHT, EIGHT), generate
+
+
+@_piece
+def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+    """`first(x)`: the number in the first lane."""
+
+    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
+        return builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(lanes), generate
 
 
 @_piece

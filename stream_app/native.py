@@ -88,6 +88,11 @@ def compiled(function: Function) -> Function:
     return _compile(function)
 
 
+def inlined(function: Function) -> Function:
+    """A compiled function that is put in the place of its call: passing a named tuple copies it."""
+    return _compile(function, forceinline=True)
+
+
 def bare(function: Function) -> Function:
     """As `compiled`, for loops that make no array: without reference counts.
 

@@ -64,8 +64,8 @@ def _falling_exponential(x: NDArray[np.float64]) -> NDArray[np.float64]:
 class DenseNetwork(torch.nn.Module):
     """Fully connected: LeakyReLU (0.01) between the layers, logits behind the last.
 
-    Torch sums in float64 inside and rounds once, so that autograd's answer does not depend on the order in which a
-    library adds; the slope of a unit near 0 would otherwise.
+    Torch sums in float64 and rounds each layer's sums once, so that autograd's answer does not depend on the order in
+    which a library adds; the slope of a unit near 0 would otherwise.
 
     Weights are He-normal (He et al. 2015; cut at two deviations and corrected for the cut, as Keras does), biases zero.
 
@@ -95,12 +95,12 @@ class DenseNetwork(torch.nn.Module):
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
         """Logits `[n]` of examples `[n, d]`."""
-        values = examples.double()
+        values = examples
         for layer in range(0, len(self.layers), 2):
             if layer > 0:
                 values = torch.nn.functional.leaky_relu(values, float(kernels.LEAK))
-            values = values @ self.layers[layer].double() + self.layers[layer + 1].double()
-        return values.squeeze(1).float()
+            values = (values.double() @ self.layers[layer].double() + self.layers[layer + 1].double()).float()
+        return values.squeeze(1)
 
     def hidden_weights(self) -> Sequence[torch.Tensor]:
         """The weights that L2 regularisation holds down: those of the hidden layers."""
@@ -206,6 +206,7 @@ def compiled_networks(
         start=np.zeros(1, np.int64),
         places=np.zeros(at_once, np.int64),
         work=np.zeros(kernels.work_size(widths, at_once), np.float32),
+        sums=np.zeros(at_once * kernels.CHUNK),
     )
 
 
@@ -255,7 +256,7 @@ class AutogradModel:
             return np.float32(torch.sigmoid(logit).item())
 
     def learn(self, examples: Floats, targets: Floats, weight: float = 1.0) -> None:
-        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0; `weight` is a factor of the loss."""
+        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0, `weight` times the loss."""
         self._gradients.zero_()
         logits = self.module(torch.from_numpy(examples)).reshape(-1)
         signs = torch.from_numpy(1.0 - 2.0 * targets)

@@ -31,6 +31,9 @@ MAX_REPETITIONS = 10_000
 Varies = Literal["both", "data", "weights"]
 """What differs between two repetitions: the data (their order), the learners' seeds (initial weights), or both."""
 
+RAW_FEATURES = ("cervical", "credit")
+"""Data sets whose scaling can be taken back."""
+
 VARIES_TEXT = {
     "both": "data and initial weights",
     "data": "data alone; a learner starts from the same weights in every repetition",
@@ -60,6 +63,9 @@ class StreamChoice(Section):
         features: Numbers in an example of a synthetic stream; those beyond its own two are uniform noise.
         label_delay: From an example to its label, as the replayer reads it.
         label_share: Share of labels that come at all.
+        scaling: Of a data set's features: `study` as its recipe has them, `standard` less their mean and divided by
+            their deviation over the whole set, `raw` as published (cervical and credit).
+        rows: `file` brings the rows of Forest Cover Type back into the order of the publisher's file.
     """
 
     source: str
@@ -72,6 +78,8 @@ class StreamChoice(Section):
     features: Annotated[int, Field(ge=2, le=10_000)] = 2
     label_delay: str = "none"
     label_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    scaling: Literal["study", "standard", "raw"] = "study"
+    rows: Literal["study", "file"] = "study"
 
     @field_validator("source")
     @classmethod
@@ -96,6 +104,12 @@ class StreamChoice(Section):
         given = self.model_fields_set & synthetic_only
         if not self.is_synthetic and given:
             raise ValueError(f"{sorted(given)[0]} is for synthetic streams, and {self.source} is a data set")
+        if self.scaling != "study" and self.is_synthetic:
+            raise ValueError("scaling is for data sets")
+        if self.scaling == "raw" and self.source not in RAW_FEATURES:
+            raise ValueError(f"scaling raw is for {' and '.join(RAW_FEATURES)}")
+        if self.rows == "file" and self.source != "forest":
+            raise ValueError("rows are those of the file already, except in forest")
         if self.drift is Drift.NONE and (self.drift_step or self.drift_every):
             raise ValueError("drift_step and drift_every need a drift")
         if self.drift_every and (self.drift_step or self.drift is not Drift.POSTERIOR):

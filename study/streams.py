@@ -5,12 +5,15 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from producers import datasets
+from producers.datasets import cervical, credit, forest
 from producers.datasets.base import DataSet
-from producers.datasets.files import data_dir_from_environment
+from producers.datasets.files import DATA_DIR_VARIABLE, data_dir_from_environment
 from producers.draws import Draws
 from producers.synthetic import Drift, Piece, SyntheticSpec, generate, synthetic
+from stream_app.errors import DataSetError
 from study.experiment import Run, StreamChoice
 
 DEFAULT_LENGTH = 5_000
@@ -51,7 +54,7 @@ def data_of(run: Run, repetition: int) -> DataSet:
     seed = data_seed(run, repetition)
     if choice.is_synthetic:
         return made(choice, seed)
-    data = _loaded(choice.source, data_dir_from_environment())
+    data = _loaded(choice.source, choice.scaling, choice.rows, data_dir_from_environment())
     if run.varies != "weights":
         order = Draws("study", choice.source, seed).shuffled(len(data))
         data = replace(data, features=data.features[order], labels=data.labels[order])
@@ -59,9 +62,37 @@ def data_of(run: Run, repetition: int) -> DataSet:
 
 
 @lru_cache(maxsize=1)
-def _loaded(name: str, folder: Path | None) -> DataSet:
+def _loaded(name: str, scaling: str, rows: str, folder: Path | None) -> DataSet:
     """A data set, kept for the next repetition: reading the largest takes ten seconds."""
-    return datasets.load(name, folder)
+    data = datasets.load(name, folder)
+    if rows == "file":
+        order = np.argsort(_forest_places(folder))
+        data = replace(data, features=data.features[order], labels=data.labels[order])
+    if scaling == "standard":
+        deviations = data.features.std(axis=0, dtype=np.float64)
+        scaled = (data.features - data.features.mean(axis=0, dtype=np.float64)) / np.where(deviations, deviations, 1.0)
+        data = replace(data, features=scaled.astype(np.float32))
+    elif scaling == "raw":
+        ranges = {"cervical": (cervical.LOWEST, cervical.HIGHEST), "credit": (credit.LOWEST, credit.HIGHEST)}
+        lowest, highest = (np.array(bounds) for bounds in ranges[name])
+        features = data.features.copy()
+        features[:, : len(lowest)] *= np.where(highest > lowest, highest - lowest, 1)
+        features[:, : len(lowest)] += lowest
+        data = replace(data, features=features)
+    return data
+
+
+def _forest_places(folder: Path | None) -> NDArray[np.int64]:
+    """Where in the publisher's file the rows of the study are.
+
+    Raises:
+        DataSetError: There is no such file; what is shipped has lost the order.
+    """
+    if folder is None:
+        raise DataSetError(f"rows in the order of the file need the publisher's files: set {DATA_DIR_VARIABLE}")
+    (file,) = forest.RECIPE.files
+    types = [int(line.rpartition(b",")[2]) for line in file.read(folder).splitlines()]
+    return forest.chosen(np.array(types, np.int16))
 
 
 def made(choice: StreamChoice, seed: int) -> DataSet:
@@ -94,9 +125,7 @@ def _swapped(data: DataSet, spec: SyntheticSpec, steps: tuple[int, ...]) -> Data
     return replace(data, features=features)
 
 
-def _widened(features: np.ndarray[tuple[int, ...], np.dtype[np.float32]], choice: StreamChoice, seed: int) -> (
-    "np.ndarray[tuple[int, ...], np.dtype[np.float32]]"
-):
+def _widened(features: NDArray[np.float32], choice: StreamChoice, seed: int) -> NDArray[np.float32]:
     """Uniform noise on [0, 1) beside the two features that matter."""
     count, own = features.shape
     more = choice.features - own

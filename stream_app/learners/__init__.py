@@ -10,8 +10,8 @@ from stream_app.learners.areba import areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Learner, Operations
 from stream_app.learners.baseline import baseline
 from stream_app.learners.memory import Method
-from stream_app.learners.oob import oob
 from stream_app.learners.online import OnlineLearner
+from stream_app.learners.oob import oob
 from stream_app.learners.qbr import qbr
 from stream_app.learners.sliding import sliding
 from stream_app.learners.uob import uob

@@ -27,12 +27,12 @@ from stream_app.learners.oob import admit_oob
 from stream_app.learners.qbr import admit_qbr
 from stream_app.learners.sliding import admit_sliding
 from stream_app.learners.uob import admit_uob
-from stream_app.native import compiled
+from stream_app.native import compiled, inlined
 
 _HALF = np.float32(0.5)
 
 
-@compiled
+@inlined
 def _admit(held: Held, desk: Desk, slot: int, label: int) -> int:  # noqa: PLR0911  (one for each method)
     """Let the method take a labelled example in; how many examples its lesson has."""
     if held.kind == AREBA:
@@ -50,20 +50,22 @@ def _admit(held: Held, desk: Desk, slot: int, label: int) -> int:  # noqa: PLR09
     return admit_uob(held, desk, slot, label)
 
 
-@compiled
+@inlined
 def _vote(scores: Address, networks: int) -> tuple[np.float32, int]:
     """The mean of the networks' P(class 1), and the class that most vote for; on a tie the first network's."""
+    first = 1 if scores[0] > _HALF else 0
+    if networks == 1:
+        return scores[0], first
     total, positives = 0.0, 0
     for n in range(networks):
         total += np.float64(scores[n])
         positives += 1 if scores[n] > _HALF else 0
-    first = 1 if scores[0] > _HALF else 0
     if 2 * positives == networks:
         return np.float32(total / networks), first
     return np.float32(total / networks), 1 if 2 * positives > networks else 0
 
 
-@compiled
+@inlined
 def _report(held: Held, updates: int, reports: Address, at: int) -> None:
     """By `base.REPORT_COLUMNS`."""
     reports[at] = updates

@@ -96,12 +96,12 @@ def test_nothing_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_broker_that_dies_at_start_shows_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody should have to look for a log file to learn what was wrong."""
-    right = local_kafka._properties
+    right = local_kafka.properties_of
 
     def wrong(plan: local_kafka.ClusterPlan, broker: local_kafka.BrokerPorts, data: Path) -> dict[str, object]:
         return {**right(plan, broker, data), "num.network.threads": "many"}
 
-    monkeypatch.setattr(local_kafka, "_properties", wrong)
+    monkeypatch.setattr(local_kafka, "properties_of", wrong)
     with pytest.raises(ConfigurationError, match=r"num\.network\.threads"):
         local_kafka.start(1, tmp_path)
     assert not list(tmp_path.glob("*.pid"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ops import broker, local_kafka
+from ops import broker, container_kafka, local_kafka
 from stream_app.errors import ConfigurationError
 
 
@@ -15,7 +15,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with nothing on it."""
     monkeypatch.delenv(broker.VARIABLE, raising=False)
     monkeypatch.setattr(local_kafka, "missing_tools", lambda: ["java", "mvn"])
-    monkeypatch.setattr(broker, "_engine_answers", lambda: False)
+    monkeypatch.setattr(container_kafka, "engine_answers", lambda: False)
 
 
 class _Cluster:
@@ -62,7 +62,7 @@ def test_no_kafka_at_all() -> None:
     """The in-process log is the last resort, and is said to be none."""
     with broker.choose() as chosen:
         assert chosen.bootstrap_servers is None
-        assert chosen.reason.startswith("Kafka: none, an in-process log, because neither Java")
+        assert chosen.reason.startswith("Kafka: none, an in-process log, because there is neither Java")
 
 
 def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,10 +103,10 @@ def test_a_pid_that_is_somebody_elses_is_none_of_ours(tmp_path: Path) -> None:
 
 def test_ports_are_free_and_not_those_of_outgoing_connections() -> None:
     """A client that retries the port of a dead broker could be given that port and connect to itself."""
-    ports = local_kafka._free_ports(6, [])
+    ports = local_kafka.free_ports(6, [])
     assert len(set(ports)) == 6
     assert all(20_000 <= port < 32_768 for port in ports)
-    assert local_kafka._free_ports(6, ports) == ports
+    assert local_kafka.free_ports(6, ports) == ports
 
 
 def test_a_plan_outlives_its_process(tmp_path: Path) -> None:

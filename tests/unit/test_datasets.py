@@ -6,7 +6,6 @@ import hashlib
 import http.server
 import io
 import lzma
-import os
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -333,30 +332,6 @@ def test_the_fetch_command_shows_how_to_use_what_it_fetched(publisher: tuple[Pat
     assert result.exit_code == 0, result.output
     assert f"export {DATA_DIR_VARIABLE}={tmp_path / 'data'}" in result.output
     assert "102,000 bytes, checksum right" in result.output
-
-
-# From the publishers' files themselves --------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
-def test_the_shipped_files_are_cut_from_the_publishers(shipped: dict[str, DataSet], name: str) -> None:
-    """The stated rule gives the shipped content, bit for bit, and both load to the same features."""
-    folder = os.environ.get(DATA_DIR_VARIABLE)
-    if not folder:
-        pytest.skip(f"{DATA_DIR_VARIABLE} is not set")
-    recipe = RECIPES[name]
-    contents = [file.read(Path(folder)) for file in recipe.files]
-    content = recipe.cut(contents)
-    assert hashlib.sha256(content).hexdigest() == recipe.shipped.content_sha256
-    rows = len(shipped[name])
-    features, labels = recipe.prepare(recipe.select(contents))
-    assert (features[:rows] == shipped[name].features).all()
-    assert (labels[:rows] == shipped[name].labels).all()
-    if name == "fraud":
-        assert (len(labels), int(labels.sum())) == (284_807, 492)
-    else:
-        assert len(labels) == rows
 
 
 def test_a_cut_file_is_read_back(tmp_path: Path) -> None:

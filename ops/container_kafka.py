@@ -1,0 +1,90 @@
+"""A broker in a container: Apache's own image, where an engine answers; it is reached through loopback alone."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+
+from ops.local_kafka import HOST, KAFKA_VERSION, BrokerPorts, ClusterPlan, free_ports, new_cluster_id, properties_of
+from stream_app.errors import ConfigurationError
+from stream_app.kafka import KafkaCluster
+
+IMAGE = f"apache/kafka:{KAFKA_VERSION}"
+
+ENGINE_TIMEOUT_S = 5
+"""A container engine on this machine answers at once or not at all."""
+
+START_TIMEOUT_S = 60.0
+"""From a started container to a broker that answers; the image is there by then."""
+
+ATTEMPT_S = 1.0
+"""Of the start timeout."""
+
+PORT, CONTROLLER_PORT = 9092, 9093
+"""Inside the container."""
+
+
+def engine_answers() -> bool:
+    """Whether a container engine is here."""
+    try:
+        import docker  # noqa: PLC0415  (comes with testcontainers, which costs a second)
+    except ImportError:
+        return False
+    try:
+        client = docker.from_env(timeout=ENGINE_TIMEOUT_S)
+    except docker.errors.DockerException:
+        return False
+    try:
+        return bool(client.ping())
+    except (docker.errors.DockerException, OSError):
+        return False
+    finally:
+        client.close()
+
+
+@contextmanager
+def start() -> Iterator[str]:
+    """A broker while the context lasts; its bootstrap servers.
+
+    Raises:
+        ConfigurationError: There is no such image, or the broker does not answer in time.
+    """
+    from docker.errors import DockerException  # noqa: PLC0415  (as above)
+    from testcontainers.core.container import DockerContainer  # noqa: PLC0415
+
+    [port] = free_ports(1, [])
+    container = DockerContainer(IMAGE).with_envs(**_environment(port))
+    container.ports = {f"{PORT}/tcp": (HOST, port)}  # type: ignore[dict-item]  # the engine takes an address too
+    servers = f"{HOST}:{port}"
+    try:
+        container.start()
+    except DockerException as problem:
+        raise ConfigurationError(f"{IMAGE} does not start: {problem}") from problem
+    try:
+        if not _comes_up(servers):
+            said = b"".join(container.get_logs()).decode(errors="replace").strip().splitlines()[-1:]
+            raise ConfigurationError(f"{IMAGE} did not answer within {START_TIMEOUT_S:.0f} s: {' '.join(said)}")
+        yield servers
+    finally:
+        container.stop()
+
+
+def _environment(port: int) -> Mapping[str, str]:
+    """The settings of a local broker, in the image's form; inside it listens to whatever the engine lets in."""
+    plan = ClusterPlan(new_cluster_id(), (BrokerPorts(1, PORT, CONTROLLER_PORT),))
+    settings = {
+        **properties_of(plan, plan.brokers[0], PurePosixPath("/tmp/kafka-logs")),  # noqa: S108  (the container's own)
+        "listeners": f"PLAINTEXT://:{PORT},CONTROLLER://:{CONTROLLER_PORT}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+    }
+    variables = {"KAFKA_" + name.upper().replace(".", "_"): str(value) for name, value in settings.items()}
+    return {**variables, "CLUSTER_ID": plan.cluster_id}
+
+
+def _comes_up(servers: str) -> bool:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    cluster = KafkaCluster(servers)
+    while not cluster.broker_count(ATTEMPT_S):
+        if time.monotonic() > deadline:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""One module at a time, without IO."""
