@@ -180,9 +180,7 @@ def study_list(store: Path, experiments: Path | None) -> None:
 @click.option("--jobs", type=click.IntRange(1, 1_000), help="Processes; by default one for each core.")
 @STORE_OPTION
 @EXPERIMENTS_OPTION
-def study_run(
-    names: Sequence[str], reps: int | None, jobs: int | None, store: Path, experiments: Path | None
-) -> None:
+def study_run(names: Sequence[str], reps: int | None, jobs: int | None, store: Path, experiments: Path | None) -> None:
     """Run what is missing of experiments: names (with * and ?), groups, `paper` or `all`. Ctrl-C loses nothing."""
     from study.cli import run as run_study  # noqa: PLC0415  (see run)
 

@@ -1,15 +1,15 @@
 """Statements checked against the figures of a run: what was found, and whether it holds.
 
-    above       the learner's mean is higher, by the value at least where there is one; and the paired t-test tells them
-                apart where there is none
-    above_other the same learner's mean is higher than in another experiment
-    best        no other learner's mean is higher, or the tests do not tell it from the highest
-    within      the two means differ by the value at most
-    about       the mean is within `ABOUT` of the value
-    ratio       the mean is the value times the other at least
-    overtakes   the learner's mean curve first reaches the other's at the value, give or take `EARLY_LATE`
-    reaches     the learner's mean curve first reaches the value at the step, give or take `EARLY_LATE`
-    recovers    the mean at the end is the value times that before the drift at least, less `ABOUT`
+above       the learner's mean is higher, by the value at least where there is one; and the paired t-test tells them
+            apart where there is none
+above_other the same learner's mean is higher than in another experiment
+best        no other learner's mean is higher, or the tests do not tell it from the highest
+within      the two means differ by the value at most
+about       the mean is within `ABOUT` of the value
+ratio       the mean is the value times the other at least
+overtakes   the learner's mean curve first reaches the other's at the value, give or take `EARLY_LATE`
+reaches     the learner's mean curve first reaches the value at the step, give or take `EARLY_LATE`
+recovers    the mean at the end is the value times that before the drift at least, less `ABOUT`
 """
 
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ def _best(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]
 
 
 def _within(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    _, _, mine, other = _two(statement, summary)
+    _first, _second, mine, other = _two(statement, summary)
     return f"{mine:.4f} and {other:.4f}", abs(mine - other) <= (statement.value or 0.0)
 
 
@@ -105,7 +105,7 @@ def _about(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary
 
 
 def _ratio(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
-    _, _, mine, other = _two(statement, summary)
+    _first, _second, mine, other = _two(statement, summary)
     return f"{mine:.4f} against {other:.4f}", mine >= (statement.value or 0.0) * other
 
 

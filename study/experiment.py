@@ -103,7 +103,7 @@ class StreamChoice(Section):
         synthetic_only = {"imbalance", "drift", "drift_step", "drift_every", "noise", "features"}
         given = self.model_fields_set & synthetic_only
         if not self.is_synthetic and given:
-            raise ValueError(f"{sorted(given)[0]} is for synthetic streams, and {self.source} is a data set")
+            raise ValueError(f"{min(given)} is for synthetic streams, and {self.source} is a data set")
         if self.scaling != "study" and self.is_synthetic:
             raise ValueError("scaling is for data sets")
         if self.scaling == "raw" and self.source not in RAW_FEATURES:
@@ -182,9 +182,7 @@ class Run:
 
     def digest(self, engine: str) -> str:
         """SHA-256 over all that changes a repetition; texts for people and the number of repetitions do not."""
-        data = self.experiment.model_dump(
-            mode="json", include={"stream", "seed", "fading"}, exclude_defaults=True
-        )
+        data = self.experiment.model_dump(mode="json", include={"stream", "seed", "fading"}, exclude_defaults=True)
         data["methods"] = [[name, _effective(settings)] for name, settings in self.experiment.methods.items()]
         text = json.dumps([data, self.varies, engine], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
@@ -290,7 +288,7 @@ def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
 
 def _named(run: Run, pattern: str) -> bool:
     group = run.experiment.group
-    if pattern == "all" or pattern == group:
+    if pattern in ("all", group):
         return True
     if pattern == "paper":
         return group not in {"beyond", "variant"}

@@ -196,9 +196,13 @@ def _dress(axis: Axes, panel: Panel) -> None:
         axis.spines[side].set_visible(False)
     axis.spines["bottom"].set_color(GREY)
     axis.tick_params(colors=GREY, labelsize=8, length=2.5)
-    x_label, y_label = ("step", METRIC_NAMES[panel.metric]) if isinstance(panel, CurvePanel) else (
-        panel.x_label,
-        panel.y_label,
+    x_label, y_label = (
+        ("step", METRIC_NAMES[panel.metric])
+        if isinstance(panel, CurvePanel)
+        else (
+            panel.x_label,
+            panel.y_label,
+        )
     )
     axis.set_xlabel(x_label, color=GREY, fontsize=8, labelpad=1)
     axis.set_ylabel(y_label, color=GREY, fontsize=8)

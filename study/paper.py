@@ -1,7 +1,7 @@
 """What the paper says, transcribed from its source: the figures of its table, and the statements of its text.
 
-`paper/table1.csv` has every figure of the paper's one table of results; `paper/statements.csv` what its text says of the
-figures, each as a relation that a program can check. Steps count examples; levels are G-means.
+`paper/table1.csv` has every figure of the paper's one table of results; `paper/statements.csv` what its text says of
+the figures, each as a relation that a program can check. Steps count examples; levels are G-means.
 """
 
 import csv

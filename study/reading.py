@@ -43,9 +43,9 @@ def _read(
 ) -> int:
     """Put each row where it belongs; the first row that has no place, or -1."""
     learners = len(name_ends) - 1
-    start = np.int64(0)
+    start = 0
     for row in range(len(ends)):
-        end = ends[row]
+        end = int(ends[row])
         position = start + header
         length, position = avro.read_long(buffer, position, end)  # the stream's name
         position += length
@@ -66,7 +66,7 @@ def _read(
         bits[learner, number] = avro.read_float_bits(buffer, position)
         label, position = avro.read_long(buffer, position + 4, end)
         classes[learner, number] = label
-        start = end
+        start = int(end)
     return -1
 
 

@@ -87,10 +87,13 @@ def _head(context: Context, engine: str, command: str) -> list[str]:
     return [
         "# The study",
         "",
-        "The paper: K. Malialis, C. G. Panayiotou, M. M. Polycarpou, *Online Learning With Adaptive Rebalancing in"
-        " Nonstationary Environments*, TNNLS 2020. Ours beside it; every number here is computed from the repetitions"
-        " by `areba study report`, and stands in `final.csv`, `repetitions.csv`, `tests.csv`, `claims.csv` or"
-        " `recovery.csv` beside this page.",
+        (
+            "The paper: K. Malialis, C. G. Panayiotou, M. M. Polycarpou, *Online Learning With Adaptive Rebalancing in"
+            " Nonstationary Environments*, TNNLS 2020. Ours beside it; every number here is computed from the"
+            " repetitions"
+            " by `areba study report`, and stands in `final.csv`, `repetitions.csv`, `tests.csv`, `claims.csv` or"
+            " `recovery.csv` beside this page."
+        ),
         "",
         *markdown(
             ("what", "value"),
@@ -107,18 +110,30 @@ def _head(context: Context, engine: str, command: str) -> list[str]:
         ),
         "How it is run and scored:",
         "",
-        "- Each repetition goes through the worker's own stages: encoded records, merge, join, all learners on the same"
-        " stream, labels directly behind their examples unless an experiment says otherwise.",
+        (
+            "- Each repetition goes through the worker's own stages: encoded records, merge, join, all learners on"
+            " the same"
+            " stream, labels directly behind their examples unless an experiment says otherwise."
+        ),
         *(f"- A repetition of kind *{way}* varies {VARIES_TEXT[way]}." for way in ways),
-        "- Prequential recall, specificity and G-mean, fading factor 0.99. A class counts as 1.0 before its first"
-        " example. At a known drift the sums start anew, and a class counts as 0.0 until it comes again (the authors'"
-        " program does the same; the running application never resets). With label noise the learner gets the noisy"
-        " label, the scorer the clean one.",
-        "- Brackets hold one standard error. **Bold**: the highest mean, and what the repeated-measures ANOVA with"
-        " Fisher's least significant difference (5 %) does not tell from it. A dagger (†): the same by Friedman's test"
-        " with Wilcoxon's signed-rank tests and Holm's correction, which do not assume sphericity.",
-        "- In `final.csv` imbalance is in percent, noise is a share, and a name with `.data`, `.both` or `.weights` at"
-        " its end is the same experiment with that in the place of its first way of varying.",
+        (
+            "- Prequential recall, specificity and G-mean, fading factor 0.99. A class counts as 1.0 before its first"
+            " example. At a known drift the sums start anew, and a class counts as 0.0 until it comes again (the"
+            " authors'"
+            " program does the same; the running application never resets). With label noise the learner gets the noisy"
+            " label, the scorer the clean one."
+        ),
+        (
+            "- Brackets hold one standard error. **Bold**: the highest mean, and what the repeated-measures ANOVA with"
+            " Fisher's least significant difference (5 %) does not tell from it. A dagger (†): the same by"
+            " Friedman's test"
+            " with Wilcoxon's signed-rank tests and Holm's correction, which do not assume sphericity."
+        ),
+        (
+            "- In `final.csv` imbalance is in percent, noise is a share, and a name with `.data`, `.both` or"
+            " `.weights` at"
+            " its end is the same experiment with that in the place of its first way of varying."
+        ),
         "",
     ]
 
@@ -136,8 +151,16 @@ def _write_tests(context: Context) -> None:
         one, two = context.fisher[name], context.friedman[name]
         for pair, p_value in one.pairs.items():
             rows.append(
-                (name, *pair, f"{one.statistic:.4g}", f"{one.p_value:.3g}", f"{p_value:.3g}")
-                + (f"{two.statistic:.4g}", f"{two.p_value:.3g}", f"{two.pairs[pair]:.3g}")
+                (
+                    name,
+                    *pair,
+                    f"{one.statistic:.4g}",
+                    f"{one.p_value:.3g}",
+                    f"{p_value:.3g}",
+                    f"{two.statistic:.4g}",
+                    f"{two.p_value:.3g}",
+                    f"{two.pairs[pair]:.3g}",
+                )
             )
     columns = ("experiment", "learner", "against", "anova_f", "anova_p", "lsd_p", "friedman", "friedman_p", "holm_p")
     write_rows(columns, rows, context.folder / "tests.csv")

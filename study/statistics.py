@@ -94,7 +94,7 @@ def _anova(values: NDArray[np.float64], learners: Sequence[str]) -> tuple[float,
 
 
 def _p_value(test: object, one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """p of a paired test; 1 where all pairs are equal, 0 where all differ by the same."""
+    """The p-value of a paired test; 1 where all pairs are equal, 0 where all differ by the same."""
     difference = one - two
     if len(difference) < 2 or not difference.any():
         return 1.0

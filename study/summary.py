@@ -187,9 +187,7 @@ def _learner(
         points=points + 1,
         means=means[:, points].astype(np.float32),
         errors=np.sqrt(variance / count)[:, points].astype(np.float32),
-        recoveries=[
-            recovery(gmeans, reset, end) for reset, end in pairwise([*resets, length])
-        ],
+        recoveries=[recovery(gmeans, reset, end) for reset, end in pairwise([*resets, length])],
     )
 
 

@@ -1,18 +1,29 @@
-"""Networks that differ from the paper's in one thing, to find out what explains a difference to its figures.
+"""Networks and a learner that differ from the paper's in one thing, to find out what explains a difference.
 
-They are learners' `network` setting (`study.variants:GlorotNetwork`), trained through autograd.
+Networks are a learner's `network` setting (`study.variants:GlorotNetwork`), trained through autograd; `PlainAreba` is a
+learner of its own.
 """
 
 import math
+from collections import deque
+from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from stream_app.network import DenseNetwork
+from stream_app.network import DenseNetwork, random_generator
+from stream_app.records import Floats
 
 HIDDEN = (8,)
 """As in the paper, except for MNIST."""
+
+LEAK = 0.01
+THETA = 0.99
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-7
+"""As in the paper and in Keras."""
 
 KERAS_LEAK = 0.3
 """The slope that Keras' LeakyReLU has when none is given; the authors' program gives 0.01."""
@@ -54,3 +65,98 @@ class LeakyNetwork(DenseNetwork):
                 values = torch.nn.functional.leaky_relu(values, KERAS_LEAK)
             values = values @ self.layers[layer] + self.layers[layer + 1]
         return values.squeeze(1)
+
+
+class PlainAreba:
+    """AREBA on an 8-neuron network, with Adam as Keras 2.2.4 or as Torch has it: a learner of one's own.
+
+    Keras puts its epsilon beside the root of the second moment before its bias is corrected; Torch, and the paper on
+    Adam, behind that. All else is Algorithm 2 in float32, one step at a time.
+
+    Args:
+        features: d.
+        seed: Of the weights.
+        options: `adam`: `keras` or `torch`; `budget`; `learning_rate`.
+    """
+
+    def __init__(self, features: int, seed: bytes, options: Mapping[str, Any]) -> None:
+        network = DenseNetwork(features, HIDDEN, random_generator(seed))
+        self._weights = [layer.detach().numpy().copy() for layer in network.layers]
+        self._moments = [(np.zeros_like(weights), np.zeros_like(weights)) for weights in self._weights]
+        self._keras = options["adam"] == "keras"
+        self._rate = float(options["learning_rate"])
+        self._budget = int(options["budget"])
+        self._sizes = [0.0, 0.0]
+        self._queues: list[deque[Floats]] = [deque(maxlen=1), deque(maxlen=1)]
+        self._steps = 0
+
+    def predict(self, example: Floats) -> float:
+        """P(class 1)."""
+        return float(self._forward(example[None])[2][0])
+
+    def _forward(self, examples: Floats) -> tuple[Floats, Floats, Floats]:
+        first, bias, second, last = self._weights
+        sums = examples @ first + bias
+        hidden = np.where(sums > 0, sums, np.float32(LEAK) * sums)
+        logits = np.clip((hidden @ second + last)[:, 0], -80.0, 80.0)
+        return sums, hidden, (1.0 / (1.0 + np.exp(-logits))).astype(np.float32)
+
+    def learn(self, example: Floats, label: int) -> None:
+        """Algorithm 2 from the class sizes on."""
+        for of in (0, 1):
+            self._sizes[of] = THETA * self._sizes[of] + (1.0 - THETA) * (label == of)
+        self._queues[label].append(example.copy())
+        self._adapt()
+        negatives, positives = self._queues
+        examples = np.array([*negatives, *positives], np.float32)
+        targets = np.repeat(np.array([0.0, 1.0], np.float32), [len(negatives), len(positives)])
+        self._update(examples, targets)
+
+    def _adapt(self) -> None:
+        for of in (0, 1):
+            if not self._queues[of]:
+                self._resize(1 - of, min(self._capacity(1 - of) + 1, self._budget))
+                return
+        rare = 1 if self._sizes[0] > self._sizes[1] else 0
+        capacity = self._capacity(rare)
+        if len(self._queues[rare]) < capacity:
+            return
+        if capacity < self._budget // 2:
+            self._resize(rare, capacity + 1)
+        self._resize(1 - rare, capacity)
+
+    def _capacity(self, of: int) -> int:
+        return self._queues[of].maxlen or 0
+
+    def _resize(self, of: int, capacity: int) -> None:
+        self._queues[of] = deque(self._queues[of], capacity)
+
+    def _update(self, examples: Floats, targets: Floats) -> None:
+        sums, hidden, scores = self._forward(examples)
+        errors = ((scores - targets) / np.float32(len(targets)))[:, None]
+        back = (errors @ self._weights[2].T) * np.where(sums > 0, np.float32(1.0), np.float32(LEAK))
+        gradients = [examples.T @ back, back.sum(axis=0), hidden.T @ errors, errors.sum(axis=0)]
+        self._steps += 1
+        roots = math.sqrt(1.0 - BETA2**self._steps)
+        size = self._rate / (1.0 - BETA1**self._steps)
+        for place, gradient in enumerate(gradients):
+            first, second = self._moments[place]
+            np.add(first, (1.0 - BETA1) * (gradient - first), out=first, casting="same_kind")
+            np.add(second, (1.0 - BETA2) * (gradient * gradient - second), out=second, casting="same_kind")
+            if self._keras:
+                change = size * roots * first / (np.sqrt(second) + EPSILON)
+            else:
+                change = size * first / (np.sqrt(second) / roots + EPSILON)
+            self._weights[place] -= change.astype(np.float32)
+
+    def arrays(self) -> Mapping[str, NDArray[np.generic]]:
+        """The weights: enough for the study, which restores nothing."""
+        return {f"layer{number}": weights for number, weights in enumerate(self._weights)}
+
+    def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """Refuse.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError("a variant of the study cannot be restored")

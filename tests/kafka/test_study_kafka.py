@@ -57,9 +57,7 @@ def test_kafka_and_the_study_give_the_same_bits(kafka: Broker, prefix: str, tmp_
         "learners": LEARNERS,
         "streams": {"sine": {}},
     }
-    app = App(
-        kafka.bootstrap_servers, prefix, tmp_path, sections, application=application_id(RUN, REPETITION)
-    )
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, sections, application=application_id(RUN, REPETITION))
     app.create_topics()
     plan = plan_of(RUN, data_of(RUN, REPETITION), data_seed(RUN, REPETITION))
     plan = replace(plan, start_ms=int(time.time() * 1000) - schedule(plan).span_ms - 1_000)

@@ -37,8 +37,10 @@ def test_each_error_is_one_line_with_the_file_and_the_key() -> None:
     """Whoever wrote the file sees everything at once, without a traceback."""
     stream = {"source": "sinus", "length": 0}
     assert _complaints(stream=stream, repetitions="many", colour="blue") == (
-        "small.yaml: stream.source: there is no stream 'sinus'; known: sine, circle, sea, cervical, credit, mnist,"
-        " forest, fraud",
+        (
+            "small.yaml: stream.source: there is no stream 'sinus'; known: sine, circle, sea, cervical, credit, mnist,"
+            " forest, fraud"
+        ),
         "small.yaml: stream.length: Input should be greater than or equal to 1",
         "small.yaml: repetitions: Input should be a valid integer, unable to parse string as an integer",
         "small.yaml: colour: unknown setting",

@@ -8,7 +8,14 @@ pytest.importorskip("statsmodels", reason="the optional extra `study` is not ins
 from study.statistics import fisher, friedman
 
 ERRORS = np.array(
-    [[45.0, 50.0, 55.0], [42.0, 42.0, 45.0], [36.0, 41.0, 43.0], [39.0, 35.0, 40.0], [51.0, 55.0, 59.0], [44.0, 49.0, 56.0]]
+    [
+        [45.0, 50.0, 55.0],
+        [42.0, 42.0, 45.0],
+        [36.0, 41.0, 43.0],
+        [39.0, 35.0, 40.0],
+        [51.0, 55.0, 59.0],
+        [44.0, 49.0, 56.0],
+    ]
 )
 """A textbook's repeated-measures example: six people, exercise before, after three and after six months."""
 
