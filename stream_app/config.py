@@ -57,6 +57,9 @@ METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 _SOME_HAVE = frozenset(name for own in METHOD_SETTINGS.values() for name in own)
 
+_OWN_HAVE = frozenset({"method", "options"})
+"""What a user's own learner has: its class, and what that takes."""
+
 METHODS = tuple(METHOD_SETTINGS)
 """Their names; `stream_app.learners` has a file for each."""
 
@@ -75,6 +78,12 @@ SECRET = re.compile(
 """Names of settings whose values never reach a log."""
 
 REDACTED = "***"
+
+OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""`package.module:Class`."""
+
+MAX_OPTIONS_BYTES = 10_000
+"""A learner's `options` as JSON: they are stored with every change of the configuration."""
 
 _EXACTLY_ONCE = "exactly-once delivery stands on it"
 _CALLBACK = "takes a function; the worker has its own"
@@ -152,6 +161,17 @@ def _empty(value: object) -> object:
     return {} if value is None else value
 
 
+def _plain_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A copy; what JSON cannot hold (a date, infinity) would not come back from the progress topic as it was."""
+    try:
+        text = json.dumps(dict(options), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError("may hold text, numbers, true, false, null, lists and maps only") from error
+    if len(text) > MAX_OPTIONS_BYTES:
+        raise ValueError(f"may have at most {MAX_OPTIONS_BYTES} bytes, has {len(text)}")
+    return MappingProxyType(json.loads(text))
+
+
 def _as_dict(value: Mapping[str, Any], handler: SerializerFunctionWrapHandler) -> Any:  # noqa: ANN401  (plain data)
     return handler(dict(value))
 
@@ -160,6 +180,10 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=str)
 Frozen: TypeAlias = Annotated[
     Mapping[Key, Item], BeforeValidator(_empty), AfterValidator(MappingProxyType), WrapSerializer(_as_dict)
+]
+
+Options: TypeAlias = Annotated[
+    Mapping[str, Any], BeforeValidator(_empty), AfterValidator(_plain_options), WrapSerializer(_as_dict)
 ]
 
 Integer: TypeAlias = Annotated[int, BeforeValidator(_number)]
@@ -217,9 +241,25 @@ class Settings(BaseModel):
 # What changes a result ------------------------------------------------------------------------------------------------
 
 
+def is_own(method: str) -> bool:
+    """Whether this is the path of a user's own learner and not a name of ours."""
+    return OWN_CLASS.fullmatch(method) is not None
+
+
 def has_setting(method: str, name: str) -> bool:
     """Whether the setting does something in learners of this method."""
+    if is_own(method):
+        return name in _OWN_HAVE
+    if name == "options":
+        return False
     return name not in _SOME_HAVE or method not in METHOD_SETTINGS or name in METHOD_SETTINGS[method]
+
+
+def _no_such_setting(method: str, name: str) -> str:
+    if is_own(method):
+        return "a learner of your own has only options"
+    having = [of for of, own in METHOD_SETTINGS.items() if name in own] or ["learners of your own"]
+    return f"the method {method} has no such setting (it belongs to {', '.join(having)})"
 
 
 class LearnerSettings(Settings):
@@ -229,7 +269,7 @@ class LearnerSettings(Settings):
     have is refused.
 
     Attributes:
-        method: One of `METHODS`.
+        method: One of `METHODS`, or `package.module:Class`: a learner of your own, which has `options` and no more.
         budget: B, the examples in both queues together; even.
         theta: Decay of the class sizes.
         window: W, the examples of the sliding window.
@@ -242,6 +282,7 @@ class LearnerSettings(Settings):
         l2: Weight of the sum of squared hidden-layer weights in the loss.
         scaler: `standard` keeps running means and deviations of the features, updated at prediction.
         network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.
+        options: Of a learner of your own, passed on as they are.
     """
 
     model_config = ConfigDict(validate_default=False)
@@ -259,24 +300,24 @@ class LearnerSettings(Settings):
     l2: Penalty = 0.0
     scaler: Scaler = "none"
     network: Network = "dense"
+    options: Options = Field(default_factory=lambda: MappingProxyType({}))
 
     @field_validator("method")
     @classmethod
     def _known(cls, method: str, info: ValidationInfo) -> str:
         methods: tuple[str, ...] = (info.context or {}).get("methods", METHODS)
-        if method not in methods:
+        if method not in methods and not is_own(method):
             raise ValueError(f"there is no method {method!r}{_or_nearest(method, methods)}")
         return method
 
-    @field_validator(*_SOME_HAVE)
+    @field_validator("*")
     @classmethod
     def _of_the_method(cls, value: object, info: ValidationInfo) -> object:
         """A setting that does nothing would deceive; a stored one of an older version is let pass."""
         method, name = info.data.get("method", ""), str(info.field_name)
         stored = (info.context or {}).get("stored", False)
-        if not stored and not has_setting(method, name):
-            having = " and ".join(of for of, own in METHOD_SETTINGS.items() if name in own)
-            raise ValueError(f"the method {method} has no such setting (it belongs to {having})")
+        if name != "method" and method and not stored and not has_setting(method, name):
+            raise ValueError(_no_such_setting(method, name))
         return value
 
     @model_serializer(mode="wrap")
@@ -474,6 +515,7 @@ class LearnerOverrides(Settings):
     l2: Penalty | None = None
     scaler: Scaler | None = None
     network: Network | None = None
+    options: Options | None = None
 
     def applied_to(self, settings: LearnerSettings) -> LearnerSettings:
         """The learner's settings with those that are given here put in."""
@@ -626,7 +668,7 @@ def _conflicts(config: Config) -> Iterator[_Conflict]:
                 continue
             method = config.learners[learner].method
             for setting in overrides.without_effect([method]):
-                yield _Conflict((*path, "learners", learner, setting), f"the method {method} has no such setting")
+                yield _Conflict((*path, "learners", learner, setting), _no_such_setting(method, setting))
         if stream.champion is not None and stream.champion not in config.learners:
             message = f"there is no learner {stream.champion!r}{_or_nearest(stream.champion, config.learners)}"
             yield _Conflict((*path, "champion"), message)
@@ -744,8 +786,8 @@ def memory_bound_bytes(settings: TaskSettings, buffer_bytes: int = 0, batch_reco
         task    = the sum over the configured streams, with `unknown_streams` = `model` also over as many default
                   streams as `max_streams_per_task` leaves room for, + 2 x buffer_bytes
 
-    A 2 in front is for arrays that double as they grow. One batch on its way, Python, Torch, Numba and the Kafka client
-    come on top.
+    A 2 in front is for arrays that double as they grow. One batch on its way, Python, Torch, Numba, the Kafka client
+    and learners of your own come on top.
 
     Args:
         settings: The task's.
@@ -775,6 +817,8 @@ def _stream_bytes(settings: TaskSettings, stream: StreamSettings, batch_records:
 
 
 def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
+    if is_own(learner.method):
+        return 0
     sizes = (row_bytes // 4, *learner.hidden, 1)
     parameters = sum((inputs + 1) * units for inputs, units in pairwise(sizes))
     rows = {"areba": 2 * learner.budget, "qbr": learner.budget, "sliding": learner.window}.get(learner.method, 1)

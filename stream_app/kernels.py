@@ -486,7 +486,8 @@ def _learn_each_8(core: Core, source: Address, starts: Address, targets: Address
     with each other, so the processor works on several at once.
     """
     work, places, most = core.work, core.places, ORIGIN
-    errors, taken = WIDTH * WIDTH, ORIGIN
+    taken: int = ORIGIN
+    errors = WIDTH * WIDTH
     wanted, sizes, scales = errors + WIDTH, errors + 2 * WIDTH, errors + 3 * WIDTH
     store(work, wanted, fill8(targets[0]))
     for n in range(core.networks):
@@ -805,9 +806,10 @@ def learn(
     networks learn one example at a time, with weight 1.
     """
     if core.eight and core.networks == 1:
-        for _ in range(steps[0]):
+        times: int = steps[0]
+        for _ in range(times):
             _learn_8(core, source, starts, targets, count, weight)
-        return steps[0]
+        return times
     if core.eight:
         return _learn_each_8(core, source, starts, targets, steps)
     taken: int = ORIGIN

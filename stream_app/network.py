@@ -341,25 +341,41 @@ def require_one_thread() -> None:
         )
 
 
+def class_at(path: str, what: str) -> type:
+    """A user's own class, `package.module:Class`.
+
+    Args:
+        path: Where it is.
+        what: The word for it in errors.
+
+    Raises:
+        ConfigurationError: There is none, or importing its module failed.
+    """
+    place, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(place), name)
+    except Exception as error:  # a user's module may raise anything
+        raise ConfigurationError(f"{what} {path}: {error}") from error
+    if not isinstance(found, type):
+        raise ConfigurationError(f"{what} {path}: not a class")
+    return found
+
+
 def load_module(path: str, features: int, generator: np.random.Generator) -> torch.nn.Module:
     """A user's own module, `package.module:Class`, made as `Class(features)` with Torch's random numbers seeded.
 
     Raises:
         ConfigurationError: There is no such class, it is no `torch.nn.Module`, or it cannot be made.
     """
-    place, _, name = path.partition(":")
-    try:
-        kind = getattr(importlib.import_module(place), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"network {path}: {error}") from error
-    if not (isinstance(kind, type) and issubclass(kind, torch.nn.Module)):
+    kind = class_at(path, "network")
+    if not issubclass(kind, torch.nn.Module):
         raise ConfigurationError(f"network {path}: not a torch.nn.Module")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator.integers(2**63)))
         try:
             return kind(features)
         except Exception as error:  # a user's code may raise anything
-            raise ConfigurationError(f"network {path}: {name}({features}) failed: {error}") from error
+            raise ConfigurationError(f"network {path}: {kind.__name__}({features}) failed: {error}") from error
 
 
 def _prepared(module: torch.nn.Module, features: int) -> torch.nn.Module:

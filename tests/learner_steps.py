@@ -7,8 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.kernels import EPSILON
-from stream_app.learners import LEARN, PREDICT, REPORT, Answers, Learner, LearnerSettings, Operations, build
-from stream_app.learners.areba import areba
+from stream_app.learners import (
+    LEARN,
+    METHODS,
+    PREDICT,
+    REPORT,
+    Answers,
+    Learner,
+    LearnerSettings,
+    Operations,
+    build,
+)
 from stream_app.learners.online import OnlineLearner
 from stream_app.network import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.records import ID_WORDS, Floats, Words
@@ -56,9 +65,9 @@ def ids(count: int) -> Words:
     return words
 
 
-def learner(features: int = 2, **settings: object) -> Learner:
+def learner(features: int = 2, seed: bytes = SEED, **settings: object) -> Learner:
     """A learner as a configuration makes it; AREBA, if nothing else is said."""
-    return build("test", LearnerSettings.model_validate({"method": "areba"} | settings), features, SEED)
+    return build("test", LearnerSettings.model_validate({"method": "areba"} | settings), features, seed)
 
 
 def run_in_cuts(which: Learner, entries: Sequence[tuple[int, int, int]], examples: Floats, cut: int) -> Answers:
@@ -81,10 +90,28 @@ def same_state(left: Learner, right: Learner) -> bool:
     return list(a) == list(b) and all(a[name].tobytes() == b[name].tobytes() for name in a)
 
 
+def pair(settings: LearnerSettings, features: int) -> tuple[OnlineLearner, OnlineLearner]:
+    """One learner twice: compiled, and of the same networks as modules under autograd."""
+    methods = [METHODS[settings.method](settings, features, SEED) for _ in range(2)]
+    networks = [[DenseNetwork(features, settings.hidden) for _ in range(method.memory.networks)] for method in methods]
+    rate, l2, scaled = settings.learning_rate, settings.l2, settings.scaler == "standard"
+    compiled = compiled_networks(networks[0], rate, l2, methods[0].examples)
+    autograd = AutogradModels(networks[1], features, rate, l2)
+    return (
+        OnlineLearner(methods[0], compiled, features, scaled=scaled),
+        OnlineLearner(methods[1], autograd, features, scaled=scaled),
+    )
+
+
 def single_step_differences(
-    examples: Floats, labels: NDArray[np.int8], learning_rate: float, l2: float, hidden: tuple[int, ...]
+    examples: Floats,
+    labels: NDArray[np.int8],
+    learning_rate: float,
+    l2: float,
+    hidden: tuple[int, ...],
+    **settings: object,
 ) -> dict[str, float]:
-    """Walk along a stream with AREBA, taking each step twice from one state: compiled, and by Torch autograd.
+    """Walk along a stream, taking each step twice from one state: compiled, and by Torch autograd.
 
     Args:
         examples: float32 `[n, d]`.
@@ -92,31 +119,34 @@ def single_step_differences(
         learning_rate: Of Adam.
         l2: Of the hidden weights.
         hidden: Units of the hidden layers.
+        settings: Of the learner; AREBA with a budget of 20, if nothing else is said.
 
     Returns:
         The largest difference of all steps. Of `parameters` and both moments it is a share of the array's largest
         magnitude in that step; of `scores` of the largest score of the stream. In its first step Adam divides each
         gradient by its own magnitude plus eps: of one below 100 eps only rounding is left, so that is not compared.
+        `method` counts the arrays of the method itself that are not equal to the bit.
     """
     count, features = examples.shape
-    methods = areba(20, 0.99, features), areba(20, 0.99, features)
-    compiled = compiled_networks([DenseNetwork(features, hidden)], learning_rate, l2, methods[0].examples)
-    autograd = AutogradModels([DenseNetwork(features, hidden)], features, learning_rate, l2)
-    fast = OnlineLearner(methods[0], compiled, features, scaled=False)
-    slow = OnlineLearner(methods[1], autograd, features, scaled=False)
-    worst = dict.fromkeys(("parameters", "first_moments", "second_moments"), 0.0)
+    numbers = {"method": "areba", "learning_rate": learning_rate, "l2": l2, "hidden": hidden}
+    fast, slow = pair(LearnerSettings.model_validate(numbers | settings), features)
+    worst = dict.fromkeys(("parameters", "first_moments", "second_moments", "method"), 0.0)
     scores = np.zeros((2, count))
     words = ids(1)
     for k in range(count):
-        slow.load(fast.arrays())
+        before = fast.arrays()
+        slow.load(before)
         step = operations([(PREDICT, 0, -1), (LEARN, 0, int(labels[k]))])
         one = np.ascontiguousarray(examples[k : k + 1])
         scores[:, k] = fast.run(step, one, words).scores[0], slow.run(step, one, words).scores[0]
         ours, theirs = fast.arrays(), slow.arrays()
-        tiny = (k == 0) & (np.abs(theirs["first_moments"]) < 0.1 * 100 * EPSILON)
-        for name in worst:
+        fresh = np.repeat(before["updates"] == 0, len(ours["parameters"]) // len(before["updates"]))
+        tiny = fresh & (np.abs(theirs["first_moments"]) < 0.1 * 100 * EPSILON)
+        for name in ("parameters", "first_moments", "second_moments"):
             difference = np.abs(ours[name].astype(np.float64) - theirs[name].astype(np.float64))
             if name == "parameters":
                 difference[tiny] = 0.0
-            worst[name] = max(worst[name], float(difference.max()) / float(np.abs(theirs[name]).max()))
+            worst[name] = max(worst[name], float(difference.max()) / float(np.abs(theirs[name]).max() or 1.0))
+        own = [name for name in ours if name not in worst and name != "beta_powers"]
+        worst["method"] += sum(ours[name].tobytes() != theirs[name].tobytes() for name in own)
     return worst | {"scores": float(np.abs(scores[0] - scores[1]).max() / scores[1].max())}

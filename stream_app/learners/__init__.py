@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from stream_app.config import LearnerSettings
+from stream_app.config import LearnerSettings, is_own
 from stream_app.errors import ConfigurationError
 from stream_app.learners.adaptive_cs import adaptive_cs
 from stream_app.learners.areba import areba
@@ -12,6 +12,7 @@ from stream_app.learners.baseline import baseline
 from stream_app.learners.memory import Method
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.oob import oob
+from stream_app.learners.own import OwnLearner, build_own
 from stream_app.learners.qbr import qbr
 from stream_app.learners.sliding import sliding
 from stream_app.learners.uob import uob
@@ -27,6 +28,7 @@ __all__ = [
     "Learner",
     "LearnerSettings",
     "Operations",
+    "OwnLearner",
     "build",
 ]
 
@@ -57,8 +59,11 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> L
         seed: 32 bytes, the SHA-256 of application, stream and learner; equal seeds give equal bits.
 
     Raises:
-        ConfigurationError: There is no such method or network, or the network cannot be trained repeatably.
+        ConfigurationError: There is no such method or network, the network cannot be trained repeatably, or a user's
+            own learner cannot be made.
     """
+    if is_own(settings.method):
+        return build_own(name, settings.method, settings.options, features, seed)
     if settings.method not in METHODS:
         raise ConfigurationError(f"learner {name}: no method {settings.method}; there are {', '.join(METHODS)}")
     method = METHODS[settings.method](settings, features, seed)

@@ -51,8 +51,9 @@ class Answers:
 
     Attributes:
         scores: float32 `[m]`, P(class 1) at `PREDICT`; NaN elsewhere.
-        labels: int8 `[m]`, the learner's class at `PREDICT`, 1 where the score is over 0.5; -1 elsewhere.
-        versions: int64 `[m]`, updates before the operation.
+        labels: int8 `[m]`, the learner's class at `PREDICT`: 1 where the score is over 0.5, of an ensemble what most
+            networks vote for; -1 elsewhere.
+        versions: int64 `[m]`, updates before the operation, those of all networks together.
         reports: float64 `[reports, 7]`, a row for each `REPORT`, in order, by `REPORT_COLUMNS`; zeros where the method
             has no such thing.
     """
@@ -84,3 +85,21 @@ class Learner(Protocol):
         Raises:
             StateError: The arrays are not those of a learner of this kind and shape.
         """
+
+
+def check(operations: Operations, features: Floats, ids: Words, width: int) -> None:
+    """Compiled code reads memory without looking; what it is told must be there.
+
+    Raises:
+        ValueError: The features are not C-contiguous float32 `[slots, width]`, a slot is not among features and ids,
+            or a class to learn is neither 0 nor 1.
+    """
+    if features.shape[1] != width or not features.flags.c_contiguous or features.dtype != np.float32:
+        raise ValueError(f"features must be C-contiguous float32 [slots, {width}]")
+    slots = min(len(features), len(ids))
+    asked = operations.slots[operations.codes != REPORT]
+    if len(asked) and not (asked.min() >= 0 and asked.max() < slots):
+        raise ValueError(f"slots from {asked.min()} to {asked.max()} are not all below {slots}")
+    learned = operations.labels[operations.codes == LEARN]
+    if len(learned) and not (learned.min() >= 0 and learned.max() <= 1):
+        raise ValueError("a class to learn is 0 or 1")

@@ -10,26 +10,11 @@ from numpy.typing import NDArray
 from stream_app import kernels
 from stream_app.errors import StateError
 from stream_app.learners import loop
-from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations
+from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
 from stream_app.learners.desk import Batch, Scaler, see_slot
 from stream_app.learners.memory import Method, State
 from stream_app.network import AutogradModels, Training
 from stream_app.records import Floats, Words
-
-
-def _check(operations: Operations, slots: int) -> None:
-    """Compiled code reads memory without looking; what it is told must be there.
-
-    Raises:
-        ValueError: A slot is not among the features and ids, or a class to learn is neither 0 nor 1.
-    """
-    acting = operations.codes != REPORT
-    asked = operations.slots[acting]
-    if len(asked) and not (asked.min() >= 0 and asked.max() < slots):
-        raise ValueError(f"slots from {asked.min()} to {asked.max()} are not all below {slots}")
-    learned = operations.labels[operations.codes == LEARN]
-    if len(learned) and not (learned.min() >= 0 and learned.max() <= 1):
-        raise ValueError("a class to learn is 0 or 1")
 
 
 class OnlineLearner:
@@ -60,9 +45,7 @@ class OnlineLearner:
         return Answers(batch.scores, batch.classes, batch.versions, batch.reports)
 
     def _batch(self, operations: Operations, features: Floats, ids: Words) -> Batch:
-        if features.shape[1] != self._features or not features.flags.c_contiguous or features.dtype != np.float32:
-            raise ValueError(f"features must be C-contiguous float32 [slots, {self._features}]")
-        _check(operations, min(len(features), len(ids)))
+        check(operations, features, ids, self._features)
         count = len(operations)
         raw = seen = features.reshape(-1)
         if self._scaler.active:

@@ -165,6 +165,44 @@ streams:
             "AREBA__LEARNERS__AREBA__HIDDEN: learners.areba.hidden: not YAML: while parsing"
         )
 
+    def test_settings_that_a_method_does_not_have(self, tmp_path: Path) -> None:
+        """They would do nothing, and the user would think they did."""
+        text = """\
+learners:
+  base: {method: baseline, budget: 20}
+  window: {method: sliding, windw: 50, theta: 0.9}
+  bagging: {method: oob_single, ensemble_size: 5}
+  mine: {method: "my.module:Mine", learning_rate: 0.1}
+  areba: {method: areba, options: {x: 1}}
+streams:
+  one: {cost: 5.0, theta: 0.9, learners: {window: {theta: 0.9, window: 7}, mine: {options: {x: .inf}}}}
+"""
+        of_sizes = "areba, adaptive_cs, oob, uob, oob_single"
+        has_not = "has no such setting (it belongs to"
+        plain = "may hold text, numbers, true, false, null, lists and maps only"
+        assert wrong(tmp_path, text) == [
+            f"areba.yaml:2: learners.base.budget: the method baseline {has_not} areba, qbr)",
+            "areba.yaml:3: learners.window.windw: unknown setting; did you mean learners.window.window?",
+            f"areba.yaml:3: learners.window.theta: the method sliding {has_not} {of_sizes})",
+            f"areba.yaml:4: learners.bagging.ensemble_size: the method oob_single {has_not} oob, uob)",
+            "areba.yaml:5: learners.mine.learning_rate: a learner of your own has only options",
+            f"areba.yaml:6: learners.areba.options: the method areba {has_not} learners of your own)",
+            f"areba.yaml:8: streams.one.learners.mine.options: {plain}",
+            "areba.yaml:8: streams.one.cost: no learner's method has such a setting",
+            f"areba.yaml:8: streams.one.learners.window.theta: the method sliding {has_not} {of_sizes})",
+        ]
+
+    def test_a_streams_setting_goes_to_the_methods_that_have_it(self, tmp_path: Path) -> None:
+        """One line for all learners of a stream, whatever their methods."""
+        learners = "{a: {method: areba}, b: {method: baseline}, c: {method: oob}, d: {method: 'm:C', options: {r: 1}}}"
+        stream = "streams: {s: {theta: 0.9, learning_rate: 0.5, ensemble_size: 5, learners: {d: {options: {r: 2}}}}}"
+        task = read(tmp_path, f"learners: {learners}\n{stream}").task_settings()
+        default, own = task.default_stream.learners, task.streams["s"].learners
+        assert [own[name].theta for name in "abcd"] == [0.9, 0.99, 0.9, 0.99]
+        assert [own[name].learning_rate for name in "abcd"] == [0.5, 0.5, 0.5, 0.01]
+        assert (own["c"].ensemble_size, default["c"].ensemble_size) == (5, 20)
+        assert (own["d"].options, default["d"].options) == ({"r": 2}, {"r": 1})
+
     def test_keys_twice_and_keys_that_are_no_text(self, tmp_path: Path) -> None:
         """YAML would silently keep the last of two, and read the stream `no` as False."""
         assert wrong(tmp_path, "join: {ttl_ms: 1}\nstreams:\n  no: {}\n  1: {}\njoin: {ttl_ms: 2}\n") == [
@@ -406,6 +444,16 @@ class TestTaskSettings:
             assert old in text
             with pytest.raises(StateError):
                 TaskSettings.from_json(text.replace(old, new))
+
+    def test_a_learner_stores_what_it_has(self, tmp_path: Path) -> None:
+        """And an older version's text, which stored the rest as well, is still read."""
+        text = "learners: {a: {method: baseline}, b: {method: sliding}, c: {method: 'm:C', options: {x: [1, {y: 2}]}}}"
+        task = read(tmp_path, text).task_settings()
+        stored = json.loads(task.to_json())["default_stream"]["learners"]
+        common = {"name", "method", "learning_rate", "hidden", "l2", "scaler", "network"}
+        assert [set(learner) for learner in stored] == [common, common | {"window"}, {"name", "method", "options"}]
+        older = task.to_json().replace('"method":"baseline"', '"method":"baseline","budget":20,"theta":0.99')
+        assert TaskSettings.from_json(older).to_json() == task.to_json()
 
 
 class TestChanges:

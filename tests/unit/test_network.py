@@ -276,8 +276,9 @@ def test_a_users_own_module_is_found_and_seeded() -> None:
     ("name", "reason"),
     [
         ("Missing", "has no attribute"),
-        ("broken", "not a torch.nn.Module"),
-        ("TOLERANCE", "not a torch.nn.Module"),
+        ("broken", "not a class"),
+        ("TOLERANCE", "not a class"),
+        ("ConfigurationError", "not a torch.nn.Module"),
         ("Failing", "no 3 features, please"),
     ],
 )
