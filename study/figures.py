@@ -1,5 +1,6 @@
 """Figures as the paper draws them: mean curves with a band of one standard error, and final figures with error bars."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ METRIC_NAMES = dict(zip(METRICS, ("recall", "specificity", "G-mean"), strict=Tru
 
 PANEL_INCHES = (4.2, 2.7)
 TITLE_INCHES = 0.8
+LEGEND_ROW_INCHES = 0.2
 DOTS_PER_INCH = 110
 
 
@@ -97,7 +99,10 @@ def colours_of(learners: Sequence[str]) -> dict[str, str]:
 def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str) -> Path:
     """Write panels in rows as a PNG, and return its path."""
     width, height = max(len(row) for row in rows), len(rows)
-    size = (PANEL_INCHES[0] * width, PANEL_INCHES[1] * height + TITLE_INCHES)
+    learners = list(dict.fromkeys(name for row in rows for panel in row for name in _names(panel)))
+    columns = max(1, min(len(learners), int(PANEL_INCHES[0] * width / 1.35)))
+    title_inches = TITLE_INCHES + LEGEND_ROW_INCHES * (math.ceil(len(learners) / columns) - 1)
+    size = (PANEL_INCHES[0] * width, PANEL_INCHES[1] * height + title_inches)
     figure = Figure(figsize=size, dpi=DOTS_PER_INCH, facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.subplots(height, width, squeeze=False)
@@ -105,11 +110,10 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str) -> Path:
         left=0.6 / size[0],
         right=1 - 0.2 / size[0],
         bottom=0.5 / size[1],
-        top=1 - (TITLE_INCHES + 0.1) / size[1],
+        top=1 - (title_inches + 0.1) / size[1],
         wspace=0.16,
         hspace=0.45,
     )
-    learners = list(dict.fromkeys(name for row in rows for panel in row for name in _names(panel)))
     colours = colours_of(learners)
     for row, line in zip(axes, rows, strict=True):
         for axis, panel in zip(row, line, strict=False):
@@ -121,7 +125,6 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str) -> Path:
         for axis in row[len(line) :]:
             axis.set_visible(False)
     figure.text(0.6 / size[0], 1 - 0.14 / size[1], title, fontsize=13, fontweight="bold", color=INK, va="top")
-    columns = max(1, min(len(learners), int(size[0] / 1.35)))
     figure.legend(
         handles=[Line2D([], [], color=colours[name], linewidth=2, label=name) for name in learners],
         loc="upper left",
