@@ -26,7 +26,7 @@ test: setup ## every test, Kafka included
 	$(BIN)/python -m pytest
 
 fast: setup ## unit and property tests
-	$(BIN)/python -m pytest -q tests/unit tests/property -m "not slow and not kafka"
+	$(BIN)/python -m pytest -q -n 2 tests/unit tests/property -m "not slow and not kafka"
 
 check: setup ## format, lint, types, fast tests
 	$(BIN)/ruff format --check .

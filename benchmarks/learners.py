@@ -1,48 +1,22 @@
-"""AREBA with a budget of 20: predict and learn, microseconds an example, ours against eager Torch."""
+"""Each method: predict and learn, microseconds an example, ours against eager Torch; ensembles against one network."""
 
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchmarks.eager import ENSEMBLE, Stream, eager
 from benchmarks.rows import Row, at_most, faster, median_cpu_us
 from producers.datasets import DataSet, load
 from producers.synthetic import SyntheticSpec, synthetic
 from stream_app.learners import LEARN, PREDICT, Learner, LearnerSettings, Operations, build
-from stream_app.network import require_one_thread
-from stream_app.records import ID_WORDS, Floats
-
-# isort: split
-import torch
+from stream_app.learners.memory import BASELINE, Method, memory_of
+from stream_app.learners.online import OnlineLearner
+from stream_app.network import DenseNetwork, compiled_networks, random_generator, require_one_thread
+from stream_app.records import ID_WORDS
 
 BATCH = 1000
 """Examples of one call: what a worker has at hand under load."""
-
-BUDGET = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Examples in order, and how the paper's network learns them.
-
-    Attributes:
-        name: What it is.
-        examples: float32 `[n, d]`.
-        labels: int8 `[n]`.
-        learning_rate: Of Adam.
-        hidden: Units of the hidden layers.
-        l2: Regularisation of the hidden weights.
-    """
-
-    name: str
-    examples: Floats
-    labels: NDArray[np.int8]
-    learning_rate: float = 0.01
-    hidden: tuple[int, ...] = (8,)
-    l2: float = 0.0
 
 
 def of(data: DataSet, count: int) -> Stream:
@@ -51,12 +25,10 @@ def of(data: DataSet, count: int) -> Stream:
     return Stream(data.name, part.features, part.labels, data.learning_rate, data.hidden, data.l2)
 
 
-def ours(stream: Stream) -> Learner:
+def ours(stream: Stream, method: str = "areba") -> Learner:
     """The learner that a configuration would make for this stream."""
-    settings = LearnerSettings(
-        method="areba", budget=BUDGET, learning_rate=stream.learning_rate, hidden=stream.hidden, l2=stream.l2
-    )
-    return build("areba", settings, stream.examples.shape[1], bytes(32))
+    settings = LearnerSettings(method=method, learning_rate=stream.learning_rate, hidden=stream.hidden, l2=stream.l2)
+    return build(method, settings, stream.examples.shape[1], bytes(32))
 
 
 def learn(learner: Learner, stream: Stream, start: int, stop: int) -> None:
@@ -73,91 +45,20 @@ def learn(learner: Learner, stream: Stream, start: int, stop: int) -> None:
         learner.run(operations, stream.examples[part], np.zeros((count, ID_WORDS), np.uint64))
 
 
-class EagerAreba:
-    """AREBA as one writes it with Torch: a deque a class, autograd, the fused Adam."""
-
-    def __init__(self, stream: Stream) -> None:
-        torch.manual_seed(0)
-        widths = (stream.examples.shape[1], *stream.hidden)
-        layers: list[torch.nn.Module] = []
-        for inputs, units in pairwise(widths):
-            layers += [torch.nn.Linear(inputs, units), torch.nn.LeakyReLU(0.01)]
-        self.model = torch.nn.Sequential(*layers, torch.nn.Linear(widths[-1], 1))
-        for layer in self.model:
-            if isinstance(layer, torch.nn.Linear):
-                torch.nn.init.kaiming_normal_(layer.weight)
-        self.penalised = [layer.weight for layer in layers if isinstance(layer, torch.nn.Linear)]
-        self.l2 = stream.l2
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=stream.learning_rate, eps=1e-7, fused=True)
-        self.loss = torch.nn.BCEWithLogitsLoss()
-        self.queues: tuple[deque[torch.Tensor], deque[torch.Tensor]] = deque(maxlen=1), deque(maxlen=1)
-        self.sizes = [0.0, 0.0]
-
-    def predict(self, example: torch.Tensor) -> float:
-        """P(class 1)."""
-        with torch.no_grad():
-            return torch.sigmoid(self.model(example[None])).item()
-
-    def learn(self, example: torch.Tensor, label: int) -> None:
-        """The paper's algorithm 2."""
-        self.sizes = [0.99 * size + (0.01 if label == kind else 0.0) for kind, size in enumerate(self.sizes)]
-        self.queues[label].append(example)
-        self.queues = self._adapted()
-        negatives, positives = self.queues
-        examples = torch.stack([*positives, *negatives])
-        targets = torch.zeros(len(examples))
-        targets[: len(positives)] = 1.0
-        self.optimizer.zero_grad()
-        loss = self.loss(self.model(examples).squeeze(1), targets)
-        if self.l2:
-            for weights in self.penalised:
-                loss = loss + self.l2 * weights.square().sum()
-        loss.backward()
-        self.optimizer.step()
-
-    def _adapted(self) -> tuple[deque[torch.Tensor], deque[torch.Tensor]]:
-        capacities = [queue.maxlen or 1 for queue in self.queues]
-        if not all(self.queues):
-            present = 0 if self.queues[0] else 1
-            capacities[present] = min(BUDGET, capacities[present] + 1)
-        else:
-            minority = 1 if self.sizes[0] > self.sizes[1] else 0
-            if len(self.queues[minority]) == capacities[minority]:
-                if capacities[minority] < BUDGET // 2:
-                    capacities[1 - minority] = capacities[minority]
-                    capacities[minority] += 1
-                elif capacities[minority] == BUDGET // 2:
-                    capacities[1 - minority] = capacities[minority]
-        if capacities == [queue.maxlen for queue in self.queues]:
-            return self.queues
-        return deque(self.queues[0], capacities[0]), deque(self.queues[1], capacities[1])
-
-
-def eager(stream: Stream) -> Callable[[int, int], int]:
-    """Predict and learn examples from one index to another, one by one; how many they were."""
-    model = EagerAreba(stream)
-    examples, labels = torch.from_numpy(stream.examples), stream.labels.tolist()
-
-    def run(start: int, stop: int) -> int:
-        for k in range(start, stop):
-            model.predict(examples[k])
-            model.learn(examples[k], labels[k])
-        return stop - start
-
-    return run
-
-
-def compare(stream: Stream, *, warm: int, ours_steps: int, eager_steps: int, repetitions: int) -> tuple[float, float]:
+def compare(
+    stream: Stream, method: str, *, warm: int, ours_steps: int, eager_steps: int, repetitions: int
+) -> tuple[float, float]:
     """Median microseconds an example, ours and eager Torch's, over the same stretches of the stream where both reach.
 
     Args:
         stream: At least `warm` and `repetitions` times `ours_steps` long.
+        method: Its name.
         warm: Examples that both learn before the clock runs: the queues are full then.
         ours_steps: Examples of one repetition.
         eager_steps: The same for eager Torch.
         repetitions: How many times.
     """
-    learner, reference = ours(stream), eager(stream)
+    learner, reference = ours(stream, method), eager(stream, method)
     learn(learner, stream, 0, warm)
     reference(0, warm)
     ours_at, eager_at = iter(range(warm, 1 << 30, ours_steps)), iter(range(warm, 1 << 30, eager_steps))
@@ -193,6 +94,64 @@ def converged(stream: Stream) -> tuple[float, float]:
     return median_cpu_us(thousand, 10), early
 
 
+class Effort(NamedTuple):
+    """How long to look at a method: examples before, examples of one repetition of ours and of eager Torch's, times."""
+
+    warm: int
+    ours: int
+    eager: int
+    times: int
+
+
+ONE, WINDOW, MANY = Effort(500, 2_000, 200, 5), Effort(500, 1_000, 200, 5), Effort(200, 500, 20, 5)
+ONE_WIDE, WINDOW_WIDE, MANY_WIDE = Effort(20, 60, 30, 5), Effort(110, 20, 20, 3), Effort(2, 4, 2, 3)
+
+
+def others(streams: Sequence[Stream], wide: Stream) -> list[Row]:
+    """Each other method on streams with the small network, and on one with the paper's large one."""
+    table = []
+    for method, small, large in (
+        ("qbr", ONE, ONE_WIDE),
+        ("baseline", ONE, ONE_WIDE),
+        ("sliding", WINDOW, WINDOW_WIDE),
+        ("adaptive_cs", ONE, ONE_WIDE),
+        ("oob_single", ONE, ONE_WIDE),
+        ("oob", MANY, MANY_WIDE),
+        ("uob", MANY, MANY_WIDE),
+    ):
+        for stream, effort in (*((stream, small) for stream in streams), (wide, large)):
+            times = {"warm": effort.warm, "ours_steps": effort.ours, "eager_steps": effort.eager}
+            own, reference = compare(stream, method, **times, repetitions=effort.times)
+            name = f"predict and learn, {method}, against eager Torch with fused Adam: {stream.name}"
+            name += "" if len(stream.hidden) == 1 else f", {stream.examples.shape[1]}-512-512-1"
+            table.append(Row(name, stream.examples.shape[1], own, reference, reference / own, "printed", None))
+    return table
+
+
+def networks(stream: Stream, count: int) -> Learner:
+    """So many networks that each take one step on each label: an ensemble whose every draw is 1."""
+    features, generator = stream.examples.shape[1], random_generator(bytes(32))
+    method = Method(memory_of(BASELINE, features, networks=count))
+    members = [DenseNetwork(features, stream.hidden, generator) for _ in range(count)]
+    compiled = compiled_networks(members, stream.learning_rate, stream.l2, method.examples)
+    return OnlineLearner(method, compiled, features, scaled=False)
+
+
+def ensemble(stream: Stream, steps: int, repetitions: int) -> tuple[float, float]:
+    """Median microseconds an example of an ensemble of 20 and of one network, in turns."""
+    figures = []
+    for count in (ENSEMBLE, 1):
+        learner = networks(stream, count)
+        learn(learner, stream, 0, steps)
+
+        def run(learner: Learner = learner) -> int:
+            learn(learner, stream, 0, steps)
+            return steps
+
+        figures.append(median_cpu_us(run, repetitions))
+    return figures[0], figures[1]
+
+
 def rows() -> list[Row]:
     """The rows of the table that are about learners."""
     require_one_thread()
@@ -202,7 +161,7 @@ def rows() -> list[Row]:
         faster(
             f"{name}: {stream.name}",
             stream.examples.shape[1],
-            *compare(stream, warm=5_000, ours_steps=5_000, eager_steps=1_000, repetitions=9),
+            *compare(stream, "areba", warm=5_000, ours_steps=5_000, eager_steps=1_000, repetitions=9),
             times,
         )
         for stream, times in ((sine, 300.0), (fraud, 200.0))
@@ -211,19 +170,32 @@ def rows() -> list[Row]:
     large = at_most(
         f"{name}: {mnist.name}, 784-512-512-1",
         mnist.examples.shape[1],
-        *compare(mnist, warm=500, ours_steps=100, eager_steps=50, repetitions=9),
+        *compare(mnist, "areba", warm=500, ours_steps=100, eager_steps=50, repetitions=9),
         0.5,
     )
+    pictures = Stream(f"{mnist.name}, 784-8-1", mnist.examples, mnist.labels)
+    once = f"an ensemble of {ENSEMBLE}, each network updated once, against one network"
+    ensembles = [
+        at_most(f"{once}: {stream.name}", stream.examples.shape[1], *ensemble(stream, steps, 9), 8.0)
+        for stream, steps in ((sine, 2_000), (fraud, 1_000), (pictures, 200))
+    ]
+    own, reference = ensemble(mnist, 10, 3)
+    text = f"{once}: {mnist.name}, 784-512-512-1, 160 MB of parameters and moments"
+    ensembles.append(Row(text, 784, own, reference, own / reference, "printed", None))
+    return [*small, large, *others((sine, fraud), mnist), *ensembles, *late(sine, fraud)]
+
+
+def late(sine: Stream, fraud: Stream) -> list[Row]:
+    """A converged stream against itself when it was young."""
     what = "a converged stream, examples 50,000 to 60,000 against 1,000 to 11,000"
     forest = of(load("forest"), 60_000)
-    late = [
+    table = [
         at_most(f"{what}: {stream.name}", stream.examples.shape[1], *converged(stream), 1.3)
         for stream in (sine, forest)
     ]
     late_us, early_us = converged(fraud)
     unequal = f"{what}: {fraud.name}, whose queue of positives is not full at first"
-    late.append(Row(unequal, 30, late_us, early_us, late_us / early_us, "printed", None))
-    return [*small, large, *late]
+    return [*table, Row(unequal, 30, late_us, early_us, late_us / early_us, "printed", None)]
 
 
 if __name__ == "__main__":

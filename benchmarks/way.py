@@ -11,7 +11,7 @@ from fastavro.types import Schema
 from numpy.typing import NDArray
 
 import schemas
-from benchmarks.learners import BUDGET, EagerAreba, Stream
+from benchmarks.eager import BUDGET, Areba, Stream
 from benchmarks.rows import Row, faster, median_cpu_us
 from producers import datasets
 from stream_app import codec
@@ -99,7 +99,7 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
     example_schema, label_schema, prediction_schema, outcome_schema = (
         fastavro.parse_schema(json.loads(texts[name, 1])) for name in ("example", "label", "prediction", "outcome")
     )
-    model = EagerAreba(inputs.stream)
+    model = Areba(inputs.stream)
     pending: dict[str, tuple[torch.Tensor, float]] = {}
     position = 0
 

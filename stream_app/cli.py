@@ -118,6 +118,28 @@ def resume(path: Path, task: int) -> None:
 
 
 @cli.command()
+@click.argument("stream")
+@click.argument("learner")
+@CONFIG_OPTION
+@click.option(
+    "--partition",
+    type=click.IntRange(0),
+    help="Where the stream's records are, if its producers do not use Java's default partitioner.",
+)
+def promote(stream: str, learner: str, path: Path, partition: int | None) -> None:
+    """Make LEARNER the champion of STREAM, from one record on.
+
+    Writes a mark behind the last example of the stream's partition, with that example's timestamp: the merge takes it
+    right there, whatever event time the stream is at, and holds nothing up for it. Examples behind the mark are
+    predicted by LEARNER; those before it keep the champion that they had, also in their outcomes. The change is part of
+    the input: after a crash it is replayed at the same record. Prints the offset of the mark.
+    """
+    from stream_app.start import promote_learner  # noqa: PLC0415  (see run)
+
+    click.echo(promote_learner(load(path, os.environ), stream, learner, partition))
+
+
+@cli.command()
 @CONFIG_OPTION
 @click.option(
     "--manifest",

@@ -307,7 +307,7 @@ class LearnerSettings(Settings):
     def _known(cls, method: str, info: ValidationInfo) -> str:
         methods: tuple[str, ...] = (info.context or {}).get("methods", METHODS)
         if method not in methods and not is_own(method):
-            raise ValueError(f"there is no method {method!r}{_or_nearest(method, methods)}")
+            raise ValueError(f"there is no method {method!r}{or_nearest(method, methods)}")
         return method
 
     @field_validator("*")
@@ -380,11 +380,15 @@ class JoinSettings(Settings):
     max_open_marks_per_stream: Annotated[Integer, Field(ge=1, le=1_000)] = 16
 
 
+ChangeDetector: TypeAlias = Literal["none", "hddm", "ddm"]
+
+
 class MetricSettings(Settings):
-    """When metrics are published, and how fast their sums fade (1 never forgets)."""
+    """When metrics are published, how fast their sums fade (1 never forgets), what finds a change (see `change`)."""
 
     every_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
     fading_factor: Annotated[Number, Field(gt=0, le=1)] = 0.99
+    change_detector: ChangeDetector = "hddm"
 
 
 class LimitSettings(Settings):
@@ -663,14 +667,14 @@ def _conflicts(config: Config) -> Iterator[_Conflict]:
             yield _Conflict((*path, setting), "no learner's method has such a setting")
         for learner, overrides in stream.learners.items():
             if learner not in config.learners:
-                message = f"there is no learner {learner!r}{_or_nearest(learner, config.learners)}"
+                message = f"there is no learner {learner!r}{or_nearest(learner, config.learners)}"
                 yield _Conflict((*path, "learners", learner), message)
                 continue
             method = config.learners[learner].method
             for setting in overrides.without_effect([method]):
                 yield _Conflict((*path, "learners", learner, setting), _no_such_setting(method, setting))
         if stream.champion is not None and stream.champion not in config.learners:
-            message = f"there is no learner {stream.champion!r}{_or_nearest(stream.champion, config.learners)}"
+            message = f"there is no learner {stream.champion!r}{or_nearest(stream.champion, config.learners)}"
             yield _Conflict((*path, "champion"), message)
 
 
@@ -1167,7 +1171,7 @@ def _nearest(word: object, words: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _or_nearest(word: object, words: Iterable[str]) -> str:
+def or_nearest(word: object, words: Iterable[str]) -> str:
     """`; did you mean ...?`, or the choice when there is nothing near."""
     known = list(words)
     return _nearest(word, known) or f" (there are: {', '.join(known)})"

@@ -776,6 +776,10 @@ class EmbeddedCluster:
         """A reader of one partition, at its first offset."""
         return EmbeddedLogReader(self._broker, partition)
 
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """First offset, and the one behind the last record."""
+        return self._broker.watermarks(partition)
+
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:

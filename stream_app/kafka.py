@@ -1013,6 +1013,14 @@ class KafkaCluster:
         """A reader of one partition, at its first offset."""
         return KafkaLogReader(self._bootstrap_servers, partition, self._admin, self._settings)
 
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """First offset, and the one behind the last record.
+
+        Raises:
+            UnknownOutcomeError: No broker answered in time.
+        """
+        return _query_watermarks(self._admin, partition)
+
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:

@@ -373,7 +373,7 @@ def _forward_8(network: Core, source: Address, starts: Address, count: int, erro
         work[errors + e] = _output_8(hidden, outgoing, last_bias)
 
 
-@inlined
+@compiled
 def _descend_8(
     network: Core,
     source: Address,

@@ -175,6 +175,9 @@ class Cluster(Protocol):
     def reader(self, partition: TopicPartition) -> LogReader:
         """A reader of one partition, at its first offset."""
 
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """Asked of the broker; records of open transactions lie below `high`."""
+
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:

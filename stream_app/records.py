@@ -158,7 +158,9 @@ class Metric:
     """The state of one learner of a stream after `labelled` accepted labels.
 
     `recall`, `specificity` and `gmean` are None until both classes were seen. The prequential sums are the faded
-    counts of correct predictions and of labels of each class (fading factor of the configuration).
+    counts of correct predictions and of labels of each class (fading factor of the configuration). A change is that the
+    learner recognises a class worse than before; `labels_to_recover` counts from the beginning of the last one, and is
+    None while its G-mean is below 90 % of `gmean_before`.
     """
 
     stream: str
@@ -188,6 +190,11 @@ class Metric:
     delay_ms_p50: int | None
     delay_ms_p90: int | None
     delay_ms_p99: int | None
+    changes: int
+    change_flagged: int | None
+    change_began: int | None
+    gmean_before: float | None
+    labels_to_recover: int | None
 
 
 @dataclass(frozen=True, slots=True)

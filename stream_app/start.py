@@ -17,6 +17,7 @@ from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransa
 from stream_app.native import cache_folder
 from stream_app.observe import Observer
 from stream_app.ports import TopicInfo, TopicPartition
+from stream_app.promote import promote
 from stream_app.records import RESUME, Act, Commit, Example, Label, RawRecords
 
 LOG = logging.getLogger("areba")
@@ -229,6 +230,23 @@ def _last_progress(cluster: KafkaCluster, partition: TopicPartition) -> Commit |
                 return last
     finally:
         reader.close()
+
+
+def promote_learner(config: Config, stream: str, learner: str, partition: int | None = None) -> str:
+    """Write the mark that makes a learner the champion of a running stream; a line that says where it is.
+
+    Raises:
+        ConfigurationError: No broker answers, a topic is not as it should be, or there is no such stream or learner.
+        DeliveryError: The broker did not accept the mark.
+    """
+    cluster = connect(config)
+    check_topics(config, cluster)
+    sender = KafkaSender(config.kafka.bootstrap_servers, {**config.kafka.all, **config.kafka.producer})
+    try:
+        place, offset = promote(config, cluster, sender, SystemClock(), stream, learner, partition)
+    finally:
+        sender.close()
+    return f"{place.topic}[{place.partition}] offset {offset}: {learner} is the champion of {stream} from here on"
 
 
 def verify_books(config: Config, manifests: Sequence[Path]) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.batch import Batch, OriginalRecord
+from stream_app.change import Change, ChangeMonitor
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.evaluate import Prequential, scores_of
 from stream_app.join import DEAD, LEARN, OPERATIONS, OUTCOMES, PARKED, PREDICT, RELEASED, REPORT, JoinOutput, StreamJoin
@@ -49,6 +50,9 @@ class Stream:
         self._join = StreamJoin(task.join, task.metrics.every_labels, 0)
         self._join.champion = self.learner_names.index(settings.champion)
         self._prequential = [Prequential(task.metrics.fading_factor) for _ in self.learner_names]
+        self._changes = [
+            ChangeMonitor(task.metrics.change_detector, task.metrics.fading_factor) for _ in self.learner_names
+        ]
         # by learner and slot: what was predicted for the example there
         self._scores = np.zeros((len(self.learner_names), 0), np.float32)
         self._classes = np.zeros((len(self.learner_names), 0), np.int8)
@@ -154,16 +158,27 @@ class Stream:
             prequential.run(classes[slots], truth)
             for prequential, classes in zip(self._prequential, self._classes, strict=True)
         ]
+        changes = [
+            monitor.run(classes[slots], truth, after, before)
+            for monitor, classes, after in zip(self._changes, self._classes, sums, strict=True)
+        ]
         for row, (place, seen) in enumerate(zip(reported, before, strict=True)):
             if not counts[row][1]:
                 continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
             for number in range(len(self.learner_names)):
                 now = sums[number][seen - 1] if seen else start[number]
-                collector.metric(int(positions[place]), self._metric(number, counts[row], answers[number], row, now))
+                metric = self._metric(number, counts[row], answers[number].reports[row], now, changes[number][row])
+                collector.metric(int(positions[place]), metric)
 
-    def _metric(self, number: int, counts: Longs, answers: Answers, row: int, sums: NDArray[np.float64]) -> Metric:
+    def _metric(
+        self,
+        number: int,
+        counts: Longs,
+        report: NDArray[np.float64],
+        sums: NDArray[np.float64],
+        change: Change,
+    ) -> Metric:
         recall, specificity, gmean = scores_of(sums)
-        report = answers.reports[row]
         labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
         delays = [None if delay == NO_LONG else int(delay) for delay in counts[7:10]]
         return Metric(
@@ -194,6 +209,11 @@ class Stream:
             delay_ms_p50=delays[0],
             delay_ms_p90=delays[1],
             delay_ms_p99=delays[2],
+            changes=change.changes,
+            change_flagged=change.flagged,
+            change_began=change.began,
+            gmean_before=change.gmean_before,
+            labels_to_recover=change.labels_to_recover,
         )
 
     def _collect_outcomes(self, out: JoinOutput, collector: Collector) -> None:

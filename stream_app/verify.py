@@ -477,6 +477,8 @@ class _PartitionCheck:
             before = last.get((metric.stream, metric.learner))
             if before is not None and (metric.labelled, metric.examples) < (before[1].labelled, before[1].examples):
                 self._off(self._metrics_topic, output.offset, f"counts of {metric.stream}/{metric.learner} went back")
+            if fault := change_fault(metric, before[1] if before is not None else None):
+                self._off(self._metrics_topic, output.offset, f"change of {metric.stream}/{metric.learner}: {fault}")
             last[metric.stream, metric.learner] = output.offset, metric
         return last
 
@@ -631,6 +633,33 @@ def _fault(record: Example | Label | Mark, max_features: int) -> Reason | None:
     if not 1 <= len(record.features) <= max_features:
         return Reason.WRONG_DIMENSION
     return None if math.isfinite(sum(record.features)) else Reason.NOT_FINITE
+
+
+def change_fault(metric: Metric, before: Metric | None) -> str | None:
+    """What cannot be in the figures about changes, by themselves or behind the learner's metric before; else None."""
+    flagged, began, took = metric.change_flagged, metric.change_began, metric.labels_to_recover
+    fault = None
+    if not metric.changes:
+        if (flagged, began, metric.gmean_before, took) != (None, None, None, None):
+            fault = "there was none, but it is described"
+    elif flagged is None or began is None or not 0 < began <= flagged <= metric.labelled:
+        fault = f"flagged at {flagged}, begun at {began}, of {metric.labelled} labels"
+    elif took is not None and not 0 <= took <= metric.labelled - began:
+        fault = f"recovered in {took} of the {metric.labelled - began} labels since"
+    return fault or (_sequel_fault(metric, before) if before is not None else None)
+
+
+def _sequel_fault(metric: Metric, before: Metric) -> str | None:
+    """The same, of two metrics of a learner: the count goes up, and a change that was flagged stays what it was."""
+    if metric.changes < before.changes:
+        return f"{metric.changes} after {before.changes}"
+    if metric.changes > before.changes:
+        flagged = metric.change_flagged or 0
+        here = f"a new one was flagged at {flagged}, but not yet there after {before.labelled} labels"
+        return here if flagged <= before.labelled else None
+    names = ("change_flagged", "change_began", "gmean_before")
+    same = all(getattr(metric, name) == getattr(before, name) for name in names)
+    return None if same else "the last one is another than before"
 
 
 def read_dead_letter(row: Row) -> DeadLetter | None:

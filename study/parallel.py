@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from study.experiment import Run
+from study.experiment import Experiment, Run, Varies
 from study.store import Store
 
 AHEAD = 2
@@ -41,9 +41,10 @@ def _initialise() -> None:
     gc.disable()  # a repetition makes a million tuples that live; looking through them took a fifth of its time
 
 
-def _work(run: Run, repetition: int, folder: Path, engine: str) -> None:
+def _work(experiment: str, varies: Varies, repetition: int, folder: Path, engine: str) -> None:
     from study.runs import repeat  # noqa: PLC0415  (Torch and Numba are for the children)
 
+    run = Run(Experiment.model_validate_json(experiment), varies)
     Store(folder, engine).put(run, repetition, repeat(run, repetition))
     gc.collect()
 
@@ -82,7 +83,8 @@ def _finished(todo: Sequence[Todo], folder: Path, engine: str, jobs: int) -> Ite
     try:
         while True:
             while len(under_way) < jobs * AHEAD and (item := next(rest, None)) is not None:
-                under_way[pool.submit(_work, item.run, item.repetition, folder, engine)] = item
+                text = item.run.experiment.model_dump_json(exclude_unset=True)
+                under_way[pool.submit(_work, text, item.run.varies, item.repetition, folder, engine)] = item
             if not under_way:
                 break
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:

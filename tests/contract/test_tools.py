@@ -133,6 +133,18 @@ def test_an_offset_behind_the_end_is_an_error(backend: Backend, topic: Callable[
     reader.close()
 
 
+def test_a_cluster_knows_first_and_last_offset(backend: Backend, topic: Callable[..., str]) -> None:
+    """`areba promote` looks at the end of a partition; reading all of it would take hours."""
+    place, cluster = TopicPartition(topic("log"), 0), backend.cluster()
+    assert cluster.watermarks(place) == (0, 0)
+    sender = backend.sender()
+    for _ in range(10):
+        sender.send(place.topic, b"k", b"v", START_MS, partition=0)
+    sender.flush(DEADLINE_S)
+    backend.delete_before(place, 4)
+    assert cluster.watermarks(place) == (4, 10)
+
+
 def test_topics_are_described_with_the_settings_in_force(backend: Backend, prefix: str) -> None:
     """Start-up refuses topics by their settings, so it must see Kafka's defaults and the topic's own."""
     cluster = backend.cluster()

@@ -14,7 +14,9 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"method": "areba"},
     {"method": "baseline"},
     {"method": "areba", "budget": 2, "theta": 0.2, "hidden": [6, 17], "scaler": "standard", "l2": 0.01},
+    {"method": "uob", "ensemble_size": 9, "theta": 0.5, "hidden": [6, 17], "scaler": "standard"},
     {"method": "areba", "network": "tests.unit.test_learners:Net", "scaler": "standard"},
+    {"method": "oob", "ensemble_size": 3, "theta": 0.5, "network": "tests.unit.test_learners:Net"},
 )
 SLOTS = 24
 
@@ -72,7 +74,7 @@ def test_a_loaded_learner_goes_on_to_the_same_bits(
     assert same_state(first, second)
 
 
-@pytest.mark.parametrize("kind", KINDS[:3], ids=str)
+@pytest.mark.parametrize("kind", KINDS[:4], ids=str)
 @pytest.mark.parametrize("cut", [1, 7])
 def test_a_long_stream_is_the_same_in_small_batches(kind: dict[str, Any], cut: int) -> None:
     """The cuts of the promise, 1 and 7 against 1,000, over 2,000 examples with labels that come 40 later."""

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stream_app import codec, order
+from stream_app.change import Change, ChangeMonitor
 from stream_app.config import (
     JoinSettings,
     LearnerSettings,
@@ -23,6 +24,7 @@ from stream_app.config import (
     TaskSettings,
     memory_bound_bytes,
 )
+from stream_app.evaluate import Prequential
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.records import (
     Example,
@@ -106,7 +108,7 @@ def task_settings(draw: st.DrawFn) -> TaskSettings:
             closed_ttl_ms=number(0, 40),
             max_open_marks_per_stream=number(1, 3),
         ),
-        metrics=MetricSettings(every_labels=number(1, 4), fading_factor=FADING),
+        metrics=MetricSettings(every_labels=number(1, 4), fading_factor=FADING, change_detector="ddm"),
         limits=LimitSettings(max_streams_per_task=number(1, 3), max_record_bytes=150, max_features=3),
         unknown_streams=draw(st.sampled_from(["dead-letter", "model"])),
         predictions=draw(st.sampled_from(["champion", "all"])),
@@ -317,8 +319,9 @@ def check_envelopes(got: list[Row], wanted: list[tuple[str, int]], sequence: lis
 
 
 def check_figures(got: list[Row], events: list[Event], predictions: dict[tuple[int, str], Prediction]) -> None:
-    """The prequential sums and the delays, from the published predictions and outcomes alone."""
+    """The prequential sums, the changes and the delays, from the published predictions and outcomes alone."""
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
+    scored: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     delays: dict[str, list[int]] = defaultdict(list)
     metrics = iter(got)
     for event in events:
@@ -328,7 +331,9 @@ def check_figures(got: list[Row], events: list[Event], predictions: dict[tuple[i
             delays[event.stream].append(event.delay_ms)
             for learner in LEARNERS:
                 own, column = sums[event.stream, learner], 0 if event.label == 1 else 2
-                right = predictions[event.example_offset, learner].label == event.label
+                answer = predictions[event.example_offset, learner].label
+                right = answer == event.label
+                scored[event.stream, learner].append((answer, event.label or 0))
                 own[column] = FADING * own[column] + right
                 own[column + 1] = FADING * own[column + 1] + 1
         elif isinstance(event, Reported):
@@ -341,8 +346,22 @@ def check_figures(got: list[Row], events: list[Event], predictions: dict[tuple[i
                 metric.negative_correct,
                 metric.negative_total,
             ]
+            assert changes_of(metric) == changes_after(scored[event.stream, event.learner])
             for share, delay_ms in ((50, metric.delay_ms_p50), (90, metric.delay_ms_p90), (99, metric.delay_ms_p99)):
                 check_percentile(delay_ms, delays[event.stream], share)
+
+
+def changes_of(metric: Metric) -> Change:
+    """What a metric says about changes."""
+    flagged = (metric.change_flagged, metric.change_began, metric.gmean_before)
+    return Change(metric.changes, *flagged, metric.labels_to_recover)
+
+
+def changes_after(scored: Sequence[tuple[int, int]]) -> Change:
+    """The same for these predicted and true classes, in one go."""
+    predicted, labels = np.array(scored, np.int8).reshape(-1, 2).T.copy()
+    after = Prequential(FADING).run(predicted, labels)
+    return ChangeMonitor("ddm", FADING).run(predicted, labels, after, np.array([len(labels)]))[0]
 
 
 def check_percentile(delay_ms: int | None, delays: list[int], share: int) -> None:
@@ -393,6 +412,9 @@ def test_tables_that_grow(seed: int) -> None:
     reports = [event for event in events if isinstance(event, Reported)]
     assert max(event.pending for event in reports) > 100
     assert max(event.waiting for event in reports) > 20
+    rows = run(chosen, [(examples, labels)]).rows["metrics"]
+    metrics = [codec.decode_one(row.value or b"") for row in rows]
+    assert any(metric.changes for metric in metrics if isinstance(metric, Metric)), "the changes were compared too"
 
 
 def test_memory_stays_below_its_bound() -> None:
@@ -462,6 +484,36 @@ def test_one_record_a_batch() -> None:
     assert run(chosen, cut_at(sequence, range(len(sequence)))) == whole
 
 
+@settings(FEW, max_examples=30)
+@given(st.integers(1, 59), st.lists(st.integers(0, 120), max_size=8))
+def test_a_promotion_holds_from_its_record_on(place: int, ends: list[int]) -> None:
+    """One record decides who answers; an outcome names who answered then, however late its label comes."""
+    stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
+    chosen = TaskSettings(
+        application_id="test",
+        metrics=MetricSettings(every_labels=10),
+        streams={"a": stream, "b": stream},
+        default_stream=stream,
+    )
+    examples, labels = [], []
+    for number in range(60):
+        meaning: Example | Mark = Example("a", str(number), (number % 7 / 7, number % 2))
+        if number == place:
+            meaning = Mark("a", MarkKind.PROMOTE, learner="two")
+        time_ms = 10 * number + 1
+        examples.append(Record(Side.EXAMPLES, number, time_ms, meaning, b"a", codec.encode(meaning), ()))
+        label = Label("a", str(number), number % 2)
+        labels.append(Record(Side.LABELS, number, time_ms + 205, label, b"a", codec.encode(label), ()))
+    whole = run(chosen, [(examples, labels)])
+    predictions = [codec.decode_one(row.value or b"") for row in whole.rows["predictions"]]
+    outcomes = [codec.decode_one(row.value or b"") for row in whole.rows["outcomes"]]
+    wanted = [(str(n), "one" if n < place else "two") for n in range(60) if n != place]
+    assert [(p.id, p.learner) for p in predictions if isinstance(p, Prediction) and p.champion] == wanted
+    assert [(o.id, o.learner) for o in outcomes if isinstance(o, Outcome)] == wanted
+    sequence = list(merge(examples, labels))
+    assert run(chosen, cut_at(sequence, ends)) == whole
+
+
 @pytest.mark.parametrize("example_chunk", [1, 7, 1000])
 @pytest.mark.parametrize("label_chunk", [1, 7, 1000])
 def test_arrival_does_not_show(example_chunk: int, label_chunk: int) -> None:
@@ -504,7 +556,7 @@ def fixed_input(
     chosen = TaskSettings(
         application_id="test",
         join=join,
-        metrics=MetricSettings(every_labels=5, fading_factor=FADING),
+        metrics=MetricSettings(every_labels=5, fading_factor=FADING, change_detector="ddm"),
         limits=LimitSettings(max_record_bytes=150, max_features=3),
         predictions="all",
         streams={"a": stream, "b": stream},

@@ -315,13 +315,47 @@ def test_decode_many() -> None:
 
 
 METRIC = Metric(
-    "s", "areba", True, 9, 0.5, 0.5, 0.5, 1, 2, 3, 4, 0.1, 0.9, 10, 10, 10, 10, 9, 12, 1, 0, 0, 2, 0, 5, 6, 7
+    "s",
+    "areba",
+    True,
+    9,
+    0.5,
+    0.5,
+    0.5,
+    1,
+    2,
+    3,
+    4,
+    0.1,
+    0.9,
+    10,
+    10,
+    10,
+    10,
+    9,
+    12,
+    1,
+    0,
+    0,
+    2,
+    0,
+    5,
+    6,
+    7,
+    2,
+    8,
+    6,
+    0.9,
+    3,
 )
 
 
 def test_metric_nulls() -> None:
     """Before both classes were seen there is no recall; a zero there would draw a wrong line on a dashboard."""
-    names = ("recall", "specificity", "gmean", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99")
+    names = (
+        *("recall", "specificity", "gmean", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99"),
+        *("change_flagged", "change_began", "gmean_before", "labels_to_recover"),
+    )
     nulls: dict[str, Any] = dict.fromkeys(names)
     metric = dataclasses.replace(METRIC, **nulls)
     assert codec.decode_one(codec.encode(metric)) == metric

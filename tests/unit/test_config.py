@@ -187,9 +187,9 @@ streams:
             f"areba.yaml:4: learners.bagging.ensemble_size: the method oob_single {has_not} oob, uob)",
             "areba.yaml:5: learners.mine.learning_rate: a learner of your own has only options",
             f"areba.yaml:6: learners.areba.options: the method areba {has_not} learners of your own)",
-            f"areba.yaml:8: streams.one.learners.mine.options: {plain}",
             "areba.yaml:8: streams.one.cost: no learner's method has such a setting",
             f"areba.yaml:8: streams.one.learners.window.theta: the method sliding {has_not} {of_sizes})",
+            f"areba.yaml:8: streams.one.learners.mine.options: {plain}",
         ]
 
     def test_a_streams_setting_goes_to_the_methods_that_have_it(self, tmp_path: Path) -> None:

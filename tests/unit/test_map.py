@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("cli",),
     ("start",),
-    ("worker", "verify"),
+    ("worker", "verify", "promote"),
     ("restore",),
     ("kafka", "embedded", "topics", "inputs", "breaker", "observe"),
     ("ports",),
@@ -21,7 +21,7 @@ LAYERS = (
     ("stream",),
     ("outputs",),
     ("batch",),
-    ("evaluate", "learners"),
+    ("evaluate", "change", "learners"),
     ("network",),
     ("kernels",),
     ("lanes",),

@@ -51,6 +51,11 @@ def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fra
         delay_ms_p50=84_000,
         delay_ms_p90=None,
         delay_ms_p99=None,
+        changes=0,
+        change_flagged=None,
+        change_began=None,
+        gmean_before=None,
+        labels_to_recover=None,
     )
 
 

@@ -139,6 +139,17 @@ def test_names_patterns_and_groups_choose_runs(experiments: dict[str, Experiment
         choose(runs, ["sinus"])
 
 
+def test_an_experiment_survives_the_way_to_another_process(experiments: dict[str, Experiment]) -> None:
+    """Repetitions run in processes of their own; what arrives there must be the experiment, set defaults and all."""
+    for experiment in experiments.values():
+        sent = experiment.model_dump_json(exclude_unset=True)
+        again = Experiment.model_validate_json(sent)
+        assert again.model_dump_json() == experiment.model_dump_json()
+        assert [Run(again, varies).digest("") for varies in again.varies] == [
+            run.digest("") for run in runs_of([experiment])
+        ]
+
+
 def test_files_say_what_they_are(experiments: dict[str, Experiment]) -> None:
     """A file that was copied and not changed would run the same thing under two names."""
     seen: dict[str, str] = {}

@@ -5,7 +5,7 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender,
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH, Answers, Operations
 from stream_app.outputs import chain_digest
-from stream_app.ports import Committed, Fetched, TopicInfo, TopicPartition
+from stream_app.ports import Committed, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import (
     Act,
     Commit,
@@ -97,6 +97,10 @@ class Log:
     def reader(self, partition: TopicPartition) -> "ListReader":
         """From the first record on."""
         return ListReader(partition, self.records[partition.topic])
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """Not for the books."""
+        raise NotImplementedError
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
@@ -696,6 +700,54 @@ def test_metrics_that_count_too_much(log: Log) -> None:
     assert isinstance(metric, Metric)
     put(log, TOPICS.metrics, last, replace(metric, labelled=10_000))
     assert f"{TOPICS.metrics}[0] offset {last}: labelled of {metric.stream}/{metric.learner} is 10,000" in findings(log)
+
+
+def _changed(at: int, **figures: float | None) -> Metric:
+    """The metric after `at` labels of a learner that became worse at label 40, which was flagged at label 60."""
+    change = {"change_flagged": 60, "change_began": 40, "gmean_before": 0.5, "labels_to_recover": 25, "changes": 1}
+    sums = dict.fromkeys(("positive_correct", "positive_total", "negative_correct", "negative_total"), 1.0)
+    names = [each.name for each in fields(Metric) if each.name not in {*change, *sums}]
+    values = dict.fromkeys(names, 0) | {"stream": "s", "learner": "l", "labelled": at} | sums | change | figures
+    return Metric(**values)  # type: ignore[arg-type]
+
+
+NO_CHANGE: dict[str, float | None] = {
+    **dict.fromkeys(("change_flagged", "change_began", "gmean_before", "labels_to_recover")),
+    "changes": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "fault"),
+    [
+        (_changed(100), None, None),
+        (_changed(100), _changed(80, labels_to_recover=None), None),
+        (_changed(100), _changed(50, **NO_CHANGE), None),
+        (_changed(100, changes=2, change_flagged=95, change_began=90, labels_to_recover=5), _changed(80), None),
+        (_changed(100, **NO_CHANGE), None, None),
+        (_changed(100, changes=0), None, "is described"),
+        (_changed(50), None, "flagged at 60, begun at 40, of 50 labels"),
+        (_changed(100, change_began=61), None, "begun at 61"),
+        (_changed(100, change_flagged=None), None, "flagged at None"),
+        (_changed(100, labels_to_recover=61), None, "recovered in 61 of the 60"),
+        (_changed(100, **NO_CHANGE), _changed(80), "0 after 1"),
+        (_changed(100, gmean_before=0.6), _changed(80), "is another"),
+        (_changed(100, changes=2), _changed(80), "a new one was flagged at 60"),
+        (_changed(100), _changed(70, **NO_CHANGE), "not yet there after 70"),
+    ],
+)
+def test_changes_that_cannot_be(metric: Metric, before: Metric | None, fault: str | None) -> None:
+    """Who decides by the figures on changes has to know that they hang together."""
+    found = verify.change_fault(metric, before)
+    assert (found is None) if fault is None else (found is not None and fault in found)
+
+
+def test_a_change_out_of_nowhere(log: Log) -> None:
+    """The figures on changes are looked at in every metric of the history."""
+    offset, metric = where(log, TOPICS.metrics, lambda record: record.changes == 0)
+    assert isinstance(metric, Metric)
+    put(log, TOPICS.metrics, offset, replace(metric, change_flagged=3))
+    assert f"{TOPICS.metrics}[0] offset {offset}: change of {metric.stream}/{metric.learner}: there" in findings(log)
 
 
 def test_committed_offsets_that_were_reset(log: Log) -> None:
