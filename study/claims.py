@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from study.paper import Statement
-from study.statistics import ALPHA, fisher
+from study.statistics import ALPHA, fisher, paired_difference
 from study.summary import LearnerSummary, RunSummary
 
 ABOUT = 0.1
@@ -70,8 +70,7 @@ def _above(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary
     one, two, mine, other = _two(statement, summary)
     if statement.value is not None:
         return f"{mine:.4f} against {other:.4f}", mine - other >= statement.value
-    values = np.column_stack([one.figures[summary.last][2], two.figures[summary.last][2]])
-    p_value = next(iter(fisher(values, [one.name, two.name]).pairs.values()))
+    p_value = paired_difference(one.figures[summary.last][2], two.figures[summary.last][2])
     return f"{mine:.4f} against {other:.4f}, p = {p_value:.2g}", mine > other and p_value < ALPHA
 
 

@@ -108,10 +108,10 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str) -> Path:
     axes = figure.subplots(height, width, squeeze=False)
     figure.subplots_adjust(
         left=0.6 / size[0],
-        right=1 - 0.2 / size[0],
+        right=1 - 0.4 / size[0],
         bottom=0.5 / size[1],
         top=1 - (title_inches + 0.1) / size[1],
-        wspace=0.16,
+        wspace=0.2,
         hspace=0.45,
     )
     colours = colours_of(learners)

@@ -67,6 +67,9 @@ def cell(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
 
 
 def _marked(context: Context, summary: RunSummary, name: str, text: str) -> str:
+    """The text with its marks; one repetition tells nothing apart."""
+    if summary.repetitions < 2:
+        return text
     if name in context.fisher[summary.run.name].best:
         text = f"**{text}**"
     return f"{text} †" if name in context.friedman[summary.run.name].best else text
@@ -629,9 +632,11 @@ def river(context: Context) -> list[str]:
             key=lambda name: summary.learners[name].mean(summary.last),
         )
         one, two = summary.learners[best].mean(summary.last), summary.learners[ours].mean(summary.last)
-        verdict = "**River wins**" if one > two else "River does not win"
         pairs = context.fisher[summary.run.name].pairs
         p_value = pairs.get((best, ours), pairs.get((ours, best), 1.0))
+        verdict = "**River wins**" if one > two else "River does not win"
+        if p_value >= ALPHA:
+            verdict = "not told apart"
         wins.append(
             f"- {summary.run.experiment.title}: {verdict}: {best} {one:.3f}, the best of ours {ours} {two:.3f}"
             f" (p = {p_value:.2g})."

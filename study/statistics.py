@@ -54,6 +54,13 @@ def fisher(values: NDArray[np.float64], learners: Sequence[str]) -> Comparison:
     return Comparison(statistic, p_value, pairs, _best(values, learners, p_value, pairs))
 
 
+def paired_difference(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+    """The p-value of one of Fisher's pairs alone: of two learners on the same repetitions."""
+    from scipy.stats import ttest_rel  # noqa: PLC0415  (an optional extra)
+
+    return _p_value(ttest_rel, one, two)
+
+
 def friedman(values: NDArray[np.float64], learners: Sequence[str]) -> Comparison:
     """Friedman's test and Wilcoxon's signed-rank tests with Holm's correction; as `fisher`."""
     from scipy.stats import friedmanchisquare, wilcoxon  # noqa: PLC0415  (an optional extra)
