@@ -36,11 +36,11 @@ def list_runs(store: Path, experiments: Path | None) -> int:
 
 def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: Path, experiments: Path | None) -> int:
     """Run what is missing of these experiments; the exit status."""
+    chosen = choose(runs_of(load_all(experiments or FOLDER)), names)
     from study.parallel import missing, run_all  # noqa: PLC0415  (as above)
     from study.store import Store, engine_version  # noqa: PLC0415
 
     console = Console(stderr=True)
-    chosen = choose(runs_of(load_all(experiments or FOLDER)), names)
     engine = engine_version()
     todo = missing(chosen, Store(store, engine), repetitions)
     if not todo:
