@@ -115,10 +115,13 @@ def test_any_cut_gives_the_same_bits(method: str, scaler: str, cut: int) -> None
 
 
 @every
-@pytest.mark.parametrize("at", [0, 1, 2, 30, 31, 250])
+@pytest.mark.parametrize("at", [0, 1, 2, 30, 31, 330])
 def test_a_state_that_was_bytes_goes_on_to_the_same_bits(method: str, at: int) -> None:
-    """Recovery: generators, costs, counters and queues are all in the arrays, whoever loads them."""
-    data = stream(300, 3, positives=0.15)
+    """Recovery: generators, costs, counters and queues are all in the arrays, whoever loads them.
+
+    The last cut lies behind the first change of Adaptive_CS's costs, at the 251st label.
+    """
+    data = stream(400, 3, positives=0.15)
     entries = late(data.labels)
     first = learner(3, method=method)
     second = learner(3, seed=bytes(32), method=method)  # another seed, another past
