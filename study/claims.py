@@ -28,6 +28,12 @@ ABOUT = 0.1
 EARLY_LATE = 2.0
 """A step that is read off a figure agrees with ours up to this factor."""
 
+LEVEL = 0.005
+"""Curves this near are level: no reader of a figure sees a difference."""
+
+HELD_SHARE = 0.05
+"""Of the stream that a learner must stay level with another, so that a chance crossing is none."""
+
 SETTLED_STEPS = 20
 """Curves begin at 1 by convention; who overtakes whom is asked from here on."""
 
@@ -117,10 +123,13 @@ def _near(step: int | None, said: float, length: int) -> tuple[str, bool]:
 
 def _overtakes(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
     one, two, _mine, _other = _two(statement, summary)
-    behind = np.flatnonzero((one.means[2] < two.means[2]) & (one.points > SETTLED_STEPS))
-    start = int(behind[0]) if len(behind) else 0
-    ahead = np.flatnonzero(one.means[2][start:] >= two.means[2][start:])
-    step = int(one.points[start + int(ahead[0])]) if len(ahead) else None
+    level = one.means[2] >= two.means[2] - LEVEL
+    behind = np.flatnonzero(~level & (one.points > SETTLED_STEPS))
+    if not len(behind):
+        return "level from the start", (statement.value or 0.0) <= EARLY_LATE * SETTLED_STEPS
+    held = max(1, round(HELD_SHARE * len(level)))
+    stays = [place for place in range(int(behind[0]), len(level)) if level[place : place + held].all()]
+    step = int(one.points[stays[0]]) if stays else None
     return _near(step, statement.value or 0.0, summary.length)
 
 

@@ -104,7 +104,7 @@ def _head(context: Context, engine: str, command: str) -> list[str]:
                 ("commands", f"`areba study run all`, then `{command}`"),
                 ("seeds", "repetition r of an experiment has its file's seed + r (seed 0 in all files)"),
                 ("data sets", ", ".join(sources) or "none"),
-                ("time on one core", f"{hours:.1f} h in all, {paper_hours / 3600:.1f} h for the paper's experiments"),
+                ("time", f"{hours:.1f} h of one core in all, {paper_hours / 3600:.1f} h for the paper's experiments"),
             ],
             left=2,
         ),
