@@ -117,7 +117,7 @@ def _ratio(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary
 def _near(step: int | None, said: float, length: int) -> tuple[str, bool]:
     """Whether a step is where the paper has it; one at the stream's end may be just beyond it."""
     if step is None:
-        return "never", said * EARLY_LATE > length and said >= length
+        return f"not within {length:,} steps", said >= length
     return f"step {step:,}", said / EARLY_LATE <= step <= said * EARLY_LATE
 
 

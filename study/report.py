@@ -8,18 +8,19 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from study import sections
+from study import beyond, differences, sections
 from study.claims import check
 from study.experiment import VARIES_TEXT, Run
+from study.headlines import headlines
+from study.page import Context
 from study.paper import statements
-from study.sections import Context
 from study.statistics import fisher, friedman
 from study.store import Store, engine_version
 from study.streams import source_of
 from study.summary import summarise
 from study.tables import markdown, write_final, write_repetitions, write_rows
 
-PACKAGES = ("numpy", "numba", "torch", "scipy", "statsmodels", "river", "matplotlib")
+PACKAGES = ("numpy", "numba", "torch", "scipy", "statsmodels", "pandas", "river", "matplotlib")
 
 SECTIONS: tuple[Callable[[Context], list[str]], ...] = (
     sections.real_table,
@@ -28,13 +29,14 @@ SECTIONS: tuple[Callable[[Context], list[str]], ...] = (
     sections.stationary,
     sections.drift,
     sections.real,
-    sections.varies,
-    sections.differences,
-    sections.latency,
-    sections.shares,
-    sections.recovery,
-    sections.scale,
-    sections.river,
+    differences.varies,
+    differences.differences,
+    differences.scoring,
+    beyond.latency,
+    beyond.shares,
+    beyond.recovery,
+    beyond.scale,
+    beyond.river,
     sections.tests,
 )
 
@@ -67,7 +69,7 @@ def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command
     _write_tests(context)
     _write_claims(context)
     _write_recoveries(context)
-    lines = [*_head(context, engine, command)]
+    lines = [*_head(context, engine, command), *headlines(context)]
     for section in track(SECTIONS, "writing", console=console, transient=True):
         lines += section(context)
     path = results / "report.md"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from study.experiment import Run
 from study.scores import METRICS, curves_of
-from study.store import Store
+from study.store import Store, Stored
 
 STEPS = (500, 1_000, 2_500, 5_000)
 """Steps whose figures are published beside those of the last one, where a stream is so long."""
@@ -59,8 +59,11 @@ class LearnerSummary:
     Attributes:
         name: Its name in the experiment.
         figures: float64 `[3, R]` by `METRICS`, for each step of `RunSummary.steps`.
+        unfaded: float64 `[R]`, the G-mean over all examples, without fading and without resets.
+        unreset: float64 `[R]`, the G-mean after the last step where the sums do not start anew at a drift.
         averages: float64 `[R]`, the G-mean averaged over all steps.
-        points: Steps of the curve, int64 `[p]`; the figure at point s is that after s examples.
+        points: Steps of the curve, int64 `[p]`; the figure at point s is that after s examples. Those directly before
+            and behind each known drift are among them.
         means: float32 `[3, p]`.
         errors: float32 `[3, p]`, standard errors; zero for one repetition.
         recoveries: One for each known drift.
@@ -68,6 +71,8 @@ class LearnerSummary:
 
     name: str
     figures: Mapping[int, Doubles]
+    unfaded: Doubles
+    unreset: Doubles
     averages: Doubles
     points: NDArray[np.int64]
     means: NDArray[np.float32]
@@ -151,6 +156,7 @@ def summarise(run: Run, store: Store) -> RunSummary | None:
         gmeans = np.empty((len(stored), length))
         total, squares = np.zeros((3, length)), np.zeros((3, length))
         figures = {step: np.empty((3, len(stored))) for step in steps}
+        otherwise = np.empty((2, len(stored)))
         for place, repetition in enumerate(stored):
             curves = curves_of(repetition.classes[row], repetition.labels, resets, run.experiment.fading)
             stack = np.vstack([curves.recall, curves.specificity, curves.gmean])
@@ -159,7 +165,8 @@ def summarise(run: Run, store: Store) -> RunSummary | None:
             squares += stack * stack
             for step in steps:
                 figures[step][:, place] = stack[:, step - 1]
-        learners[name] = _learner(name, figures, total, squares, gmeans, resets)
+            otherwise[:, place] = _otherwise(repetition, row, curves.gmean[-1], resets, run.experiment.fading)
+        learners[name] = _learner(name, figures, otherwise, total, squares, gmeans, resets)
     positives = sum(int(repetition.labels.sum()) for repetition in stored)
     return RunSummary(
         run=run,
@@ -172,17 +179,34 @@ def summarise(run: Run, store: Store) -> RunSummary | None:
     )
 
 
+def _otherwise(stored: Stored, row: int, final: float, resets: Sequence[int], fading: float) -> tuple[float, float]:
+    """The last G-mean without fading, and that without resets."""
+    right = stored.classes[row] == stored.labels
+    shares = [float(right[stored.labels == of].mean()) if (stored.labels == of).any() else 1.0 for of in (0, 1)]
+    unreset = float(curves_of(stored.classes[row], stored.labels, (), fading).gmean[-1]) if resets else final
+    return math.sqrt(shares[0] * shares[1]), unreset
+
+
 def _learner(
-    name: str, figures: Mapping[int, Doubles], total: Doubles, squares: Doubles, gmeans: Doubles, resets: Sequence[int]
+    name: str,
+    figures: Mapping[int, Doubles],
+    otherwise: Doubles,
+    total: Doubles,
+    squares: Doubles,
+    gmeans: Doubles,
+    resets: Sequence[int],
 ) -> LearnerSummary:
     count, length = gmeans.shape
     means = total / count
     variance = np.maximum(squares - count * means * means, 0.0) / max(count - 1, 1)
     stride = max(1, math.ceil(length / MAX_POINTS))
-    points = np.unique(np.append(np.arange(0, length, stride), length - 1))
+    drifts = [place for reset in resets for place in (reset - 1, reset)]
+    points = np.unique([*range(0, length, stride), *drifts, length - 1])
     return LearnerSummary(
         name=name,
         figures=figures,
+        unfaded=otherwise[0],
+        unreset=otherwise[1],
         averages=gmeans.mean(axis=1),
         points=points + 1,
         means=means[:, points].astype(np.float32),

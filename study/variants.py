@@ -76,7 +76,8 @@ class PlainAreba:
     Args:
         features: d.
         seed: Of the weights.
-        options: `adam`: `keras` or `torch`; `budget`; `learning_rate`.
+        options: `adam`: `keras` or `torch`; `budget`; `learning_rate`; `order`: `paper`, or `adapt-first` (capacities
+            before the example is in its queue), or `sizes-last` (class sizes grow behind that).
     """
 
     def __init__(self, features: int, seed: bytes, options: Mapping[str, Any]) -> None:
@@ -86,6 +87,7 @@ class PlainAreba:
         self._keras = options["adam"] == "keras"
         self._rate = float(options["learning_rate"])
         self._budget = int(options["budget"])
+        self._order = str(options.get("order", "paper"))
         self._sizes = [0.0, 0.0]
         self._queues: list[deque[Floats]] = [deque(maxlen=1), deque(maxlen=1)]
         self._steps = 0
@@ -103,14 +105,23 @@ class PlainAreba:
 
     def learn(self, example: Floats, label: int) -> None:
         """Algorithm 2 from the class sizes on."""
-        for of in (0, 1):
-            self._sizes[of] = THETA * self._sizes[of] + (1.0 - THETA) * (label == of)
+        if self._order != "sizes-last":
+            self._grow(label)
+        if self._order == "adapt-first":
+            self._adapt()
         self._queues[label].append(example.copy())
-        self._adapt()
+        if self._order != "adapt-first":
+            self._adapt()
+        if self._order == "sizes-last":
+            self._grow(label)
         negatives, positives = self._queues
         examples = np.array([*negatives, *positives], np.float32)
         targets = np.repeat(np.array([0.0, 1.0], np.float32), [len(negatives), len(positives)])
         self._update(examples, targets)
+
+    def _grow(self, label: int) -> None:
+        for of in (0, 1):
+            self._sizes[of] = THETA * self._sizes[of] + (1.0 - THETA) * (label == of)
 
     def _adapt(self) -> None:
         for of in (0, 1):
