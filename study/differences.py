@@ -108,6 +108,7 @@ class _Tried:
 
     name: str
     what: str
+    repetitions: int
     gaps: tuple[float, ...]
     within: tuple[bool, ...]
 
@@ -176,7 +177,7 @@ def _held(name: str, what: str, figures: Sequence[TableFigure], summary: RunSumm
         gaps.append(mean - figure.mean)
         paper_error = figure.standard_deviation / math.sqrt(PAPER_REPETITIONS)
         within.append(abs(gaps[-1]) <= max(OUTSIDE * math.hypot(error, paper_error), SMALLEST_DIFFERENCE))
-    return _Tried(name, what, tuple(gaps), tuple(within))
+    return _Tried(name, what, summary.repetitions, tuple(gaps), tuple(within))
 
 
 def _distances(title: str, rows: Sequence[_Tried]) -> list[str]:
@@ -201,13 +202,21 @@ def _distances(title: str, rows: Sequence[_Tried]) -> list[str]:
         [
             f"`{row.name}`",
             row.what,
+            str(row.repetitions),
             f"{row.distance:.4f}",
             *(f"**{signed(gap)}**" if near else signed(gap) for gap, near in zip(row.gaps, row.within, strict=True)),
         ]
         for row in (own, *sorted(others, key=lambda row: row.distance))
     ]
     tail = ["", *said] if said else []
-    return [f"### {title}", "", first, *tail, "", *markdown(("run", "what it is", "distance", *methods), table, left=2)]
+    return [
+        f"### {title}",
+        "",
+        first,
+        *tail,
+        "",
+        *markdown(("run", "what it is", "repetitions", "distance", *methods), table, left=2),
+    ]
 
 
 def _or_nothing(texts: Sequence[str]) -> str:

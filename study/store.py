@@ -2,8 +2,8 @@
 
     FOLDER/RUN/KEY/REPETITION.npz
 
-KEY is the digest of all that changes a result: the experiment, what varies, the engine. A file is complete or not
-there. Nothing is pickled.
+KEY is the digest of all that changes a result: the experiment, what varies, the engine, modules of one's own. A file is
+complete or not there. Nothing is pickled.
 """
 
 import ast
@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -72,6 +73,16 @@ def _code_of(file: Path) -> str:
     return ast.dump(tree)
 
 
+def own_code(run: Run) -> str:
+    """Digests of the modules that learners and networks of one's own come from; empty without any."""
+    settings = run.experiment.methods.values()
+    places = {name.partition(":")[0] for one in settings for name in (one.method, one.network or "") if ":" in name}
+    files = {place: Path(spec.origin) for place in sorted(places) if (spec := find_spec(place)) and spec.origin}
+    return " ".join(
+        f"{place} {hashlib.sha256(_code_of(file).encode()).hexdigest()[:12]}" for place, file in files.items()
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A repetition as it is kept: the answers of all learners and the classes; scores are not kept."""
@@ -94,7 +105,8 @@ class Store:
         self._engine = engine
 
     def _path(self, run: Run, repetition: int) -> Path:
-        key = run.digest(f"{self._engine} {source_of(run.experiment.stream)}")[:KEY_CHARACTERS]
+        engine = f"{self._engine} {source_of(run.experiment.stream)} {own_code(run)}".rstrip()
+        key = run.digest(engine)[:KEY_CHARACTERS]
         return self._folder / run.name / key / f"{repetition}.npz"
 
     def finished(self, run: Run) -> Sequence[int]:

@@ -15,6 +15,7 @@ from study.experiment import Run, parse, runs_of
 from study.report import write_report
 from study.runs import Repetition
 from study.store import Store, engine_version
+from study.summary import summarise
 
 LENGTH = 400
 
@@ -59,6 +60,23 @@ def _fill(store: Store, runs: list[Run], worse: float = 0.0) -> None:
             store.put(run, repetition, Repetition(classes, classes.astype(np.float32), labels, 1.0))
 
 
+LONG, DRIFT_STEP = 10_300, 10_000
+"""Longer than the points that are kept of a curve."""
+
+
+def _long_run() -> Run:
+    stream = {"source": "sine", "length": LONG, "imbalance": 10, "drift": "posterior", "drift_step": DRIFT_STEP}
+    data = {"name": "long", "title": "long", "group": "drift", "stream": stream}
+    data["methods"] = {"areba_20": {"method": "areba", "budget": 20}}
+    return runs_of([parse(data, "long")])[0]
+
+
+def _right_until_the_drift() -> Repetition:
+    labels = (np.arange(LONG) % 2).astype(np.int8)
+    classes = labels ^ (np.arange(LONG) >= DRIFT_STEP).astype(np.int8)
+    return Repetition(classes[None], classes[None].astype(np.float32), labels, 1.0)
+
+
 def _report(folder: Path, runs: list[Run], worse: float = 0.0) -> Path:
     store = folder / "store"
     _fill(Store(store, engine_version()), runs, worse)
@@ -76,6 +94,7 @@ def test_every_part_that_was_run_is_in_the_report(page: Path) -> None:
     """A reader finds tables, statements, figures and tests, and no picture that is not there."""
     text = page.read_text(encoding="utf-8")
     for heading in (
+        "## In short",
         "## The paper's table",
         "## What the paper's text says",
         "## The role of the budget",
@@ -83,6 +102,8 @@ def test_every_part_that_was_run_is_in_the_report(page: Path) -> None:
         "## Drift, with and without noise in the labels",
         "## Real data sets",
         "## What a repetition varies",
+        "## Where our figures differ",
+        "## What the reset at a drift does",
         "## Verification latency",
         "## Time to recover",
         "## Long and wide",
@@ -108,6 +129,33 @@ def test_the_table_shows_the_papers_figure_beside_ours(page: Path) -> None:
     ours = float(cells[5].replace("*", "").split()[0])
     assert float(cells[6]) == pytest.approx(ours - 0.4807, abs=1.1e-4)
     assert cells[7] == ("yes" if abs(ours - 0.4807) > 0.1 else cells[7])
+
+
+def test_curves_keep_the_points_on_both_sides_of_a_drift(tmp_path: Path) -> None:
+    """A figure "before the drift" of a long stream, whose curve is thinned out, was that after the reset: zero."""
+    run = _long_run()
+    store = Store(tmp_path, engine_version())
+    store.put(run, 0, _right_until_the_drift())
+    summary = summarise(run, store)
+    assert summary is not None
+    learner = summary.learners["areba_20"]
+    before = int(np.flatnonzero(learner.points == DRIFT_STEP)[0])
+    assert learner.points[before + 1] == DRIFT_STEP + 1
+    assert learner.means[2][before] == pytest.approx(1.0)
+    assert learner.means[2][before + 1] == 0.0
+
+
+def test_a_figure_without_resets_remembers_what_was_before(tmp_path: Path) -> None:
+    """The page says what the reset does: a learner that is always wrong after the drift still has what it had."""
+    run = _long_run()
+    store = Store(tmp_path, engine_version())
+    store.put(run, 0, _right_until_the_drift())
+    summary = summarise(run, store)
+    assert summary is not None
+    learner = summary.learners["areba_20"]
+    assert learner.mean(summary.last) == 0.0
+    assert 0.0 < learner.unreset[0] < 0.5
+    assert learner.unfaded[0] == pytest.approx(DRIFT_STEP / LONG, abs=0.01)
 
 
 def test_equal_results_are_equal_and_others_are_named(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from study.experiment import Run, Varies, parse
 from study.parallel import missing
 from study.runs import Repetition, batches, plan_of, repeat, settings_of
 from study.scores import curves_of
-from study.store import Store
+from study.store import Store, own_code
 from study.streams import data_of, data_seed, made
 from study.summary import recovery, summarise
 from study.tables import FINAL_COLUMNS, write_final, write_repetitions
@@ -149,6 +149,21 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [item.repetition for item in missing([run], store, 2)] == [0]
     assert len(missing([run], _store(tmp_path, "2"), None)) == 3
     assert len(missing([_run("data")], store, None)) == 3
+
+
+def test_another_version_of_an_own_learner_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever changes a learner and runs the study again must not be shown what the old one did."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = tmp_path / "own_of_the_study.py"
+    run = _run()
+    method = run.experiment.methods["baseline"].model_copy(update={"method": "own_of_the_study:Mine"})
+    run = Run(run.experiment.model_copy(update={"methods": {"mine": method}}), "both")
+    keys = set()
+    for text in ("RATE = 1", "RATE = 1  # the same", "RATE = 2"):
+        source.write_text(text)
+        keys.add(own_code(run))
+    assert len(keys) == 2
+    assert own_code(_run()) == ""
 
 
 def test_what_is_kept_comes_back(tmp_path: Path) -> None:
