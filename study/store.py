@@ -29,6 +29,8 @@ KEY_CHARACTERS = 16
 """64 bits of the digest tell the few versions of one experiment apart."""
 
 ENGINE_PATHS = (
+    "stream_app/addresses.py",
+    "stream_app/batch.py",
     "stream_app/codec.py",
     "stream_app/evaluate.py",
     "stream_app/join.py",
@@ -37,7 +39,9 @@ ENGINE_PATHS = (
     "stream_app/learners",
     "stream_app/network.py",
     "stream_app/order.py",
+    "stream_app/outputs.py",
     "stream_app/stream.py",
+    "stream_app/streams.py",
     "stream_app/task.py",
     "producers/arithmetic.py",
     "producers/datasets",
