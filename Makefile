@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup kafka demo test check fast recut bench format clean help
+.PHONY: setup kafka demo test check fast recut bench study-quick format clean help
 
 help: ## this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -43,6 +43,12 @@ recut: setup ## the shipped data against the publishers' files in AREBA_DATA_DIR
 
 bench: setup ## the table of speeds and benchmarks/results.json
 	$(BIN)/python -m benchmarks
+
+study-quick: setup ## a part of the study, 10 repetitions each, held against the committed results
+	rm -rf .local/study-quick
+	$(BIN)/areba study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
+	$(BIN)/areba study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
+		--results .local/study-quick/results --compare study/results
 
 clean: ## remove what the build made
 	rm -rf $(VENV) .local

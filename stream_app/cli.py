@@ -276,6 +276,75 @@ def demo(bootstrap_servers: str | None, short: bool) -> None:
     sys.exit(run_demo(bootstrap_servers=bootstrap_servers, short=short))
 
 
+STORE_OPTION = click.option(
+    "--store",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".local/study"),
+    show_default=True,
+    help="Where finished repetitions are kept.",
+)
+
+
+EXPERIMENTS_OPTION = click.option(
+    "--experiments",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder of your own with experiment files; by default the project's.",
+)
+
+
+@cli.group()
+def study() -> None:
+    """The paper's experiments and ours."""
+
+
+@study.command("list")
+@STORE_OPTION
+@EXPERIMENTS_OPTION
+def study_list(store: Path, experiments: Path | None) -> None:
+    """Name the experiments, and say how much of each is finished."""
+    from study.cli import list_runs  # noqa: PLC0415  (see run)
+
+    sys.exit(list_runs(store, experiments))
+
+
+@study.command("run")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--reps", type=click.IntRange(1, 10_000), help="Repetitions; by default the experiment's own number.")
+@click.option("--jobs", type=click.IntRange(1, 1_000), help="Processes; by default one for each core.")
+@STORE_OPTION
+@EXPERIMENTS_OPTION
+def study_run(names: Sequence[str], reps: int | None, jobs: int | None, store: Path, experiments: Path | None) -> None:
+    """Run what is missing of experiments: names (with * and ?), groups, `paper` or `all`. Ctrl-C loses nothing."""
+    from study.cli import run as run_study  # noqa: PLC0415  (see run)
+
+    sys.exit(run_study(names, reps, jobs, store, experiments))
+
+
+@study.command("report")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@STORE_OPTION
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("study/results"),
+    show_default=True,
+    help="Where report.md, final.csv and the figures go.",
+)
+@EXPERIMENTS_OPTION
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Results to hold these against, repetition by repetition; exit status 1 when one differs.",
+)
+def study_report(
+    names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None
+) -> None:
+    """Write tables, figures and statistics of what is finished: of all experiments, or of those named."""
+    from study.cli import report as report_study  # noqa: PLC0415  (see run)
+
+    sys.exit(report_study(names, store, results, experiments, compare))
+
+
 def _stop_on_signals() -> Callable[[], bool]:
     """Ask to stop at SIGTERM and SIGINT; a second one ends the process at once."""
     asked = threading.Event()
