@@ -674,8 +674,8 @@ class KafkaTransaction:
 
     def begin(self) -> None:
         """Open a transaction."""
-        self._producer.poll(0)
         try:
+            self._producer.poll(0)  # may raise, see `_call`
             self._producer.begin_transaction()
         except KafkaException as problem:
             self._fail("begin", _error(problem))
@@ -794,7 +794,10 @@ class KafkaTransaction:
                 if not error.retriable() or time.monotonic() > deadline:
                     self._fail(what, error, aborting=aborting)
                 LOGGER.debug("%s: %s; again", what, error.str())
-                self._producer.poll(RETRY_PAUSE_S)  # what the client has to say, it says now
+                try:
+                    self._producer.poll(RETRY_PAUSE_S)  # what the client has to say, it says now
+                except KafkaException as fatal:  # comes this way, and not to the callback
+                    self._fail(what, _error(fatal), aborting=aborting)
                 self._outages.down()
             else:
                 return
