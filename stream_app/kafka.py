@@ -17,7 +17,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from types import MappingProxyType
@@ -978,17 +978,26 @@ class KafkaCluster:
         found = [name for name in dict.fromkeys(names) if name in existing]
         if not found:
             return {}
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
-        futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
-        result = {}
-        for resource, future in futures.items():
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        settings: dict[str, Mapping[str, str]] = {}
+        while missing := [name for name in found if name not in settings]:
             try:
-                entries = future.result(REQUEST_TIMEOUT_S + 1)
+                for name, values in self._topic_settings(missing):
+                    settings[name] = values
             except KafkaException as problem:
-                raise _unanswered(problem, f"{resource.name}: its settings cannot be read") from None
-            settings = {name: entry.value for name, entry in entries.items() if entry.value is not None}
-            result[resource.name] = TopicInfo(resource.name, existing[resource.name], settings)
-        return result
+                # One broker has told us of the topic, another has yet to hear of it.
+                if _error(problem).code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                    raise _unanswered(problem, f"{missing[0]}: its settings cannot be read") from None
+                time.sleep(10 * RETRY_PAUSE_S)
+        return {name: TopicInfo(name, existing[name], settings[name]) for name in found}
+
+    def _topic_settings(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """One topic after the other, as far as that goes."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+        for resource, future in futures.items():
+            entries = future.result(REQUEST_TIMEOUT_S + 1)
+            yield resource.name, {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def _metadata(self) -> dict[str, int]:
         """Partitions by topic."""
