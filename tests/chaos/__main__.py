@@ -25,6 +25,7 @@ from rich.progress import (
 from stream_app.errors import ArebaError
 from tests.chaos import record
 from tests.chaos.members import ChaosError
+from tests.chaos.restarts import measure
 from tests.chaos.round import run_round
 
 DEFAULT_FOLDER = Path(".local/chaos")
@@ -54,19 +55,22 @@ def _tell(progress: Progress, bar: TaskID, before: int, kills: int) -> None:
     help="Of the record; rounds that it has are not run again. A failed round leaves its logs and topics there.",
 )
 @click.option("--plain", is_flag=True, help="Start each worker in an interpreter of its own: slow, and all of a start.")
+@click.option(
+    "--restarts", type=click.IntRange(0), default=0, help="Measure so many restarts of each kind instead, nothing else."
+)
 @click.option("--report", is_flag=True, help=f"Only write {PAGE} from the record in the folder.")
-def main(*, kills: int, seed: int, folder: Path, plain: bool, report: bool) -> None:
+def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, report: bool) -> None:
     """Kill workers and brokers of a real Kafka, N times; then see that nobody who reads the topics can tell."""
     if report:
-        results = list(record.read(folder))
-        PAGE.write_text(record.page(results), encoding="utf-8")
-        (PAGE.with_suffix(".jsonl")).write_text((folder / record.FILE).read_text(encoding="utf-8"), encoding="utf-8")
-        click.echo(f"written: {PAGE}")
+        _write_page(folder)
         return
     signal.signal(signal.SIGTERM, _terminated)
-    logging.basicConfig(level=logging.ERROR)
+    logging.basicConfig(level=logging.CRITICAL)  # clients tell of every broker that was killed
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
+    if restarts:
+        _measure(folder, restarts, console)
+        return
     done = {(result.seed, result.number): result for result in record.read(folder)}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
@@ -95,6 +99,26 @@ def main(*, kills: int, seed: int, folder: Path, plain: bool, report: bool) -> N
             before += known.kills
             progress.update(bar, completed=before)
     click.echo(f"{before} kills left no trace (seed {seed}, record in {folder / record.FILE})")
+
+
+def _write_page(folder: Path) -> None:
+    PAGE.write_text(record.page(list(record.read(folder)), record.read_restarts(folder)), encoding="utf-8")
+    PAGE.with_suffix(".jsonl").write_text((folder / record.FILE).read_text(encoding="utf-8"), encoding="utf-8")
+    click.echo(f"written: {PAGE}")
+
+
+def _measure(folder: Path, restarts: int, console: Console) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("restarts", total=2 * restarts)
+        try:
+            times = measure(folder / "restarts", restarts, lambda: progress.advance(bar))
+        except (ChaosError, ArebaError) as problem:
+            console.print(f"{problem}\nlogs: {folder / 'restarts'}", markup=False, highlight=False)
+            sys.exit(1)
+    record.append_restarts(folder, times)
+    for line in record.restart_lines([times]).items():
+        click.echo(": ".join(line))
 
 
 if __name__ == "__main__":

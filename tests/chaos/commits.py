@@ -3,8 +3,8 @@
 import logging
 import threading
 import time
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError
@@ -78,6 +78,18 @@ class Watch(threading.Thread):
         if self._failure is not None:
             raise ChaosError(f"progress cannot be read: {self._failure}") from self._failure
         return [len(times) for times in self.times_ms]
+
+    def first_after_ms(self, tasks: Iterable[int], time_s: float) -> int | None:
+        """When each of these tasks had made a commit behind this time; None as long as one has not."""
+        _ = self.counts
+        firsts = []
+        for number in tasks:
+            times = self.times_ms[number]
+            place = bisect_right(times, int(time_s * 1000))
+            if place == len(times):
+                return None
+            firsts.append(times[place])
+        return max(firsts)
 
     def __enter__(self) -> Self:
         self.start()

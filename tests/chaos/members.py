@@ -72,6 +72,7 @@ class State:
     """What a worker was doing, by its log so far."""
 
     stage: str = "starting"
+    tasks: frozenset[int] = frozenset()
     waiting: set[int] = field(default_factory=set)
     saving: set[int] = field(default_factory=set)
 
@@ -80,10 +81,11 @@ class State:
         if AFRESH in text:
             self.__init__()  # type: ignore[misc]  # a new life begins
         elif READY in text or text.startswith("revoked"):
-            self.stage = "joining"
+            self.stage, self.tasks = "joining", frozenset()
             self.saving.clear()
         elif found := ASSIGNED.match(text):
-            self.waiting = set() if found[1] == "none" else set(map(int, found[1].split(",")))
+            self.tasks = frozenset() if found[1] == "none" else frozenset(map(int, found[1].split(",")))
+            self.waiting = set(self.tasks)
             self.stage = "restoring" if self.waiting else "idle"
         elif found := OF_TASK.match(text):
             self._read_of_task(found[1], int(found[2]))
@@ -162,8 +164,7 @@ class Member:
         self.check()
         stage = state_of(self.log).name
         if fault.kind is Kind.KILL:
-            self._process.kill()
-            self._bury()
+            self.kill()
         elif fault.kind is Kind.FREEZE:
             self._process.signal(signal.SIGSTOP)
             try:
@@ -177,6 +178,11 @@ class Member:
         self.done.append((fault.kind, stage))
         if not self._runs:
             self.start()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._bury()
 
     def check(self) -> None:
         """See that it runs, and has said nothing that must not be.
@@ -194,7 +200,7 @@ class Member:
         """Until a SIGTERM is more than the end of an interpreter that starts."""
         self.wait_for(lambda: READY in self.log, READY_DEADLINE_S, "compiled code")
 
-    def wait_for(self, condition: Callable[[], bool], deadline_s: float, what: str) -> None:
+    def wait_for(self, condition: Callable[[], object], deadline_s: float, what: str) -> None:
         """Until it holds.
 
         Raises:
@@ -238,7 +244,7 @@ class Member:
 
         self._comes(has_come, MOMENT_PATIENCE_S[moment])
 
-    def _comes(self, condition: Callable[[], bool], patience_s: float) -> bool:
+    def _comes(self, condition: Callable[[], object], patience_s: float) -> bool:
         deadline = time.monotonic() + patience_s
         while not condition():
             if time.monotonic() >= deadline:

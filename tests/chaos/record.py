@@ -8,9 +8,12 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.restarts import Times
 from tests.chaos.round import Result
 
 FILE = "record.jsonl"
+
+RESTARTS_FILE = "restarts.jsonl"
 
 PAGE_HEAD = """# Chaos
 
@@ -21,6 +24,10 @@ makes of the same inputs along the recorded ranges; the models with those of tha
 the books. One difference ends the run.
 
     make chaos N={kills} SEED={seed}     # goes on where it was stopped; `python -m tests.chaos --help`
+"""
+
+RESTARTS_HEAD = """Restarts, `python -m tests.chaos --restarts 50`: all timeouts at their defaults (a session lasts 10 s), a
+new interpreter for each worker. The clock runs from SIGKILL until every task of the worker has committed again.
 """
 
 PAGE_TAIL = """
@@ -48,12 +55,43 @@ def append(folder: Path, result: Result) -> None:
         file.write(json.dumps(asdict(result)) + "\n")
 
 
-def page(results: Sequence[Result]) -> str:
+def read_restarts(folder: Path) -> list[Times]:
+    """What was measured of restarts."""
+    file = folder / RESTARTS_FILE
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [Times(**json.loads(line)) for line in lines]
+
+
+def append_restarts(folder: Path, times: Times) -> None:
+    """Add what was measured."""
+    with (folder / RESTARTS_FILE).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(times._asdict()) + "\n")
+
+
+def restart_lines(measured: Sequence[Times]) -> Mapping[str, str]:
+    """How long restarts take, for people."""
+    found = {}
+    for name, kinds in (
+        ("the same instance comes back", [times.same_ms for times in measured]),
+        ("another takes over", [times.other_ms for times in measured]),
+    ):
+        values = sorted(value for kind in kinds for value in kind)
+        found[name] = (
+            f"p50 {_quantile(values, 0.5) / 1000:.1f} s, p99 {_quantile(values, 0.99) / 1000:.1f} s, "
+            f"largest {values[-1] / 1000:.1f} s of {len(values)}"
+        )
+    return found
+
+
+def page(results: Sequence[Result], restarts: Sequence[Times]) -> str:
     """The page of the documentation, in Markdown."""
     kills = sum(result.kills for result in results)
     seeds = ", ".join(map(str, sorted({result.seed for result in results})))
     head = PAGE_HEAD.format(kills=kills, seed=results[0].seed)
-    return "\n".join([head, *_rows("what", "", _summary(results, seeds)), *_counts(results), PAGE_TAIL])
+    lines = [head, *_rows("what", "", _summary(results, seeds)), *_counts(results)]
+    if restarts:
+        lines += ["", RESTARTS_HEAD, *_rows("from SIGKILL to the next commits", "", restart_lines(restarts))]
+    return "\n".join([*lines, PAGE_TAIL])
 
 
 def _summary(results: Sequence[Result], seeds: str) -> Mapping[str, str]:

@@ -275,7 +275,8 @@ def compact_soon(app: App) -> None:
 
 
 @contextmanager
-def _ended(members: Sequence[Member]) -> Iterator[None]:
+def ended(members: Sequence[Member]) -> Iterator[None]:
+    """None of them outlives the block."""
     try:
         yield
     finally:
@@ -312,7 +313,7 @@ def run_round(
         )
         watch = stack.enter_context(Watch(app))
         course = Round(kafka, app, watch, start, tell)
-        stack.enter_context(_ended(course.members))
+        stack.enter_context(ended(course.members))
         start_s = time.monotonic()
         with Replay(app, STREAMS, seed=hash_of(seed, number)):
             for member in course.members:

@@ -10,7 +10,7 @@ from stream_app.kafka import KafkaTransaction
 
 
 def _failure(code: int, **kind: bool) -> KafkaException:
-    return KafkaException(KafkaError(code, "broken", **kind))  # type: ignore[arg-type]
+    return KafkaException(KafkaError(code, "broken", **kind))
 
 
 class _Client:
