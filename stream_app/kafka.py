@@ -982,8 +982,7 @@ class KafkaCluster:
         settings: dict[str, Mapping[str, str]] = {}
         while missing := [name for name in found if name not in settings]:
             try:
-                for name, values in self._topic_settings(missing):
-                    settings[name] = values
+                settings.update(self._topic_settings(missing))  # those before a failure stay
             except KafkaException as problem:
                 # One broker has told us of the topic, another has yet to hear of it.
                 if _error(problem).code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
