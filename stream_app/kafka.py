@@ -945,6 +945,7 @@ class KafkaCluster:
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
+        self._created: set[str] = set()
         conf = _settings(bootstrap_servers, Outages(), _admin_settings(self._settings))
         # A question that finds no broker is an error with a text of its own, so nobody needs to be told twice.
         conf["error_cb"] = lambda error: LOGGER.debug("Kafka client: %s", error.str())
@@ -974,17 +975,21 @@ class KafkaCluster:
             UnknownOutcomeError: No broker answers.
             TopicError: It refuses us.
         """
+        wanted = list(dict.fromkeys(names))
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
         existing = self._metadata()
-        found = [name for name in dict.fromkeys(names) if name in existing]
+        while self._created.intersection(wanted) - existing.keys() and time.monotonic() < deadline:
+            time.sleep(10 * RETRY_PAUSE_S)  # one broker has told `create` of it, another has yet to hear of it
+            existing = self._metadata()
+        found = [name for name in wanted if name in existing]
         if not found:
             return {}
-        deadline = time.monotonic() + REQUEST_TIMEOUT_S
         settings: dict[str, Mapping[str, str]] = {}
         while missing := [name for name in found if name not in settings]:
             try:
                 settings.update(self._topic_settings(missing))  # those before a failure stay
             except KafkaException as problem:
-                # One broker has told us of the topic, another has yet to hear of it.
+                # As above.
                 if _error(problem).code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
                     raise _unanswered(problem, f"{missing[0]}: its settings cannot be read") from None
                 time.sleep(10 * RETRY_PAUSE_S)
@@ -1007,7 +1012,7 @@ class KafkaCluster:
         return {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.error is None}
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Create topics and wait until all brokers know them.
+        """Create topics and wait until a broker knows them; `topics` then waits for the others.
 
         Raises:
             TopicError: The broker refused one; all are named.
@@ -1025,6 +1030,7 @@ class KafkaCluster:
                     lines.append(f"{name}: cannot be created: {_text(problem)}")
         if lines:
             raise TopicError(lines)
+        self._created |= {topic.name for topic in topics}
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         while missing := sorted({topic.name for topic in topics} - self._metadata().keys()):
             if time.monotonic() > deadline:

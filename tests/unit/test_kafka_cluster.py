@@ -8,19 +8,26 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from stream_app.kafka import KafkaCluster
+from stream_app.ports import TopicInfo
 
 ASKED_BEFORE_KNOWN = 3
 
 
 class _Admin:
-    """Stands in for the client: the broker that lists topics is ahead of those that tell of their settings."""
+    """Stands in for the client: brokers answer in turn, and not all of them know the new topic."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
+        self._lists = iter((["old", "new"], ["old"], ["old"], ["old", "new"]))
+
+    def create_topics(self, topics: list[Any], **_: float) -> dict[str, Future[None]]:
+        done = Future[None]()
+        done.set_result(None)
+        return {topic.topic: done for topic in topics}
 
     def list_topics(self, **_: float) -> SimpleNamespace:
         topic = SimpleNamespace(error=None, partitions={0: None})
-        return SimpleNamespace(topics={"old": topic, "new": topic})
+        return SimpleNamespace(topics=dict.fromkeys(next(self._lists), topic))
 
     def describe_configs(self, resources: list[Any], **_: float) -> dict[Any, Future[Any]]:
         self.asked.append([resource.name for resource in resources])
@@ -39,6 +46,7 @@ def test_a_topic_that_not_all_brokers_know_yet_is_asked_for_again(monkeypatch: p
     cluster = KafkaCluster("127.0.0.1:1")
     admin = _Admin()
     monkeypatch.setattr(cluster, "_admin", admin)
+    cluster.create([TopicInfo("new", 1, {})], 3)
     found = cluster.topics(["old", "new", "none"])
     assert {name: topic.settings for name, topic in found.items()} == {
         "old": {"retention.ms": "old"},
