@@ -31,8 +31,11 @@ a new interpreter for each worker. The clock runs from SIGKILL until every task 
 """
 
 PAGE_TAIL = """
-- Workers are forks of one process that has Torch loaded (`tests/chaos/forks.py`), unless a run says `--plain`: else an
-  hour of a thousand kills would be Python's own start. Each is a process with clients of its own, and SIGKILL ends it.
+- Workers are forks of one process that has Torch loaded (`tests/chaos/forks.py`), unless a run says `--plain`: an hour
+  of a thousand kills would be Python's own start. Each is a process with clients of its own, and SIGKILL ends it.
+- A round that fails leaves its workers' logs and its brokers' data in the folder of the record; its seed and number
+  make the same schedule again (not the same moments: those are the machine's). The topics can be looked at:
+  `python -m ops.local_kafka up --brokers 3 --folder FOLDER/kafka`.
 - A worker that was frozen for longer than its session (6 s here) finds its tasks elsewhere when it wakes; some of them
   sleep for longer than a transaction may last (10 s).
 - `worker.snapshot_after_ms` is 0, 5, 50 and 2,000 in the four workers; the changelog is compacted all the time.
@@ -105,6 +108,7 @@ def _summary(results: Sequence[Result], seeds: str) -> Mapping[str, str]:
         "seeds": seeds,
         "duration": f"{duration_s / 3600:.2f} h, {duration_s / kills:.1f} s for each kill",
         "machine": f"{_several(result.cores for result in results)} cores, {platform.machine()}, three brokers on it",
+        "rounds whose workers were interpreters of their own": _sum(not result.forked for result in results),
         "areba": _several(result.version for result in results),
         "input records, all checked": f"{sum(result.records for result in results):,}",
         "output records, all compared": f"{sum(result.outputs for result in results):,}",

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,7 @@ class Result:
         first_commits_ms: From a process's start to its first commit.
         cores: Of the machine.
         version: Of areba.
+        forked: Whether workers were forks of a process that had everything loaded.
     """
 
     seed: int
@@ -119,6 +120,7 @@ class Result:
     first_commits_ms: Sequence[int]
     cores: int
     version: str = __version__
+    forked: bool = True
 
 
 class Replay(Load):
@@ -323,7 +325,7 @@ def run_round(
                 course.strike(wave)
         models = course.finish()
         duration_s = time.monotonic() - start_s
-        result = _checked(course, app, watch, models, seed, number, duration_s)
+        result = replace(_checked(course, app, watch, models, seed, number, duration_s), forked=forked)
     shutil.rmtree(folder)
     return result
 
