@@ -82,7 +82,8 @@ class Nursery:
                 text=True,
                 start_new_session=True,
             )
-        threading.Thread(target=self._listen, name="nursery", daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, name="nursery", daemon=True)
+        self._listener.start()
         with self._news:
             if not self._news.wait_for(lambda: self._ready or self._process.poll() is not None, READY_DEADLINE_S):
                 raise TimeoutError("the nursery is not ready")
@@ -126,6 +127,9 @@ class Nursery:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait(ANSWER_DEADLINE_S)
+        self._listener.join(ANSWER_DEADLINE_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def __enter__(self) -> Self:
         return self

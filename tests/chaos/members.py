@@ -2,6 +2,7 @@
 
 import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -212,7 +213,12 @@ class Member:
     def stop(self, statuses: Sequence[int] = (0,)) -> None:
         """SIGTERM, and see that it ends well."""
         self._process.ask_to_stop()
-        status = self._process.wait(STOP_DEADLINE_S)
+        try:
+            status = self._process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            raise ChaosError(
+                f"{self.name} still runs {STOP_DEADLINE_S:g} s after SIGTERM:\n{_tail(self.log)}"
+            ) from None
         self._bury()
         if status not in statuses:
             raise ChaosError(f"{self.name} ended with status {status} when asked to stop:\n{_tail(self.lives[-1].log)}")

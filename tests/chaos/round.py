@@ -77,7 +77,8 @@ sessions run out, a broker's partitions find another leader."""
 
 IN_SYNC_DEADLINE_S = 120.0
 
-PAUSE_S = 0.05
+PAUSE_S = 0.2
+"""Between two looks at progress and at all logs."""
 
 
 @dataclass(frozen=True, slots=True)
