@@ -54,7 +54,7 @@ POLL_TIMEOUT_S = 1.0
 MAX_STREAM_BYTES = 249
 
 METADATA_FIELDS = 3
-"""Of a committed offset: format, sequence, digest."""
+"""The least of a committed offset: format, sequence, digest; snapshots come behind these."""
 
 DEAD_LETTER_HEADERS = (
     "__connect.errors.topic",
@@ -389,7 +389,7 @@ class _PartitionCheck:
             self._off(
                 self._names.inputs[0], None, "the committed offsets of examples and labels do not belong together"
             )
-        if len(words) != METADATA_FIELDS or not words[1].isdecimal():
+        if len(words) < METADATA_FIELDS or not words[1].isdecimal():
             self._off(
                 self._names.inputs[0], None, "the committed offset has no metadata of areba; was the group reset?"
             )
