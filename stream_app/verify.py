@@ -9,13 +9,12 @@ meanwhile is left alone. Memory: see `books`, and one byte for each example of a
 """
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from rich import box
 from rich.console import Console
@@ -24,14 +23,17 @@ from rich.table import Table
 from stream_app.avro import HEADER_BYTES, Record, catalogue, decode_one, newest
 from stream_app.books import DeadLetter, Figures, Findings, Input, Names, Output, PartitionBooks, Rules
 from stream_app.config import Config
-from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
-from stream_app.ports import Cluster, Committed, LogReader, TopicPartition
+from stream_app.errors import TopicError, UndecodableError, WrongSchemaError
+from stream_app.letters import DEAD_LETTER_HEADERS, is_of_a_replay, read_dead_letter
+from stream_app.ports import Cluster, Committed, TopicPartition
+from stream_app.reading import Row, read_rows
 from stream_app.records import (
+    CONFIGURATION,
     MAX_ID_BYTES,
+    RESUME,
     Act,
     Commit,
     Example,
-    Header,
     Label,
     Mark,
     MarkKind,
@@ -43,43 +45,12 @@ from stream_app.records import (
 )
 from stream_app.tally import Sent, Tally
 
-READ_TIMEOUT_S = 30.0
-"""Longest silence of a broker that is being read; a change of leader takes 6-9 s."""
-
-POLL_RECORDS = 2_000
-"""Records at a time: with the largest values some MB."""
-
-POLL_TIMEOUT_S = 1.0
-
 MAX_STREAM_BYTES = 249
 
 METADATA_FIELDS = 3
 """Of a committed offset: format, sequence, digest."""
 
-DEAD_LETTER_HEADERS = (
-    "__connect.errors.topic",
-    "__connect.errors.partition",
-    "__connect.errors.offset",
-    "__connect.errors.exception.class.name",
-    "__connect.errors.exception.message",
-    "areba.reason",
-)
-"""Behind the original headers, in this order."""
-
-CONFIGURATION, RESUME = "configuration", "resume"
-"""The kinds of acts."""
-
 SIDE_TYPES = {Side.EXAMPLES: (Example, Mark), Side.LABELS: (Label, Mark)}
-
-
-class Row(NamedTuple):
-    """One record as it is on a topic."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,8 +433,10 @@ class _PartitionCheck:
     def _dead_letters(self) -> Iterator[Output[DeadLetter]]:
         topic = self._names.dead_letters
         for row in self._rows(topic):
+            if is_of_a_replay(row.headers):
+                continue
             self._written[topic] += 1
-            letter = read_dead_letter(row)
+            letter = read_dead_letter(row.key, row.value, row.headers)
             if letter is None:
                 self._off(topic, row.offset, f"lacks the headers of a dead letter: {', '.join(DEAD_LETTER_HEADERS)}")
             else:
@@ -575,28 +548,6 @@ class _Inputs:
         return record
 
 
-def read_rows(reader: LogReader, where: str) -> Iterator[Row]:
-    """All records up to the end as it is met first.
-
-    Raises:
-        UnknownOutcomeError: Nothing came for `READ_TIMEOUT_S`.
-    """
-    heard_s = time.monotonic()
-    while True:
-        fetched = reader.poll(POLL_RECORDS, POLL_TIMEOUT_S)
-        if fetched is None:
-            if time.monotonic() - heard_s > READ_TIMEOUT_S:
-                raise UnknownOutcomeError(f"{where}: no answer for {READ_TIMEOUT_S:g} s")
-            continue
-        heard_s = time.monotonic()
-        records = fetched.records
-        rows = zip(records.offsets.tolist(), records.timestamps.tolist(), records.keys, records.values, strict=True)
-        for place, (offset, timestamp_ms, key, value) in enumerate(rows):
-            yield Row(offset, timestamp_ms, key, value, records.headers.get(place, ()))
-        if fetched.at_end:
-            return
-
-
 def read_value(
     value: bytes | None, side: Side, max_record_bytes: int, max_features: int
 ) -> Example | Label | Mark | Reason:
@@ -660,16 +611,3 @@ def _sequel_fault(metric: Metric, before: Metric) -> str | None:
     names = ("change_flagged", "change_began", "gmean_before")
     same = all(getattr(metric, name) == getattr(before, name) for name in names)
     return None if same else "the last one is another than before"
-
-
-def read_dead_letter(row: Row) -> DeadLetter | None:
-    """The dead letter, or None when its last headers are not ours."""
-    count = len(DEAD_LETTER_HEADERS)
-    original, ours = row.headers[:-count], row.headers[-count:]
-    if tuple(name for name, _ in ours) != DEAD_LETTER_HEADERS:
-        return None
-    try:
-        topic, partition, offset, _, _, reason = ((text or b"").decode() for _, text in ours)
-        return DeadLetter(topic, int(partition), int(offset), reason, row.key, row.value, tuple(original))
-    except ValueError:
-        return None

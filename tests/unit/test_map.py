@@ -10,12 +10,12 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("cli",),
     ("start",),
-    ("worker", "verify", "promote"),
+    ("worker", "verify", "promote", "dead_letters"),
     ("restore",),
-    ("kafka", "embedded", "topics", "inputs", "breaker", "observe"),
+    ("kafka", "embedded", "topics", "inputs", "breaker", "observe", "reading"),
     ("ports",),
     # pure from here on
-    ("tally",),
+    ("tally", "letters"),
     ("books",),
     ("task",),
     ("stream",),
