@@ -301,15 +301,15 @@ def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[.
         Told(reason, value, number, "labels", START_MS + 60_000)
         for number, (reason, value) in enumerate(zip(reasons, labels, strict=True))
     ]
-    here.write([*late, Told("orphan-label", b"another", 3, "labels", START_MS + 60_000)])
+    here.write([*reversed(late), Told("orphan-label", b"another", 3, "labels", START_MS + 60_000)])
     done = here.replay()
     assert [(why, count) for why, count in done.refused_counts.items()] == [
         ("its time of event was in the input record, which is gone", 2)
     ]
     assert not done.ok
-    assert "2 not sent: its time of event was in the input record, which is gone (0:0, 0:4)" in "\n".join(done.texts())
+    assert "2 not sent: its time of event was in the input record, which is gone (0:3, 0:4)" in "\n".join(done.texts())
     back = here.rows(here.names.labels)[3:]
-    assert [(row.timestamp_ms, row.value) for row in back] == [(START_MS + n, labels[n]) for n in (1, 2, 3)]
+    assert [(row.timestamp_ms, row.value) for row in back] == [(START_MS + n, labels[n]) for n in (3, 2, 1)]
 
 
 def test_what_cannot_go_back_is_named(world: Callable[..., World]) -> None:
