@@ -222,11 +222,31 @@ def dlq_replay(
     multiple=True,
     help="What a replayer wrote of what it sent; may be given several times.",
 )
-def verify(path: Path, manifests: Sequence[Path]) -> None:
-    """Balance the books from the topics alone; exit status 1 when anything is off."""
+@click.option(
+    "--rerun/--no-rerun",
+    default=True,
+    show_default=True,
+    help="Run all stages again, and compare every output, digest and the final models to the bit.",
+)
+@click.option(
+    "--models",
+    type=(click.IntRange(0), str),
+    multiple=True,
+    metavar="TASK DIGEST",
+    help="What a worker logged at its clean stop (stopped task=... models=...), to be compared with a fresh run.",
+)
+def verify(path: Path, manifests: Sequence[Path], models: Sequence[tuple[int, str]], *, rerun: bool) -> None:
+    """Balance the books from the topics alone; exit status 1 when anything is off.
+
+    Every finding names its topic, partition and offset: examples without prediction or out of order, labels without
+    outcome, dead letters that are missing or changed, commit records that do not follow one another, metrics that
+    predictions and labels do not give, anything that a fresh run would not have written.
+    """
     from stream_app.start import verify_books  # noqa: PLC0415  (see run)
 
-    sys.exit(verify_books(load(path, os.environ), manifests))
+    if models and not rerun:
+        raise ConfigurationError("--models needs a fresh run to compare with: leave --no-rerun out")
+    sys.exit(verify_books(load(path, os.environ), manifests, rerun=rerun, models=dict(models)))
 
 
 @cli.command()

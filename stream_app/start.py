@@ -252,11 +252,22 @@ def promote_learner(config: Config, stream: str, learner: str, partition: int | 
     return f"{place.topic}[{place.partition}] offset {offset}: {learner} is the champion of {stream} from here on"
 
 
-def verify_books(config: Config, manifests: Sequence[Path]) -> int:
-    """Print the books; the exit status."""
+def verify_books(config: Config, manifests: Sequence[Path], *, rerun: bool, models: Mapping[int, str]) -> int:
+    """Print the books, with a progress bar; the exit status."""
     from stream_app.verify import verify  # noqa: PLC0415  (only this command needs it)
 
-    report = verify(connect(config), config, manifests)
+    cluster = connect(config)
+    columns = (TextColumn("checking partitions"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("", total=None)
+        report = verify(
+            cluster,
+            config,
+            manifests,
+            rerun=rerun,
+            models=models,
+            on_progress=lambda done, total: bars.update(bar, completed=done, total=total),
+        )
     report.show()
     return 0 if report.ok else 1
 

@@ -269,13 +269,16 @@ def history(seed: int = 1, batch: int = 97, kept: float = 1.0) -> Log:
     log.records[TOPICS.examples], log.records[TOPICS.labels] = inputs(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module, "build", oracle)
-        return _processed(log, batch, kept)
+        return processed(log, batch, kept)
 
 
-def _processed(log: Log, batch: int, kept: float) -> Log:
+def processed(log: Log, batch: int, kept: float) -> Log:
+    """What a task makes of this share of the inputs, written to the log in batches of about this size."""
     task = Task(0, CONFIG.task_settings(), (TOPICS.examples, TOPICS.labels))
     digest, at = GENESIS, (0, 0)
-    log.records[TOPICS.progress].append(Stored(0, None, codec.encode(Act(0, "configuration", "0", "{}"))))
+    log.records[TOPICS.progress].append(
+        Stored(0, None, codec.encode(Act(0, "configuration", "0", CONFIG.task_settings().to_json())))
+    )
     examples, labels = log.records[TOPICS.examples], log.records[TOPICS.labels]
     last = (int(len(examples) * kept), int(len(labels) * kept))
     for sequence in itertools.count():
