@@ -66,7 +66,8 @@ class _Topic:
         while self.wanted:
             self._compare()
         while not running and self._look_ahead(1):
-            self._off(self.found.popleft().offset, "is not among what a fresh run writes")
+            row = self.found.popleft()
+            self._off(row.offset, f"{_named(_cells(row))} is not among what a fresh run writes")
 
     def _look_ahead(self, count: int) -> bool:
         """Have so many at hand; whether there are any."""

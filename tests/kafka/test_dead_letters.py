@@ -133,6 +133,7 @@ def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) 
         assert bad.returncode == 0
         progress.wait_for_ends(_ends(app))
         assert worker.stop() == 0
+        models = worker.models()[0]
     assert sorted(_marks(app)) == sorted(set(_marks(app)))
     outputs = app.outputs(0)
     answers = [codec.decode_one(read.value or b"") for read in outputs["predictions"]]
@@ -149,8 +150,9 @@ def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) 
     shown = areba(file, "dlq", "show", f"0:{dead.offset}")
     assert f"it was {prefix}dead-letters[0] offset {replayed.offset}, sent back" in shown.stdout
     check_exactly_once(app)
-    books = areba(file, "verify")
+    books = areba(file, "verify", "--models", "0", models)
     assert books.returncode == 0, books.stdout
+    assert f"models of task 0 after a fresh run: {models}" in books.stdout
 
 
 def test_errors_are_told_in_a_line(kafka: Broker, prefix: str, tmp_path: Path) -> None:

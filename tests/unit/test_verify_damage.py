@@ -384,6 +384,13 @@ def a_lost_metric(log: Log) -> Found:
     return [_missing(TOPICS.metrics, offset) + f"stream {metric.stream}, learner baseline, which is missing"]
 
 
+def a_metric_too_much(log: Log) -> Found:
+    """Behind the last one: a curve ends twice."""
+    log.records[TOPICS.metrics].append(log.records[TOPICS.metrics][-1])
+    last = len(log.records[TOPICS.metrics]) - 1
+    return [_at(TOPICS.metrics, last) + "the record of stream "]
+
+
 def an_input_that_was_changed_afterwards(log: Log) -> Found:
     """Features that are not those that were predicted: a fresh run comes to other scores, and another model."""
     offset, prediction = _prediction(log, lambda record: record.champion and record.id == "sine-40")
@@ -436,6 +443,7 @@ DAMAGES = (
     a_changed_sum,
     a_changed_queue_length,
     a_lost_metric,
+    a_metric_too_much,
     an_input_that_was_changed_afterwards,
 )
 
