@@ -473,6 +473,7 @@ class Replayed:
         refused: Those that cannot be, by the reason why: how many, and the first ones.
         before: Chosen ones that were sent back before.
         left: Chosen ones beyond `limit`.
+        old: Of those sent, how many are older than their topic keeps records, by topic.
         is_rehearsal: Whether nothing was sent.
     """
 
@@ -481,6 +482,7 @@ class Replayed:
     refused_counts: Counter[str] = field(default_factory=Counter)
     before: int = 0
     left: int = 0
+    old: Counter[str] = field(default_factory=Counter)
     is_rehearsal: bool = False
 
     @property
@@ -503,6 +505,8 @@ class Replayed:
         for why, count in self.refused_counts.most_common():
             more = f" and {count - NAMED:,} more" if count > NAMED else ""
             yield f"{count:>9,} not sent: {why} ({', '.join(self.refused[why])}{more})"
+        for topic, count in sorted(self.old.items()):
+            yield f"{count:>9,} are older than retention.ms of {topic}: they may be deleted before a worker reads them"
         if self.left:
             yield f"{self.left:>9,} more are left (--limit)"
         parts = f"{self.sent.total():,} dead letters {verb}, {self.before:,} of those chosen were before"
@@ -576,6 +580,9 @@ class _Replay:
         if missing:
             raise TopicError(missing)
         self._largest = {name: int(topic.settings["max.message.bytes"]) for name, topic in found.items()}
+        kept_ms = {name: int(topic.settings.get("retention.ms", -1)) for name, topic in found.items()}
+        now_ms = clock.now_ms()
+        self._oldest_ms = {name: now_ms - kept if kept >= 0 else 0 for name, kept in kept_ms.items()}
 
     # What there is to send --------------------------------------------------------------------------------------------
 
@@ -640,6 +647,7 @@ class _Replay:
             why = f"with the headers of a replay it is larger than max.message.bytes of {dead.topic}"
             self.result.refuse(letter, why)
             return None
+        self.result.old.update([dead.topic] if (time_ms or 0) < self._oldest_ms[dead.topic] else [])
         return _Sending(letter, time_ms or 0, headers, size)
 
     def _refusal(self, letter: Letter) -> str | None:

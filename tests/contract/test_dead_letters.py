@@ -77,7 +77,7 @@ class Told(NamedTuple):
 class World:
     """An application's topics, and what the tool does to them."""
 
-    def __init__(self, backend: Backend, prefix: str, partitions: int) -> None:
+    def __init__(self, backend: Backend, prefix: str, partitions: int, retention_ms: int) -> None:
         self.backend = backend
         self.config = Config.model_validate(
             {
@@ -89,7 +89,8 @@ class World:
         self.names = self.config.topics
         plan = topics.plan(self.names, partitions)
         # retention never sleeps, and the records of these tests are old
-        self.cluster.create([replace(topic, settings={**topic.settings, "retention.ms": "-1"}) for topic in plan], 1)
+        kept = {"retention.ms": str(retention_ms)}
+        self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan], 1)
 
     @property
     def cluster(self) -> Cluster:
@@ -154,7 +155,7 @@ class World:
 @pytest.fixture
 def world(backend: Backend, prefix: str) -> Callable[..., World]:
     """Makes one."""
-    return lambda partitions=1: World(backend, prefix, partitions)
+    return lambda partitions=1, retention_ms=-1: World(backend, prefix, partitions, retention_ms)
 
 
 def _examples(count: int) -> list[bytes | None]:
@@ -334,6 +335,14 @@ def test_what_cannot_go_back_is_named(world: Callable[..., World]) -> None:
         f"with the headers of a replay it is larger than max.message.bytes of {here.names.examples}": ["0:4"],
     }
     assert [row.value for row in here.rows(here.names.examples)] == [b"y"]
+
+
+def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., World]) -> None:
+    """It goes back with its own time, and Kafka deletes by that: the operator must have a worker running."""
+    here = world(retention_ms=86_400_000)
+    here.write([Told("undecodable", b"x", 0), Told("undecodable", b"y", 1, timestamp_ms=SystemClock().now_ms())])
+    text = f"1 are older than retention.ms of {here.names.examples}: they may be deleted before a worker reads them"
+    assert text in (line.strip() for line in here.replay(dry_run=True).texts())
 
 
 def _chosen(world: World, **chosen: object) -> list[int]:

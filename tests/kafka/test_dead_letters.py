@@ -33,8 +33,8 @@ from tests.kafka.support import (
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-FANS = 10_000
-"""Examples, and as many labels: forty transactions to send them back, one of which is cut short."""
+FANS = 6_000
+"""Examples, and as many labels: twenty-four transactions to send them back, one of which is cut short."""
 
 BAD = 5
 

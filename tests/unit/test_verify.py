@@ -760,6 +760,21 @@ def test_committed_offsets_that_were_reset(log: Log) -> None:
     assert "the committed offsets of examples and labels do not belong together" in text
 
 
+def test_a_group_that_was_reset_to_an_offset(log: Log) -> None:
+    """By Kafka's own tool: both offsets, without what we store beside them."""
+    for topic in (TOPICS.examples, TOPICS.labels):
+        log.offsets[TopicPartition(topic, 0)] = Committed(10, "")
+    assert f"{TOPICS.examples}[0]: the committed offset has no metadata of areba; was the group reset?" in findings(log)
+
+
+def test_a_group_whose_offsets_are_gone(log: Log) -> None:
+    """They expire when no member of the group was there for a week; then nothing tells what was processed."""
+    log.offsets.clear()
+    assert f"{TOPICS.progress}[0] offset 0: a record of the task, but the group has committed no offsets" in findings(
+        log
+    )
+
+
 def test_a_value_that_is_no_record(log: Log) -> None:
     """Another program writes to our topic."""
     log.records[TOPICS.outcomes].append(Stored(1, b"sine", b"hello"))

@@ -384,6 +384,21 @@ def a_lost_metric(log: Log) -> Found:
     return [_missing(TOPICS.metrics, offset) + f"stream {metric.stream}, learner baseline, which is missing"]
 
 
+def two_metrics_swapped(log: Log) -> Found:
+    """A curve that goes back in time."""
+    records = log.records[TOPICS.metrics]
+    first, metric = _metric(log, "baseline")
+    second = next(
+        offset
+        for offset in range(first + 1, len(records))
+        if isinstance(later := codec.decode_one(records[offset].value or b""), Metric)
+        and (later.stream, later.learner) == (metric.stream, metric.learner)
+        and later.labelled > metric.labelled
+    )
+    records[first], records[second] = records[second], records[first]
+    return [_at(TOPICS.metrics, second) + f"counts of {metric.stream}/baseline went back"]
+
+
 def a_metric_too_much(log: Log) -> Found:
     """Behind the last one: a curve ends twice."""
     log.records[TOPICS.metrics].append(log.records[TOPICS.metrics][-1])
@@ -443,6 +458,7 @@ DAMAGES = (
     a_changed_sum,
     a_changed_queue_length,
     a_lost_metric,
+    two_metrics_swapped,
     a_metric_too_much,
     an_input_that_was_changed_afterwards,
 )
