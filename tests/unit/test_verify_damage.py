@@ -233,6 +233,21 @@ def an_outcome_at_another_time(log: Log) -> Found:
     return [_at(TOPICS.outcomes, offset) + f"{name} is not that of a fresh run: timestamp_ms"]
 
 
+def an_outcome_with_another_key(log: Log) -> Found:
+    """The key is the stream: a table that is made of the topic would have it under another one."""
+    offset, outcome = _outcome(log, lambda record: record.outcome == "joined" and record.stream == "sine")
+    log.records[TOPICS.outcomes][offset] = replace(log.records[TOPICS.outcomes][offset], key=b"sea")
+    return [_at(TOPICS.outcomes, offset) + f"its key is not its stream (stream sine, id {outcome.id})"]
+
+
+def an_end_that_became_a_repeat(log: Log) -> Found:
+    """An example that was answered, and given up without a label, is called a repeat: nobody asks where its label is."""
+    offset, outcome = _outcome(log, lambda record: record.outcome == "unlabelled" and record.stream == "sine")
+    put(log, TOPICS.outcomes, offset, replace(outcome, outcome="duplicate"))
+    text = f"became a duplicate long after it was taken as new (stream sine, id {outcome.id})"
+    return [_at(TOPICS.examples, outcome.example_offset or 0) + text]
+
+
 # Dead letters ---------------------------------------------------------------------------------------------------------
 
 
@@ -341,6 +356,16 @@ def offsets_of_another_history(log: Log) -> Found:
     return [f"{TOPICS.progress}[0]: sequence {len(log.records[TOPICS.progress]) - 1}: its digest is not that of the"]
 
 
+def offsets_that_were_moved(log: Log) -> Found:
+    """With what is stored beside them kept: the next records would be skipped, or read again."""
+    place = TopicPartition(TOPICS.examples, 0)
+    committed = log.offsets[place]
+    log.offsets[place] = Committed(committed.offset - 1, committed.metadata)
+    labels = log.offsets[TopicPartition(TOPICS.labels, 0)].offset
+    text = f"ends at {committed.offset}/{labels}, committed are {committed.offset - 1}/{labels}"
+    return [f"{TOPICS.progress}[0]: sequence {len(log.records[TOPICS.progress]) - 1} {text}"]
+
+
 # Metrics and models ---------------------------------------------------------------------------------------------------
 
 
@@ -443,6 +468,8 @@ DAMAGES = (
     a_lost_outcome,
     a_label_in_two_outcomes,
     an_outcome_at_another_time,
+    an_outcome_with_another_key,
+    an_end_that_became_a_repeat,
     a_lost_dead_letter,
     a_changed_dead_letter,
     a_dead_letter_with_another_reason,
@@ -454,6 +481,7 @@ DAMAGES = (
     a_forged_digest,
     a_range_that_overlaps,
     offsets_of_another_history,
+    offsets_that_were_moved,
     a_bit_of_a_gmean,
     a_changed_sum,
     a_changed_queue_length,
