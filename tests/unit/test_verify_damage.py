@@ -241,7 +241,7 @@ def an_outcome_with_another_key(log: Log) -> Found:
 
 
 def an_end_that_became_a_repeat(log: Log) -> Found:
-    """An example that was answered, and given up without a label, is called a repeat: nobody asks where its label is."""
+    """An example that was answered, and given up without a label, is called a repeat: nobody misses its label."""
     offset, outcome = _outcome(log, lambda record: record.outcome == "unlabelled" and record.stream == "sine")
     put(log, TOPICS.outcomes, offset, replace(outcome, outcome="duplicate"))
     text = f"became a duplicate long after it was taken as new (stream sine, id {outcome.id})"
@@ -251,11 +251,11 @@ def an_end_that_became_a_repeat(log: Log) -> Found:
 # Dead letters ---------------------------------------------------------------------------------------------------------
 
 
-def _dead(log: Log, reason: bytes) -> tuple[int, int]:
-    """Its offset, and that of the record among the examples that it was."""
+def _dead(log: Log, reason: bytes, topic: str = TOPICS.examples) -> tuple[int, int]:
+    """Its offset, and that of the input record that it was."""
     for offset, stored in enumerate(log.records[TOPICS.dead_letters]):
         headers = dict(stored.headers)
-        if (headers["areba.reason"], headers["__connect.errors.topic"]) == (reason, TOPICS.examples.encode()):
+        if (headers["areba.reason"], headers["__connect.errors.topic"]) == (reason, topic.encode()):
             return offset, int(headers["__connect.errors.offset"] or b"")
     raise AssertionError(reason)
 
@@ -281,6 +281,15 @@ def a_dead_letter_with_another_reason(log: Log) -> Found:
     headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"wrong-dimension")]
     log.records[TOPICS.dead_letters][offset] = replace(stored, headers=tuple(headers))
     return [_at(TOPICS.examples, origin) + "is called wrong-dimension, but has the stream's"]
+
+
+def a_label_with_another_reason(log: Log) -> Found:
+    """Late, says the dead letter; but its example had its label."""
+    offset, origin = _dead(log, b"conflicting-label", TOPICS.labels)
+    stored = log.records[TOPICS.dead_letters][offset]
+    headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"late-label")]
+    log.records[TOPICS.dead_letters][offset] = replace(stored, headers=tuple(headers))
+    return [_at(TOPICS.labels, origin) + "is called a late-label, but its example was not closed without a label"]
 
 
 def _sent_back(log: Log, times: int, marks: int) -> tuple[int, int]:
@@ -473,6 +482,7 @@ DAMAGES = (
     a_lost_dead_letter,
     a_changed_dead_letter,
     a_dead_letter_with_another_reason,
+    a_label_with_another_reason,
     a_dead_letter_sent_back_twice,
     a_dead_letter_sent_back_without_a_mark,
     a_dead_letter_marked_twice,
