@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.console import Console
@@ -143,6 +143,80 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     click.echo(promote_learner(load(path, os.environ), stream, learner, partition))
 
 
+@cli.group()
+def dlq() -> None:
+    """Dead letters: what could not be processed, and sending it back after the cause was mended."""
+
+
+def _selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that choose dead letters."""
+    moment = "event time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for so long ago"
+    for option in (
+        click.option("--until", metavar="TIME", help=f"Before this {moment}."),
+        click.option("--since", metavar="TIME", help=f"Not before this {moment}."),
+        click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Of this partition."),
+        click.option("--stream", "streams", multiple=True, help="Of this stream; may be given several times."),
+        click.option("--reason", "reasons", multiple=True, help="With this reason; may be given several times."),
+    ):
+        command = option(command)
+    return command
+
+
+@dlq.command("list")
+@CONFIG_OPTION
+@_selecting
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show the newest so many.")
+def dlq_list(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
+    """List them, oldest first, and count them by reason."""
+    from stream_app.start import list_dead_letters  # noqa: PLC0415  (see run)
+
+    for line in list_dead_letters(load(path, os.environ), limit, **chosen):
+        click.echo(line)
+
+
+@dlq.command("show")
+@click.argument("place", metavar="PARTITION:OFFSET")
+@CONFIG_OPTION
+@click.option("--full", is_flag=True, help="All bytes of the value.")
+def dlq_show(place: str, path: Path, *, full: bool) -> None:
+    """Show one: where it came from, why, its headers and bytes, and whether it was sent back."""
+    from stream_app.start import show_dead_letter  # noqa: PLC0415  (see run)
+
+    for line in show_dead_letter(load(path, os.environ), place, full=full):
+        click.echo(line)
+
+
+@dlq.command("replay")
+@click.argument("places", nargs=-1, metavar="[PARTITION:OFFSET]...")
+@CONFIG_OPTION
+@_selecting
+@click.option("--all", "everything", is_flag=True, help="All there are; without it, something has to be chosen.")
+@click.option("--limit", type=click.IntRange(1), help="Send no more than so many.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+def dlq_replay(
+    places: Sequence[str],
+    path: Path,
+    limit: int | None,
+    *,
+    everything: bool,
+    dry_run: bool,
+    **chosen: Any,  # noqa: ANN401  (the options of _selecting)
+) -> None:
+    """Send dead letters back to the topics that they came from, each once, after the cause was mended.
+
+    Key, value, headers and event time are the original ones; further headers say which dead letter a record was. A
+    record that was sent back is never sent again, even if this command was killed on the way: run it again. Exit status
+    1 when some of those chosen cannot be sent; they are named.
+    """
+    from stream_app.start import replay_dead_letters  # noqa: PLC0415  (see run)
+
+    config = load(path, os.environ)
+    result = replay_dead_letters(config, places, limit=limit, everything=everything, dry_run=dry_run, **chosen)
+    for line in result.texts():
+        click.echo(line)
+    sys.exit(0 if result.ok else 1)
+
+
 @cli.command()
 @CONFIG_OPTION
 @click.option(
@@ -152,11 +226,31 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     multiple=True,
     help="What a replayer wrote of what it sent; may be given several times.",
 )
-def verify(path: Path, manifests: Sequence[Path]) -> None:
-    """Balance the books from the topics alone; exit status 1 when anything is off."""
+@click.option(
+    "--rerun/--no-rerun",
+    default=True,
+    show_default=True,
+    help="Run all stages again, and compare every output, digest and the final models to the bit.",
+)
+@click.option(
+    "--models",
+    type=(click.IntRange(0), str),
+    multiple=True,
+    metavar="TASK DIGEST",
+    help="What a worker logged at its clean stop (stopped task=... models=...), to be compared with a fresh run.",
+)
+def verify(path: Path, manifests: Sequence[Path], models: Sequence[tuple[int, str]], *, rerun: bool) -> None:
+    """Balance the books from the topics alone; exit status 1 when anything is off.
+
+    Every finding names its topic, partition and offset: examples without prediction or out of order, labels without
+    outcome, dead letters that are missing or changed, commit records that do not follow one another, metrics that
+    predictions and labels do not give, anything that a fresh run would not have written.
+    """
     from stream_app.start import verify_books  # noqa: PLC0415  (see run)
 
-    sys.exit(verify_books(load(path, os.environ), manifests))
+    if models and not rerun:
+        raise ConfigurationError("--models needs a fresh run to compare with: leave --no-rerun out")
+    sys.exit(verify_books(load(path, os.environ), manifests, rerun=rerun, models=dict(models)))
 
 
 AT_OPTION = click.option(

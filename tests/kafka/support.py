@@ -28,6 +28,7 @@ import yaml
 from stream_app import codec
 from stream_app.config import Config, TaskSettings, load
 from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.letters import is_of_a_replay
 from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.ports import LogReader, TopicPartition
@@ -264,10 +265,14 @@ class App:
         }
 
     def outputs(self, number: int) -> dict[str, list[Read]]:
-        """All committed outputs of one partition, by unprefixed topic."""
+        """All committed outputs of one partition, by unprefixed topic; without the marks of `areba dlq replay`."""
         topics, cluster = self.config.topics, self.cluster
         return {
-            name: read_topic(cluster, TopicPartition(getattr(topics, name.replace("-", "_")), number))
+            name: [
+                read
+                for read in read_topic(cluster, TopicPartition(getattr(topics, name.replace("-", "_")), number))
+                if not is_of_a_replay(read.headers)
+            ]
             for name in OUTPUT_TOPICS
         }
 

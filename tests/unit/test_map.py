@@ -10,14 +10,14 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("cli",),
     ("start",),
-    ("worker", "verify", "promote", "state_tools"),
+    ("worker", "verify", "promote", "state_tools", "dead_letters", "rerun"),
     ("rebuild",),
     ("restore",),
     ("changelog",),
-    ("kafka", "embedded", "topics", "inputs", "breaker", "observe"),
+    ("kafka", "embedded", "topics", "inputs", "breaker", "observe", "reading"),
     ("ports",),
     # pure from here on
-    ("tally",),
+    ("tally", "letters", "recount"),
     ("books",),
     ("task",),
     ("streams",),
@@ -43,7 +43,7 @@ LAYERS = (
 )
 """Top to bottom; a module imports from its own line and those below it."""
 
-PURE_FROM = LAYERS.index(("tally",))
+PURE_FROM = LAYERS.index(("tally", "letters", "recount"))
 
 IMPURE = {
     "asyncio", "confluent_kafka", "fcntl", "logging", "multiprocessing", "os", "random", "signal", "socket",
