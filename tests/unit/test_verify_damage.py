@@ -183,6 +183,14 @@ def an_output_of_another_partition(log: Log) -> Found:
     ]
 
 
+def a_prediction_with_another_key(log: Log) -> Found:
+    """Who reads one stream by its key does not see the answer."""
+    offset, prediction = _prediction(log, lambda record: record.champion and record.id == "sine-40")
+    log.records[TOPICS.predictions][offset] = replace(log.records[TOPICS.predictions][offset], key=b"sea")
+    named = f"(stream sine, id sine-40, learner {prediction.learner})"
+    return [_at(TOPICS.predictions, offset) + f"its key is not its stream {named}"]
+
+
 def a_lost_trace(log: Log) -> Found:
     """The header that ties a prediction to the request that asked for it."""
     offset = next(n for n, stored in enumerate(log.records[TOPICS.predictions]) if stored.headers)
@@ -472,6 +480,7 @@ DAMAGES = (
     two_champions,
     an_aborted_round_is_shown,
     an_output_of_another_partition,
+    a_prediction_with_another_key,
     a_lost_trace,
     a_changed_outcome,
     a_lost_outcome,
