@@ -43,7 +43,7 @@ def _records(first: int, count: int) -> tuple[RawRecords, RawRecords]:
 
 def _settings() -> TaskSettings:
     learners = {name: {"method": name} for name in METHODS}
-    learners["scaled"] = {"method": "areba", "scaler": "standard"}  # type: ignore[dict-item]
+    learners["scaled"] = {"method": "areba", "scaler": "standard"}
     stream = {"features": 2, "champion": "areba", "learners": learners}
     return TaskSettings.model_validate(
         {
