@@ -168,6 +168,11 @@ class OwnedTask:
         self._pending_acts: list[str] = []
 
     @property
+    def target(self) -> Point | None:
+        """The committed point that is restored; None where nothing was ever committed."""
+        return self._target
+
+    @property
     def point(self) -> Point:
         """The last point that was restored or committed."""
         return self._point

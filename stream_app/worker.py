@@ -277,8 +277,27 @@ class Worker:
                     self._starved = False
                     self._observer.restored(task.number, task.point.sequence, task.replayed_records)
         except StateError as error:
-            self._park(task, str(error))
+            if self._is_overtaken(task):
+                self._renew(task)
+            else:
+                self._park(task, str(error))
         return task.got_ahead
+
+    def _is_overtaken(self, task: OwnedTask) -> bool:
+        """Whether the group committed more of this task since it was given to us.
+
+        Who stood still for long reads the records of the next owner: that is no damage, and the next poll tells us.
+        """
+        try:
+            return committed_point(task.inputs, self._ports.source.committed(task.inputs)) != task.target
+        except StateError:
+            return False
+
+    def _renew(self, task: OwnedTask) -> None:
+        """Restore it from its beginning behind the next poll, if it is still ours then."""
+        self._ports.source.stop_reading(task.inputs)
+        self._drop(task.number)
+        self._new.append(task.number)
 
     def _look_for_resume(self, task: OwnedTask) -> None:
         try:
@@ -452,9 +471,7 @@ class Worker:
                 f"{self._aborts} transactions in a row were aborted; the last: {error}"
             ) from error
         for task in tasks:
-            self._ports.source.stop_reading(task.inputs)
-            self._drop(task.number)
-            self._new.append(task.number)
+            self._renew(task)
 
     def _close(self) -> None:
         for task in self.tasks:
