@@ -1,17 +1,20 @@
 """What must hold in the end, and one seed from its beginning to there."""
 
 import hashlib
+import logging
 import traceback
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from stream_app import codec
-from stream_app.config import TaskSettings
+from stream_app.breaker import Breaker
+from stream_app.config import BreakerSettings, TaskSettings
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.ports import TopicPartition
 from stream_app.records import CONFIGURATION, Act, Commit, Outcome, Prediction, RawRecords
@@ -35,22 +38,19 @@ class Result:
     switches: int
 
 
-def simulate(
-    seed: int, sections: Mapping[str, Any] | None = None, say: Callable[[str], None] | None = None
-) -> Result:
+def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable[[str], None] | None = None) -> Result:
     """Run one seed and check it.
 
     Args:
         seed: Decides everything.
-        sections: Sections of the configuration in place of ours (for all processes).
+        sections: Settings of all workers in place of ours, by section.
         say: Takes the lines of the trace.
     """
     world = World(draw_shape(seed), sections or {}, say)
     wrong = ""
     try:
-        world.run()
-        if world.wrong:
-            raise WrongError("; ".join(world.wrong))
+        with _quiet():
+            world.run()
         check(world)
     except (WrongError, StuckError) as error:
         wrong = f"{type(error).__name__}: {error}"
@@ -60,12 +60,25 @@ def simulate(
     return Result(seed, faults.hits, faults.events, wrong, scheduler.now_s, scheduler.switches)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What a worker logs of its troubles is no news here; what matters is in the trace."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
 def check(world: World) -> None:
     """All of it.
 
     Raises:
         WrongError: Something does not hold.
     """
+    if world.wrong:
+        raise WrongError("; ".join(world.wrong))
     _check_offsets(world)
     for number in range(world.shape.partitions):
         _check_task(world, number)
@@ -104,16 +117,19 @@ class Fresh:
 
     task: Task
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {name: [] for name in OUTPUT_TOPICS})
+    breaker: Breaker = field(default_factory=lambda: Breaker(BreakerSettings()))
     digest: bytes = GENESIS
     at: tuple[int, int] = (0, 0)
+    is_stopped: bool = False
 
-    def step(self, examples: RawRecords, labels: RawRecords, ranges: tuple[int, int, int, int]) -> None:
-        """One batch."""
+    def step(self, examples: RawRecords, labels: RawRecords, ranges: tuple[int, int, int, int]) -> str | None:
+        """One batch; why the breaker trips."""
         outputs = self.task.step(examples, labels)
         self.digest = chain_digest(self.digest, ranges, outputs)
         for topic, records in outputs.topics.items():
             for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
                 self.outputs[topic].append((*cells, tuple(records.headers.get(row, ()))))
+        return self.breaker.count(outputs.malformed)
 
     @property
     def models(self) -> str:
@@ -154,10 +170,9 @@ def _compare(world: World, number: int, fresh: Fresh, what: str) -> None:
 
 def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> Fresh | None:
     """Along the recorded ranges; the chain of digests is checked on the way."""
-    topics = world.config("w1").topics
     fresh: Fresh | None = None
     sequence = -1
-    for row in world.read(TopicPartition(topics.progress, number)):
+    for row in world.read(TopicPartition(world.config("w1").topics.progress, number)):
         record = codec.decode_one(row.value or b"")
         if not isinstance(record, Commit | Act):
             raise WrongError(f"progress[{number}] offset {row.offset}: {type(record).__name__}")
@@ -167,13 +182,7 @@ def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> 
             raise WrongError(f"progress[{number}] offset {row.offset}: {record.sequence} follows {sequence}")
         sequence = record.sequence
         if isinstance(record, Act):
-            if record.kind == CONFIGURATION:
-                settings = TaskSettings.from_json(record.text)
-                if fresh is None:
-                    fresh = Fresh(Task(number, settings, (topics.examples, topics.labels)))
-                else:
-                    world.faults.events[Event.CONFIGURED] += 1
-                fresh.task.apply_settings(settings)
+            fresh = _redo_act(world, number, fresh, record)
             continue
         if fresh is None:
             raise WrongError(f"progress[{number}] does not begin with a configuration")
@@ -183,11 +192,33 @@ def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> 
     return fresh
 
 
+def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh | None:
+    """Take over a configuration, or go on behind the breaker."""
+    topics = world.config("w1").topics
+    if act.kind == CONFIGURATION:
+        settings = TaskSettings.from_json(act.text)
+        if fresh is None:
+            task = Task(number, settings, (topics.examples, topics.labels))
+            fresh = Fresh(task, breaker=Breaker(world.config("w1").breaker))
+        else:
+            world.faults.events[Event.CONFIGURED] += 1
+        fresh.task.apply_settings(settings)
+    elif fresh is not None:
+        fresh.breaker.reset()
+        fresh.is_stopped = False
+    return fresh
+
+
 def _redo(fresh: Fresh, record: Commit, number: int, inputs: Sequence[RawRecords]) -> None:
     ranges = (record.examples_start, record.examples_end, record.labels_start, record.labels_end)
     if (ranges[0], ranges[2]) != fresh.at:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} does not start at {fresh.at}")
-    fresh.step(_range(inputs[0], *ranges[:2]), _range(inputs[1], *ranges[2:]), ranges)
+    if fresh.is_stopped:
+        raise WrongError(f"progress[{number}]: sequence {record.sequence} came behind the breaker, and no resume")
+    tripped = fresh.step(_range(inputs[0], *ranges[:2]), _range(inputs[1], *ranges[2:]), ranges)
+    if record.tripped != tripped:
+        raise WrongError(f"progress[{number}]: sequence {record.sequence} says {record.tripped}, not {tripped}")
+    fresh.is_stopped = tripped is not None
     fresh.at = (ranges[1], ranges[3])
     if fresh.digest != record.digest:
         raise WrongError(f"progress[{number}]: the digest of sequence {record.sequence} is another one")

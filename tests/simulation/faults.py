@@ -29,6 +29,7 @@ class Fault(StrEnum):
     UNANSWERED = "unanswered"
     SHORT_POLL = "short poll"
     EMPTY_POLL = "empty poll"
+    LAG = "lag"
     LATE_END = "late end"
     LATE_RECORDS = "late records"
     OPEN_INPUT = "open input"
@@ -53,6 +54,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.UNANSWERED: "a question (offsets, watermarks, fencing) stays without an answer",
     Fault.SHORT_POLL: "a poll gives one to three records",
     Fault.EMPTY_POLL: "a poll gives nothing",
+    Fault.LAG: "one side of a task gives nothing for a while",
     Fault.LATE_END: "the end of a partition is told some polls later",
     Fault.LATE_RECORDS: "a reader of progress says nothing though there is more",
     Fault.OPEN_INPUT: "a producer's transaction holds the end of an input back",
@@ -161,6 +163,7 @@ _RANGES: Mapping[Fault, tuple[float, float]] = {
     Fault.UNANSWERED: (0.005, 0.1),
     Fault.SHORT_POLL: (0.05, 0.9),
     Fault.EMPTY_POLL: (0.05, 0.5),
+    Fault.LAG: (0.05, 0.5),
     Fault.LATE_END: (0.1, 0.9),
     Fault.LATE_RECORDS: (0.05, 0.6),
     Fault.OPEN_INPUT: (0.02, 0.2),

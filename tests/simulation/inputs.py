@@ -11,6 +11,9 @@ from tests.simulation.schedule import START_MS
 STEP_MS = 10
 """Event time from one example of a stream to the next."""
 
+HEAVY = bytes(20_000)
+"""A header: some records with it fill the buffer of a partition, which is paused."""
+
 LATE_STREAM = "late"
 """The stream that only the second configuration knows."""
 
@@ -42,11 +45,13 @@ class Trouble(NamedTuple):
     garbage: float
     marks: float
     disorder: float
+    heavy: float
 
 
 def draw_trouble(draw: Random) -> Trouble:
     """Some seeds are clean, some are mostly trouble."""
-    return Trouble(*(draw.choice((0.0, 0.05, 0.15, 0.4)) for _ in Trouble._fields))
+    light = Trouble(*(draw.choice((0.0, 0.05, 0.15, 0.4)) for _ in Trouble._fields))
+    return light._replace(heavy=draw.choice((0.0, 0.0, 0.0, 0.3)))
 
 
 def draw_records(
@@ -74,9 +79,9 @@ def _moment(
     key, id_, truth = stream.name.encode(), f"{stream.name}-{number}", int(draw.random() < 0.3)
     features = [round(draw.gauss(truth, 1.0), 3) for _ in range(stream.features)]
     trace = (("traceparent", b"00-%032x-01" % number),) if draw.random() < 0.1 else ()
-    yield Sent(
-        Side.EXAMPLES, stream.partition, now_ms, key, codec.encode(Example(stream.name, id_, features)), trace
-    )
+    if draw.random() < trouble.heavy:
+        trace = (*trace, ("heavy", HEAVY))
+    yield Sent(Side.EXAMPLES, stream.partition, now_ms, key, codec.encode(Example(stream.name, id_, features)), trace)
     if draw.random() < trouble.repeated:
         again = features if draw.random() < 0.6 else [value + 1 for value in features]
         value = codec.encode(Example(stream.name, id_, again))
@@ -121,7 +126,9 @@ def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
         b"\x00" * 300,
     ]
     headers = ((("source", b"a scale"),), (("source", None), ("source", b"")), ())
-    return Sent(side, stream.partition, draw.choice((now_ms, now_ms, 0)), key, draw.choice(values), draw.choice(headers))
+    return Sent(
+        side, stream.partition, draw.choice((now_ms, now_ms, 0)), key, draw.choice(values), draw.choice(headers)
+    )
 
 
 def _marks(draw: Random, stream: StreamOf, now_ms: int, learners: Sequence[str]) -> Iterator[Sent]:

@@ -136,6 +136,8 @@ class SimulatedSource:
         self._gate = gate
         self._inner = inner
         self._untold: set[TopicPartition] = set()  # at their ends, which the worker has not been told
+        self._lags_until_s: dict[TopicPartition, float] = {}
+        self._kept: dict[TopicPartition, list[Fetched]] = {}  # fetched, but not given yet
 
     @property
     def member(self) -> str:
@@ -151,12 +153,12 @@ class SimulatedSource:
         """Join the group."""
 
         def assigned(partitions: Sequence[TopicPartition]) -> None:
-            self._untold.clear()
+            self._forget(partitions)
             self._gate.faults.events[Event.REBALANCE] += 1
             on_assign(partitions)
 
         def revoked(partitions: Sequence[TopicPartition]) -> None:
-            self._untold.clear()
+            self._forget(partitions)
             self._gate.faults.events[Event.RESTORE_BROKEN_OFF] += self._gate.is_restoring()
             on_revoke(partitions)
 
@@ -164,13 +166,14 @@ class SimulatedSource:
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read from there."""
-        self._untold.difference_update(offsets)
+        self._forget(offsets)
+        self._lag_by_chance(sorted(offsets))
         self._local("start_at", lambda: self._inner.start_at(offsets))
 
     def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
         """Read no more of these."""
         stopped = sorted(partitions)
-        self._untold.difference_update(stopped)
+        self._forget(stopped)
         self._local("stop_reading", lambda: self._inner.stop_reading(stopped))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -183,6 +186,12 @@ class SimulatedSource:
         """Go on."""
         resumed = sorted(partitions)
         self._local("resume", lambda: self._inner.resume(resumed))
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """What was fetched of these."""
+        for partition in partitions:
+            self._untold.discard(partition)
+            self._kept.pop(partition, None)
 
     def _local(self, name: str, inner: Callable[[], None]) -> None:
         """What the client does by itself."""
@@ -200,13 +209,31 @@ class SimulatedSource:
             return ()
         if faults.hit(Fault.SHORT_POLL):
             max_records = 1 + int(3 * faults.draw.random())
-        fetched = self._late_ends(self._inner.poll(max_records, self._patience_s(timeout_s)))
+        patience_s = 0.0 if self._kept else self._patience_s(timeout_s)
+        fetched = self._lagging(self._late_ends(self._inner.poll(max_records, patience_s)))
+        if self._kept and not fetched:
+            gate.rest(timeout_s)
         gate.enter("poll")
         return fetched
 
     def _patience_s(self, timeout_s: float) -> float:
         """Who has nothing to do is sometimes woken later than it asked for."""
         return timeout_s * (10.0 if self._gate.faults.draw.random() < 0.7 else 1.0)
+
+    def _lag_by_chance(self, partitions: Sequence[TopicPartition]) -> None:
+        faults = self._gate.faults
+        if partitions and faults.hit(Fault.LAG):
+            place = partitions[int(faults.draw.random() * len(partitions))]
+            self._lags_until_s[place] = self._gate.scheduler.now_s + 3.0 * faults.draw.random()
+
+    def _lagging(self, given: Sequence[Fetched]) -> list[Fetched]:
+        """Keep for a while what one side gives; its order stays."""
+        faults, now_s = self._gate.faults, self._gate.scheduler.now_s
+        self._lag_by_chance([fetched.partition for fetched in given])
+        for fetched in given:
+            self._kept.setdefault(fetched.partition, []).append(fetched)
+        ready = [place for place in self._kept if faults.is_calm or self._lags_until_s.get(place, 0.0) <= now_s]
+        return [fetched for place in ready for fetched in self._kept.pop(place)]
 
     def _late_ends(self, given: Sequence[Fetched]) -> list[Fetched]:
         """Keep some ends back, and tell some that were kept back, where nothing came since."""
@@ -252,12 +279,26 @@ class SimulatedSource:
 
 
 class SimulatedTransaction:
-    """A transactional producer. `later` has something done by the broker after so many seconds."""
+    """A transactional producer.
 
-    def __init__(self, gate: Gate, inner: EmbeddedTransaction, later: Callable[[float, Callable[[], None]], None]) -> None:
+    Args:
+        gate: That of its process.
+        inner: Does the work.
+        later: Has something done by the broker after so many seconds.
+        leave_group: Throws its process out of the group.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        inner: EmbeddedTransaction,
+        later: Callable[[float, Callable[[], None]], None],
+        leave_group: Callable[[], None],
+    ) -> None:
         self._gate = gate
         self._inner = inner
         self._later = later
+        self._leave_group = leave_group
         self._is_left = False  # the broker decides what becomes of the open transaction
 
     def initialise(self) -> None:
@@ -267,6 +308,7 @@ class SimulatedTransaction:
     def begin(self) -> None:
         """Open a transaction."""
         self._refused("begin", self._inner.begin)
+        self._become_zombie("begin")
         self._gate.begun_s = self._gate.scheduler.now_s
 
     def produce(self, partition: TopicPartition, records: OutputRecords) -> None:
@@ -282,6 +324,7 @@ class SimulatedTransaction:
     def commit(self) -> None:
         """Commit; what the worker hears of it is another matter."""
         gate, faults = self._gate, self._gate.faults
+        self._become_zombie("commit")
         self._abort_by_chance("commit")
         if faults.hit(Fault.COMMIT_LOST):
             self._is_left = faults.draw.random() < 0.5
@@ -305,6 +348,17 @@ class SimulatedTransaction:
             self._inner.commit()
             self._gate.say("commit: came through late")
             self._gate.faults.events[Event.COMMITTED_LATE] += 1
+
+    def _become_zombie(self, call: str) -> None:
+        """Others get our tasks, while we stand still with a transaction open; often not for so long that it ends."""
+        if self._gate.faults.hit(Fault.EVICT):
+            seconds = 1.2 * TRANSACTION_TIMEOUT_S * self._gate.faults.draw.random()
+            self._gate.say(f"{call}: thrown out of the group, stands still for {seconds:.2f} s")
+            self._leave_group()
+            self._gate.faults.events[Event.STALL_IN_TRANSACTION] += 1
+            self._gate.is_busy = True
+            self._gate.rest(seconds)
+            self._gate.is_busy = False
 
     def _abort_by_chance(self, call: str) -> None:
         if self._gate.faults.hit(Fault.ABORT):

@@ -36,6 +36,12 @@ Say = Callable[[str], None]
 MAX_PROCESSES = 4
 """Alive at once: three that are wanted, and a twin."""
 
+START_S = 1.0
+"""By then most processes have started: without work to disturb, faults would be for nothing."""
+
+FORGOTTEN_S = TRANSACTION_TIMEOUT_S + 5.0
+"""By then what a dead process left open is aborted, and every late commit has come."""
+
 SETTLE_S = 0.5
 """Between two looks at whether all is done."""
 
@@ -254,6 +260,10 @@ class Process:
         self.gate.is_dead = True
         self.actor.kill()
 
+    def leave_group(self) -> None:
+        """Be thrown out of the group, whether it lives or not."""
+        self._world.broker.leave(self.config.group_id, self.source.member)
+
     def _is_restoring(self) -> bool:
         tasks = self.worker.tasks if self.worker is not None else ()
         return any(task.stage in (Stage.READING, Stage.REPLAYING) for task in tasks)
@@ -274,7 +284,7 @@ class Process:
         transaction = EmbeddedTransaction(world.broker, self.config.transactional_id, TRANSACTION_TIMEOUT_S)
         ports = Ports(
             self.source,
-            SimulatedTransaction(self.gate, transaction, world.later),
+            SimulatedTransaction(self.gate, transaction, world.later, self.leave_group),
             SimulatedCluster(self.gate, world.cluster),
             SimulatedClock(self.gate, world.clock),
             lambda: self.gate.is_cut_off,
@@ -327,6 +337,7 @@ class World:
         self.version = 0
         self.is_over = False
         self._sections = sections
+        self._configs: dict[tuple[str, int], Config] = {}
         self._say = say
         self._processes: list[Process] = []
         self._wanted: set[str] = set()
@@ -344,12 +355,20 @@ class World:
 
     def config(self, instance: str) -> Config:
         """What a process that starts now runs with."""
+        key = instance, self.version
+        if key not in self._configs:
+            self._configs[key] = self._new_config(instance)
+        return self._configs[key]
+
+    def _new_config(self, instance: str) -> Config:
         made = _configuration(self.shape.choice, self.version > 0)
         application = made.application.model_copy(update={"instance": instance})
         changed = made.model_copy(update={"application": application})
         if not self._sections:
             return changed
-        data = {**changed.model_dump(), **self._sections}
+        data = changed.model_dump()
+        for name, settings in self._sections.items():
+            data[name] = {**data[name], **settings} if isinstance(data.get(name), dict) else settings
         return Config.model_validate(data, context={})
 
     def output_places(self) -> list[TopicPartition]:
@@ -382,6 +401,8 @@ class World:
         try:
             self.scheduler.run(lambda: self.is_over or bool(self.wrong))
         finally:
+            for process in self._processes:
+                process.gate.is_dead = True
             self.scheduler.close()
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
@@ -483,7 +504,7 @@ class World:
         def act() -> None:
             process = self.draw.choice(members)
             self.say(f"{process.name} is thrown out of the group")
-            self.broker.leave(process.config.group_id, process.source.member)
+            process.leave_group()
 
         return act
 
@@ -600,7 +621,7 @@ class World:
         """Faults for a while; then everything is worked off, and all stop."""
         while not self._all_sent:
             self.scheduler.pause(SETTLE_S)
-        self.scheduler.pause(self.shape.horizon_s * self.draw.random())
+        self.scheduler.pause(START_S + self.shape.horizon_s * self.draw.random())
         self.say("no more faults")
         self.faults.is_calm = True
         self._wanted |= {"w1"} if not self._wanted else set()
@@ -614,6 +635,8 @@ class World:
                 self.models[task.number] = task.model_digest()
         while self._processes:
             self.scheduler.pause(SETTLE_S)
+        self.scheduler.pause(FORGOTTEN_S)
+        self.broker.expire()
         self.is_over = True
 
     def input_ends(self) -> dict[TopicPartition, int]:
@@ -638,5 +661,3 @@ class World:
             for number in range(self.shape.partitions)
             for one, two in [self.input_places(number)]
         }
-
-
