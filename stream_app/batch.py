@@ -11,7 +11,7 @@ import numpy as np
 from stream_app import codec, order
 from stream_app.join import JoinInput
 from stream_app.native import compiled
-from stream_app.records import Bytes, Decoded, Header, Integers, Kind, Longs, Mark, RawRecords, Side
+from stream_app.records import Bytes, Decoded, Header, Integers, Longs, Mark, RawRecords, Side
 
 TRACE_HEADER = "traceparent"
 """W3C trace context, carried from the record that caused an output."""
@@ -62,24 +62,22 @@ class Batch:
                 found[row] = kept
         return found
 
-    def marks(self, positions: Integers) -> Sequence[tuple[int, Mark]]:
-        """Where in `positions` the control records are, with what they say."""
-        if not (self.decoded[0].marks or self.decoded[1].marks):
-            return []
+    def marks(self) -> Sequence[tuple[int, Mark]]:
+        """Where the control records are, ascending, with what they say."""
         found = []
-        for place, position in enumerate(positions.tolist()):
-            side, row = self.decoded[self.merged.sides[position]], int(self.merged.rows[position])
-            if side.kinds[row] == Kind.MARK:
-                found.append((place, side.marks[row]))
-        return found
+        for side, decoded in enumerate(self.decoded):
+            if decoded.marks:
+                positions = np.flatnonzero(self.merged.sides == side)  # rows keep their order
+                found += [(int(positions[row]), mark) for row, mark in decoded.marks.items()]
+        return sorted(found, key=lambda mark: mark[0])
 
     def first_seen(self, names: set[str]) -> list[str]:
-        """These stream names in the order in which the sequence meets a well-formed record of them."""
+        """These new stream names in the order in which the sequence meets a well-formed record of them."""
         first: dict[str, None] = {}
         for position, time in enumerate(self.times.tolist()):
             side, row = self.decoded[self.merged.sides[position]], int(self.merged.rows[position])
-            if side.streams[row] >= 0 and time > 0:
-                name = side.stream_names[side.streams[row]]
+            if side.streams[row] >= side.known and time > 0:
+                name = side.stream_names[side.streams[row] - side.known]
                 if name in names:
                     first.setdefault(name)
                     if len(first) == len(names):
@@ -87,11 +85,11 @@ class Batch:
         return list(first)
 
 
-def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits) -> Batch:
-    """Decode and merge both ranges of a batch."""
+def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits, known: codec.NameList) -> Batch:
+    """Decode and merge both ranges of a batch; `known` are names of streams."""
     decoded = (
-        codec.decode(examples.values, Side.EXAMPLES, limits),
-        codec.decode(labels.values, Side.LABELS, limits),
+        codec.decode(examples.values, Side.EXAMPLES, limits, known),
+        codec.decode(labels.values, Side.LABELS, limits, known),
     )
     sides, rows = order.merge(examples.timestamps, labels.timestamps)
     merged = JoinInput(

@@ -29,14 +29,16 @@ All state is in arrays. Square roots, the only function used, are correctly roun
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.addresses import AHEAD, Address, address_of, column_at, doubles_at, later, prefetch_all, rows_at
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
+from stream_app.evaluate import Labelled
 from stream_app.native import bare, bare_inlined
 from stream_app.records import Longs
 
@@ -70,6 +72,8 @@ BEGAN, BEFORE, TOOK = 0, 1, 2
 # The counts: labels so far, changes so far, labels at the last flag, labels of class 0 and 1 still to come until it is
 # settled
 LABELS, CHANGES, FLAGGED_AT, OPEN = 0, 1, 2, 3
+
+REPORT_COLUMNS = 5
 
 _NAMES = {"change_detectors": (2, 4), "change_watches": (3, 3), "change_counts": (5,)}
 
@@ -154,50 +158,78 @@ def _report(watches: Doubles, counts: Doubles, reports: Doubles, row: Number) ->
         reports[row, 2 + column] = watches[FLAGGED, column]
 
 
+@bare_inlined
+def _look(method: int, memory: float, state: Address, label: Number, right: bool, sums: Doubles, k: Number) -> None:
+    """Take in one label; `sums` has the prequential sums after it in row k."""
+    detectors, watches, counts = rows_at(state, 2, 4), rows_at(later(state, 8), 3, 3), column_at(later(state, 17), 5)
+    gmean = np.nan
+    if sums[k, 1] > 0.0 and sums[k, 3] > 0.0:
+        gmean = math.sqrt(sums[k, 0] / sums[k, 1] * (sums[k, 2] / sums[k, 3]))
+    counts[LABELS] += 1.0
+    _follow(watches, 0, counts[LABELS], gmean)
+    _follow(watches, 1, counts[LABELS], gmean)
+    if counts[CHANGES] > 0.0:
+        counts[OPEN + label] -= 1.0
+        if counts[OPEN] > 0.0 or counts[OPEN + 1] > 0.0 or np.isnan(watches[FLAGGED, TOOK]):
+            _follow(watches, FLAGGED, counts[LABELS], gmean)
+    detectors[label, COUNT] += 1.0
+    error = 0.0 if right else 1.0
+    detectors[label, MEAN] += 1.0 / detectors[label, COUNT] * (error - detectors[label, MEAN])
+    cut, changed = _hddm(detectors, label) if method == HDDM else _ddm(detectors, label)
+    if cut:
+        watches[label, BEGAN] = counts[LABELS]
+        watches[label, BEFORE] = gmean
+        watches[label, TOOK] = 0.0
+    if changed:
+        _flag(watches, counts, label, memory)
+        for column in range(4):
+            detectors[label, column] = 0.0
+
+
 @bare
-def _run(
+def run(
+    states: Longs,
     method: int,
     memory: float,
-    detectors: Doubles,
-    watches: Doubles,
-    counts: Doubles,
+    labelled: Labelled,
     predicted: NDArray[np.int8],
-    labels: NDArray[np.int8],
     sums: Doubles,
-    seen: Longs,
     reports: Doubles,
 ) -> None:
-    report = 0
-    for k in range(len(labels)):
-        while report < len(seen) and seen[report] == k:
-            _report(watches, counts, reports, report)
-            report += 1
-        label = 1 if labels[k] == 1 else 0
-        gmean = np.nan
-        if sums[k, 1] > 0.0 and sums[k, 3] > 0.0:
-            gmean = math.sqrt(sums[k, 0] / sums[k, 1] * (sums[k, 2] / sums[k, 3]))
-        counts[LABELS] += 1.0
-        _follow(watches, 0, counts[LABELS], gmean)
-        _follow(watches, 1, counts[LABELS], gmean)
-        if counts[CHANGES] > 0.0:
-            counts[OPEN + label] -= 1.0
-            if counts[OPEN] > 0.0 or counts[OPEN + 1] > 0.0 or np.isnan(watches[FLAGGED, TOOK]):
-                _follow(watches, FLAGGED, counts[LABELS], gmean)
-        detectors[label, COUNT] += 1.0
-        error = 0.0 if predicted[k] == labels[k] else 1.0
-        detectors[label, MEAN] += 1.0 / detectors[label, COUNT] * (error - detectors[label, MEAN])
-        cut, changed = _hddm(detectors, label) if method == HDDM else _ddm(detectors, label)
-        if cut:
-            watches[label, BEGAN] = counts[LABELS]
-            watches[label, BEFORE] = gmean
-            watches[label, TOOK] = 0.0
-        if changed:
-            _flag(watches, counts, label, memory)
-            for column in range(4):
-                detectors[label, column] = 0.0
-    while report < len(seen):
-        _report(watches, counts, reports, report)
-        report += 1
+    """Take in the labels of one learner of each stream.
+
+    Args:
+        states: int64 `[p]`, addresses of the monitors' states; 0: the stream has no such learner.
+        method: `HDDM` or `DDM`.
+        memory: Labels of a class that the G-mean looks back over.
+        labelled: The labels.
+        predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
+        sums: float64 `[k, 4]`, the prequential sums after each label.
+        reports: float64 `[r, 5]`, filled: what is known at each report, see `change_of`.
+    """
+    for part in range(len(states)):
+        prefetch_all(states[min(part + AHEAD, len(states) - 1)], 176)
+        if states[part] == 0:
+            continue
+        state = doubles_at(states[part])
+        report, last = labelled.reports[part], labelled.reports[part + 1]
+        for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
+            while report < last and labelled.seen[report] == k:
+                _report(rows_at(later(state, 8), 3, 3), column_at(later(state, 17), 5), reports, report)
+                report += 1
+            if k < labelled.bounds[part + 1]:
+                label = 1 if labelled.labels[k] == 1 else 0
+                _look(method, memory, state, label, predicted[k] == labelled.labels[k], sums, k)
+
+
+def method_of(detector: ChangeDetector) -> int:
+    """The number that `run` knows; 0: none."""
+    return {"none": 0, "hddm": HDDM, "ddm": DDM}[detector]
+
+
+def memory_of(fading: float) -> float:
+    """Labels of a class that sums with this factor look back over."""
+    return float(round(1 / (1 - fading))) if fading < 1 else math.inf
 
 
 class ChangeMonitor:
@@ -209,9 +241,16 @@ class ChangeMonitor:
     """
 
     def __init__(self, detector: ChangeDetector, fading: float) -> None:
-        self._method = {"none": 0, "hddm": HDDM, "ddm": DDM}[detector]
-        self._memory = round(1 / (1 - fading)) if fading < 1 else math.inf
-        self._detectors, self._watches, self._counts = (np.zeros(shape) for shape in _NAMES.values())
+        self._method, self._memory = method_of(detector), memory_of(fading)
+        sizes = [math.prod(shape) for shape in _NAMES.values()]
+        self._state = np.zeros(sum(sizes))
+        parts = np.split(self._state, np.cumsum(sizes)[:-1])
+        self._arrays = {name: part.reshape(shape) for (name, shape), part in zip(_NAMES.items(), parts, strict=True)}
+
+    @property
+    def address(self) -> int:
+        """Of the state, for `run`; as long as this lives."""
+        return address_of(self._state)
 
     def run(self, predicted: NDArray[np.int8], labels: NDArray[np.int8], sums: Doubles, seen: Longs) -> list[Change]:
         """Take in k labels, one after the other.
@@ -225,16 +264,17 @@ class ChangeMonitor:
         Returns:
             What is known at each report.
         """
-        reports = np.zeros((len(seen), 5))
+        reports = np.zeros((len(seen), REPORT_COLUMNS))
         if self._method and (len(labels) or len(seen)):
-            arrays = (self._detectors, self._watches, self._counts)
-            _run(self._method, self._memory, *arrays, predicted, labels, sums, seen, reports)
-        return [_change_of(row) for row in reports.tolist()]
+            bounds, report_bounds = np.array([0, len(labels)], np.int64), np.array([0, len(seen)], np.int64)
+            labelled = Labelled(labels, bounds, seen, report_bounds)
+            state = np.array([self.address], np.int64)
+            run(state, self._method, self._memory, labelled, predicted, sums, reports)
+        return [change_of(row) for row in reports.tolist()]
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """A copy of the state."""
-        state = (self._detectors, self._watches, self._counts)
-        return {name: array.copy() for name, array in zip(_NAMES, state, strict=True)}
+        return {name: array.copy() for name, array in self._arrays.items()}
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from these.
@@ -242,14 +282,16 @@ class ChangeMonitor:
         Raises:
             StateError: They are not the arrays of a monitor.
         """
-        for (name, shape), own in zip(_NAMES.items(), (self._detectors, self._watches, self._counts), strict=True):
+        for name, own in self._arrays.items():
             array = arrays.get(name)
-            if array is None or array.shape != shape:
-                raise StateError(f"the state of a change monitor must have numbers {list(shape)} by the name {name}")
+            if array is None or array.shape != own.shape:
+                shape = list(own.shape)
+                raise StateError(f"the state of a change monitor must have numbers {shape} by the name {name}")
             own[...] = array
 
 
-def _change_of(row: list[float]) -> Change:
+def change_of(row: Sequence[float]) -> Change:
+    """What is known of changes, by a row of reports."""
     changes, flagged, began, before, took = row
     if not changes:
         return Change(0, None, None, None, None)

@@ -16,10 +16,10 @@ What another field of a mark says is not looked at. Timestamps, and whether a st
 business of later stages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,7 @@ from stream_app.records import (
 __all__ = [
     "MAX_STREAM_BYTES",
     "DecodeLimits",
+    "NameList",
     "UndecodableError",
     "WrongSchemaError",
     "decode",
@@ -119,13 +120,16 @@ EXPONENT = np.uint32(0x7F800000)
 """The exponent bits of a float32: all set in NaN and the infinities only."""
 
 
-def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits) -> Decoded:
+def decode(
+    values: Sequence[bytes | None], side: Side, limits: DecodeLimits, known: "NameList | None" = None
+) -> Decoded:
     """Decode the values of one input partition; never raises for what they hold.
 
     Args:
         values: n values.
         side: Which schemas are allowed: Example and Mark, or Label and Mark.
         limits: What is too much.
+        known: Names of streams that need not be read again; their numbers come first.
 
     Returns:
         n rows. Memory beyond the input: 160 bytes a row, and at most the input's size twice over.
@@ -144,17 +148,19 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits) -> 
     labels = np.full(n, -1, np.int8)
     revisions = np.zeros(n, np.int64)
     names = np.empty((n, 2), np.int64)
-    known = avro.newest()
-    data = known[Example if side is Side.EXAMPLES else Label].fingerprint
+    schemas = avro.newest()
+    known = NameList() if known is None else known
+    data = schemas[Example if side is Side.EXAMPLES else Label].fingerprint
     distinct, total = _decode_rows(
         buffer,
         np.cumsum(lengths),
         int(side),
         np.uint64(data),
-        np.uint64(known[Mark].fingerprint),
+        np.uint64(schemas[Mark].fingerprint),
         limits.max_features,
         kinds,
         reasons,
+        known.table(),
         names,
         np.empty(n, np.uint64),
         np.full(2 << n.bit_length(), -1, np.int32),
@@ -169,6 +175,7 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits) -> 
     return Decoded(
         kinds=kinds,
         reasons=reasons,
+        known=len(known),
         stream_names=tuple(joined[start:end].decode() for start, end in names[:distinct].tolist()),
         streams=streams,
         ids=ids,
@@ -306,20 +313,76 @@ def _hash(buffer: Bytes, start: int, end: int) -> np.uint64:
     return value ^ (value >> np.uint64(32))
 
 
+class NameTable(NamedTuple):
+    """Names to be found by a kernel; k of them.
+
+    Attributes:
+        bytes: The names behind one another.
+        ends: int64 `[k + 1]`, where they begin, and the end.
+        hashes: uint64 `[k]`: names that share a slot are told apart by one comparison.
+        slots: int32, a power of two above 2k; the numbers of the names, -1 where free.
+    """
+
+    bytes: Bytes
+    ends: Longs
+    hashes: Words
+    slots: Integers
+
+
+@bare
+def _fill(table: NameTable) -> None:
+    """Compute the hashes, and put the names into free slots."""
+    mask = np.uint64(len(table.slots) - 1)
+    for number in range(len(table.hashes)):
+        found = _hash(table.bytes, table.ends[number], table.ends[number + 1])
+        table.hashes[number] = found
+        slot = found & mask
+        while table.slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        table.slots[slot] = number
+
+
 @bare_inlined
-def _intern(buffer: Bytes, start: int, end: int, names: Longs, hashes: Words, slots: Integers, distinct: int) -> int:
+def _known(buffer: Bytes, start: int, end: int, found: np.uint64, table: NameTable) -> int:
+    """The number of a name with this hash, -1 where it is not in the table."""
+    mask = np.uint64(len(table.slots) - 1)
+    slot = found & mask
+    while table.slots[slot] >= 0:
+        number = table.slots[slot]
+        first = table.ends[number]
+        if table.hashes[number] == found and table.ends[number + 1] - first == end - start:
+            differ = np.uint8(0)
+            for i in range(end - start):
+                differ |= table.bytes[np.uintp(first + i)] ^ buffer[np.uintp(start + i)]
+            if differ == 0:
+                return int(number)
+        slot = (slot + np.uint64(1)) & mask
+    return -1
+
+
+@bare_inlined
+def _intern(
+    buffer: Bytes,
+    start: int,
+    end: int,
+    found: np.uint64,
+    names: Longs,
+    hashes: Words,
+    slots: Integers,
+    distinct: int,
+) -> int:
     """The number of a name; `distinct` when it is new, and then it is in the table.
 
     Args:
         buffer: What the names are parts of.
         start: Where the name starts.
         end: Where it ends.
+        found: Its hash.
         names: int64 `[n, 2]`, start and end of each name so far.
-        hashes: uint64 `[n]`, their hashes: names that share a slot are told apart by one comparison.
-        slots: int32, a power of two above 2n; the numbers of the names, -1 where free.
+        hashes: uint64 `[n]`, their hashes, as in a `NameTable`.
+        slots: int32, likewise.
         distinct: How many names there are.
     """
-    found = _hash(buffer, start, end)
     mask = np.uint64(len(slots) - 1)
     slot = found & mask
     while slots[slot] >= 0:
@@ -340,7 +403,7 @@ def _intern(buffer: Bytes, start: int, end: int, names: Longs, hashes: Words, sl
 
 
 @bare
-def _decode_rows(  # noqa: C901, PLR0912  (one pass over the rows; kernels take arrays, not objects)
+def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows; kernels take arrays, not objects)
     buffer: Bytes,
     ends: Longs,
     side: int,
@@ -349,6 +412,7 @@ def _decode_rows(  # noqa: C901, PLR0912  (one pass over the rows; kernels take 
     max_features: int,
     kinds: Bytes,
     reasons: Bytes,
+    known: NameTable,
     names: Longs,
     hashes: Words,
     slots: Integers,
@@ -402,8 +466,12 @@ def _decode_rows(  # noqa: C901, PLR0912  (one pass over the rows; kernels take 
             reasons[row] = reason
             continue
         if not same:
-            stream = _intern(buffer, start, behind, names, hashes, slots, distinct)
-            distinct = max(distinct, stream + 1)
+            found = _hash(buffer, start, behind)
+            stream = _known(buffer, start, behind, found, known)
+            if stream < 0:
+                stream = _intern(buffer, start, behind, found, names, hashes, slots, distinct)
+                distinct = max(distinct, stream + 1)
+                stream += len(known.hashes)
             stream_start, stream_length = start, length
         kinds[row] = kind
         streams[row] = stream
@@ -471,18 +539,80 @@ def _put_nullable_long(out: Bytes, position: int, value: Int, null: int) -> int:
     return _put_long(out, position + 1, value)
 
 
-class _Texts:
+class _Texts(NamedTuple):
     """Strings as Avro writes them, behind one another: `bytes` and the `ends` of each, for a kernel."""
 
-    __slots__ = ("bytes", "ends", "longest")
+    bytes: Bytes
+    ends: Longs
+    longest: int
 
-    def __init__(self, texts: Sequence[str], prefix: bytes = b"") -> None:
-        encoded = [prefix + _long(len(raw)).tobytes() + raw for raw in (text.encode() for text in texts)]
-        ends = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(raw) for raw in encoded], out=ends[1:])
-        self.bytes = np.frombuffer(bytearray().join(encoded), np.uint8)
-        self.ends = ends
-        self.longest = max(map(len, encoded), default=0)
+
+class NameList(Sequence[str]):
+    """Names that only become more.
+
+    It remembers how they are written: to write a thousand names anew took longer than their rows.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names = list(names)
+        self._encoded: NDArray[np.object_] = np.empty(0, np.object_)
+        self._written: dict[bytes, _Texts] = {}
+        self._table: NameTable | None = None
+
+    def append(self, name: str) -> None:
+        """Add one."""
+        self._names.append(name)
+        self._written.clear()
+        self._table = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """As a list."""
+        return self._names[index]
+
+    @property
+    def encoded(self) -> NDArray[np.object_]:
+        """The names in UTF-8, as an array: to pick thousands of them by number is one call."""
+        if len(self._encoded) < len(self._names):
+            encoded = np.empty(len(self._names), np.object_)
+            encoded[:] = [name.encode() for name in self._names]  # all anew, side by side in memory
+            self._encoded = encoded
+        return self._encoded
+
+    def written(self, prefix: bytes = b"") -> _Texts:
+        """All of them as Avro has them, each with the prefix before it."""
+        if prefix not in self._written:
+            texts = [prefix + _long(len(raw)).tobytes() + raw for raw in self.encoded.tolist()]
+            self._written[prefix] = _Texts(*_joined(texts), max(map(len, texts), default=0))
+        return self._written[prefix]
+
+    def table(self) -> NameTable:
+        """All of them, for `decode` to find."""
+        if self._table is None:
+            count = len(self._names)
+            slots = np.full(2 << count.bit_length(), -1, np.int32)
+            self._table = NameTable(*_joined(self.encoded.tolist()), np.empty(count, np.uint64), slots)
+            _fill(self._table)
+        return self._table
+
+
+def _joined(texts: Sequence[bytes]) -> tuple[Bytes, Longs]:
+    """Texts behind one another, where they begin, and the end."""
+    ends = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=ends[1:])
+    return np.frombuffer(bytearray().join(texts), np.uint8), ends
+
+
+def _written(names: Sequence[str], prefix: bytes = b"") -> _Texts:
+    return (names if isinstance(names, NameList) else NameList(names)).written(prefix)
 
 
 def _long(value: int) -> Bytes:
@@ -502,8 +632,8 @@ def _sliced(out: Bytes, ends: Longs) -> list[bytes]:
 
 def encode_predictions(columns: PredictionColumns) -> list[bytes]:
     """The values of n rows for the topic of predictions, equal to those of `encode`."""
-    streams = _Texts(columns.stream_names, avro.newest()[Prediction].header)
-    learners = _Texts(columns.learner_names)
+    streams = _written(columns.stream_names, avro.newest()[Prediction].header)
+    learners = _written(columns.learner_names)
     fixed = MAX_LONG_BYTES + MAX_ID_BYTES + 1 + avro.FLOAT_BYTES + MAX_INT_BYTES + MAX_LONG_BYTES
     n = len(columns.streams)
     out = np.empty(n * (streams.longest + learners.longest + fixed), np.uint8)
@@ -558,8 +688,8 @@ def _encode_predictions(
 
 def encode_outcomes(columns: OutcomeColumns) -> list[bytes]:
     """The values of n rows for the topic of outcomes, equal to those of `encode`."""
-    streams = _Texts(columns.stream_names, avro.newest()[Outcome].header)
-    learners = _Texts(columns.learner_names, b"\x02")  # in front: the second type of the union
+    streams = _written(columns.stream_names, avro.newest()[Outcome].header)
+    learners = _written(columns.learner_names, b"\x02")  # in front: the second type of the union
     nullables = 5  # their first bytes, and that of the learner when null
     fixed = MAX_LONG_BYTES + MAX_ID_BYTES + 2 * MAX_INT_BYTES + nullables + avro.FLOAT_BYTES + 3 * MAX_LONG_BYTES
     n = len(columns.streams)

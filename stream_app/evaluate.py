@@ -6,12 +6,15 @@ of that class: `sum = fading * sum + (1 or 0)`. So a class that stays away keeps
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.addresses import AHEAD, address_of, doubles_at, prefetch_all
 from stream_app.errors import StateError
-from stream_app.native import compiled
+from stream_app.native import bare
+from stream_app.records import Longs
 
 COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
 """The columns of the sums."""
@@ -19,19 +22,59 @@ COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_t
 _NAME = "prequential_sums"
 
 
-@compiled
-def _run(
-    sums: NDArray[np.float64],
+class Labelled(NamedTuple):
+    """k labels of p streams, one stream's behind the other's, and what a learner had predicted.
+
+    Attributes:
+        labels: int8 `[k]`, the classes, 0 or 1.
+        bounds: int64 `[p + 1]`, where each stream's begin, and the end.
+        seen: int64 `[r]`, how many of all k labels come before each report.
+        reports: int64 `[p + 1]`, where each stream's reports begin, and the end.
+    """
+
+    labels: NDArray[np.int8]
+    bounds: Longs
+    seen: Longs
+    reports: Longs
+
+
+@bare
+def run(
+    sums: Longs,
     fading: float,
+    labelled: Labelled,
     predicted: NDArray[np.int8],
-    labels: NDArray[np.int8],
     after: NDArray[np.float64],
+    reported: NDArray[np.float64],
 ) -> None:
-    for k in range(len(labels)):
-        column = 0 if labels[k] == 1 else 2
-        sums[column] = fading * sums[column] + (1.0 if predicted[k] == labels[k] else 0.0)
-        sums[column + 1] = fading * sums[column + 1] + 1.0
-        after[k, :] = sums
+    """Take in the labels of one learner of each stream.
+
+    Args:
+        sums: int64 `[p]`, addresses of the learners' sums; 0: the stream has no such learner.
+        fading: The factor.
+        labelled: The labels.
+        predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
+        after: float64 `[k, 4]`, filled: the sums after each label.
+        reported: float64 `[r, 4]`, filled: those at each report.
+    """
+    for part in range(len(sums)):
+        prefetch_all(sums[min(part + AHEAD, len(sums) - 1)], 32)
+        if sums[part] == 0:
+            continue
+        own = doubles_at(sums[part])
+        report, end = labelled.reports[part], labelled.reports[part + 1]
+        for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
+            while report < end and labelled.seen[report] == k:
+                for column in range(4):
+                    reported[report, column] = own[column]
+                report += 1
+            if k == labelled.bounds[part + 1]:
+                break
+            column = 0 if labelled.labels[k] == 1 else 2
+            own[column] = fading * own[column] + (1.0 if predicted[k] == labelled.labels[k] else 0.0)
+            own[column + 1] = fading * own[column + 1] + 1.0
+            for column in range(4):
+                after[k, column] = own[column]
 
 
 class Prequential:
@@ -57,13 +100,20 @@ class Prequential:
         Returns:
             float64 `[k, 4]`, the sums after each label, by `COLUMNS`.
         """
-        after = np.empty((len(labels), len(COLUMNS)))
-        _run(self._sums, self._fading, predicted, labels, after)
+        after, bounds = np.empty((len(labels), len(COLUMNS))), np.array([0, len(labels)], np.int64)
+        none = np.zeros(2, np.int64)
+        labelled = Labelled(labels, bounds, none[:0], none)
+        run(np.array([self.address], np.int64), self._fading, labelled, predicted, after, np.empty((0, len(COLUMNS))))
         return after
 
     def sums(self) -> NDArray[np.float64]:
         """float64 `[4]`, a copy of the sums as they are now, by `COLUMNS`."""
         return self._sums.copy()
+
+    @property
+    def address(self) -> int:
+        """Of the sums, for `run`; as long as this lives."""
+        return address_of(self._sums)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """A copy of the state."""

@@ -13,15 +13,34 @@ the stream was cut into calls. Slots that were given up are free again only behi
 them.
 
 All state is in arrays (`JoinArrays`): an open-addressing hash table from id to slot or to closed number, two indexed
-binary heaps by (timestamp, arrival), a ring of closed ids.
+binary heaps by (timestamp, arrival), a ring of closed ids. They lie in four blocks of memory, so that a stream is eight
+numbers (a row, see `addresses`) to the compiled loop, which runs any number of streams in one call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.addresses import (
+    AHEAD,
+    Address,
+    address,
+    address_of,
+    block_of,
+    bytes_at,
+    classes_at,
+    column_at,
+    floats_at,
+    integers_at,
+    longs_at,
+    number_of,
+    prefetch,
+    prefetch_all,
+    rows_at,
+    words_at,
+)
 from stream_app.config import JoinSettings
 from stream_app.native import bare, bare_inlined
 from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Integers, Longs, OutcomeKind, Reason, Words
@@ -35,6 +54,7 @@ COUNTERS = 14
 
 # Rows of the settings that the compiled loop is given.
 LIFE_MS, CLOSED_LIFE_MS, MAX_PENDING, MAX_WAITING, MAX_CLOSED, EVERY_LABELS = 0, 1, 2, 3, 4, 5
+SETTINGS = 6
 
 # Columns of JoinOutput.reports: labelled, examples, unlabelled, evicted, duplicates, pending, waiting,
 # delay p50, p90, p99.
@@ -67,7 +87,11 @@ LATE_LABEL, ORPHAN_LABEL = np.uint8(Reason.LATE_LABEL), np.uint8(Reason.ORPHAN_L
 
 
 class JoinArrays(NamedTuple):
-    """The state of one stream's join. `slots` grow by doubling; features are float32 `[slots, d]`."""
+    """The state of one stream's join. `slots` grow by doubling; features are float32 `[slots, d]`.
+
+    `scores` and `classes` are float32 and int8 `[learners, slots]`: what was predicted for the example of a slot. They
+    are kept here for who learns and scores.
+    """
 
     counters: Longs
     settings: Longs
@@ -84,6 +108,8 @@ class JoinArrays(NamedTuple):
     fingerprints: Words
     champions: Integers
     features: Floats
+    scores: Floats
+    classes: NDArray[np.int8]
     free: Integers
     pending_heap: Integers
     waiting_heap: Integers
@@ -115,14 +141,41 @@ class JoinInput(NamedTuple):
     revisions: Longs
 
 
-class JoinOutput(NamedTuple):
-    """What a call did, in order; `counts` has the used lengths: operations, outcomes, dead, parked, released, reports.
+class Segments(NamedTuple):
+    """What a call is to do: in each of s streams, some of its records and perhaps a pair of `advance` marks behind.
 
-    Positions are those of the merged sequence. A dead letter is the record at its position (`dead_slots` -1) or a label
-    that waited (its slot). `parked` are labels that began to wait, `released` those that no longer do.
+    Attributes:
+        joins: int64 `[s]`, addresses of the streams' rows; no stream twice.
+        starts: int64 `[s]`, where each stream's positions begin in `positions`.
+        ends: int64 `[s]`, where they end.
+        positions: int32, positions of the merged sequence, ascending in each stream.
+        advances: int64 `[s]`, close everything up to and including this time, then report; `NO_LONG`: do not.
+        marks: int32 `[s]`, the position of the mark that asks for it.
+    """
+
+    joins: Longs
+    starts: Longs
+    ends: Longs
+    positions: Integers
+    advances: Longs
+    marks: Integers
+
+
+class JoinOutput(NamedTuple):
+    """What a call did, in order, one stream behind the other.
+
+    `counts` has the used lengths: operations, outcomes, dead, parked, released, reports. `bounds` `[streams + 1, 6]`
+    has what they were before each stream, and at the end.
+
+    `champions` are those during the call, `outcome_learners` (-1: none) and `outcome_scores` those that had predicted:
+    numbers of a stream's own learners. Positions are those of the merged sequence. A dead letter is the record at its
+    position (`dead_slots` -1) or a label that waited (its slot). `parked` are labels that began to wait, `released`
+    those that no longer do.
     """
 
     counts: Longs
+    bounds: Longs
+    champions: Integers
     codes: Bytes
     slots: Integers
     classes: NDArray[np.int8]
@@ -135,6 +188,8 @@ class JoinOutput(NamedTuple):
     outcome_delays: Longs
     outcome_examples: Longs
     outcome_label_offsets: Longs
+    outcome_learners: Integers
+    outcome_scores: Floats
     dead_positions: Integers
     dead_reasons: Bytes
     dead_slots: Integers
@@ -145,6 +200,109 @@ class JoinOutput(NamedTuple):
 
 
 OPERATIONS, OUTCOMES, DEAD, PARKED, RELEASED, REPORTS = 0, 1, 2, 3, 4, 5
+
+MOST_AHEAD_BYTES = 1 << 14
+"""Of a block that is fetched before its stream's turn; in a larger one, most of it would be in vain."""
+
+# Cells of a join's row: addresses of its four blocks, then what their layout depends on.
+FIXED, SLOT_BLOCK, RING_BLOCK, TABLE_BLOCK, SLOTS, RING, TABLE, FEATURES, LEARNERS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+JOIN_CELLS = 9
+
+# Layout ---------------------------------------------------------------------------------------------------------------
+#
+# A block has one column behind the other, those of wide elements first: then each begins where its elements may.
+
+_FIXED_COLUMNS = (
+    ("counters", np.int64, COUNTERS),
+    ("settings", np.int64, SETTINGS),
+    ("delays", np.int64, DELAY_BUCKETS),
+)
+
+_SLOT_COLUMNS = (
+    ("ids", np.uint64, ID_WORDS),
+    ("hashes", np.uint64, 1),
+    ("times", np.int64, 1),
+    ("arrivals", np.int64, 1),
+    ("offsets", np.int64, 1),
+    ("revisions", np.int64, 1),
+    ("fingerprints", np.uint64, 1),
+    ("champions", np.int32, 1),
+    ("free", np.int32, 1),
+    ("pending_heap", np.int32, 1),
+    ("waiting_heap", np.int32, 1),
+    ("heap_places", np.int32, 1),
+    ("features", np.float32, -FEATURES),
+    ("scores", np.float32, -LEARNERS),
+    ("states", np.uint8, 1),
+    ("labels", np.int8, 1),
+    ("classes", np.int8, -LEARNERS),
+)
+"""Name, dtype, elements a slot; a negative number is the cell that says how many."""
+
+_BY_LEARNER = ("scores", "classes")
+"""One learner's slots lie behind the other's, not one slot's learners."""
+
+_SLOT_LONGS, _SLOT_INTEGERS = 6, 5
+"""Columns of 8 bytes (but for the ids) and of 4 bytes (but for features and scores) in the slots."""
+
+_RING_COLUMNS = (
+    ("closed_ids", np.uint64, ID_WORDS),
+    ("closed_hashes", np.uint64, 1),
+    ("closed_fingerprints", np.uint64, 1),
+    ("closed_revisions", np.int64, 1),
+    ("closed_times", np.int64, 1),
+    ("closed_labels", np.int8, 1),
+    ("closed_outcomes", np.uint8, 1),
+)
+
+_TABLE_COLUMNS = (("table_hashes", np.uint64, 1), ("table_references", np.int64, 1))
+
+
+@bare_inlined
+def opened(row: Address) -> JoinArrays:
+    """The arrays of a row.
+
+    Where each begins is written out: compiled code cannot read the columns above. `StreamJoin.arrays` does, and
+    `tests/unit/test_addresses.py` holds the two against each other.
+    """
+    slots, ring, table, features, learners = row[SLOTS], row[RING], row[TABLE], row[FEATURES], row[LEARNERS]
+    fixed, slot, closed = row[FIXED], row[SLOT_BLOCK], row[RING_BLOCK]
+    words = slot + 8 * (ID_WORDS + _SLOT_LONGS) * slots  # behind the columns of 8 bytes
+    numbers = words + 4 * _SLOT_INTEGERS * slots
+    scores = numbers + 4 * features * slots
+    small = scores + 4 * learners * slots
+    rest = closed + 8 * ID_WORDS * ring
+    return JoinArrays(
+        counters=column_at(longs_at(fixed), COUNTERS),
+        settings=column_at(longs_at(fixed + 8 * COUNTERS), SETTINGS),
+        table_hashes=column_at(words_at(row[TABLE_BLOCK]), table),
+        table_references=column_at(longs_at(row[TABLE_BLOCK] + 8 * table), table),
+        states=column_at(bytes_at(small), slots),
+        ids=rows_at(words_at(slot), slots, ID_WORDS),
+        hashes=column_at(words_at(slot + 8 * ID_WORDS * slots), slots),
+        times=column_at(longs_at(slot + 8 * (ID_WORDS + 1) * slots), slots),
+        arrivals=column_at(longs_at(slot + 8 * (ID_WORDS + 2) * slots), slots),
+        offsets=column_at(longs_at(slot + 8 * (ID_WORDS + 3) * slots), slots),
+        labels=column_at(classes_at(small + slots), slots),
+        revisions=column_at(longs_at(slot + 8 * (ID_WORDS + 4) * slots), slots),
+        fingerprints=column_at(words_at(slot + 8 * (ID_WORDS + 5) * slots), slots),
+        champions=column_at(integers_at(words), slots),
+        features=rows_at(floats_at(numbers), slots, features),
+        scores=rows_at(floats_at(scores), learners, slots),
+        classes=rows_at(classes_at(small + 2 * slots), learners, slots),
+        free=column_at(integers_at(words + 4 * slots), slots),
+        pending_heap=column_at(integers_at(words + 8 * slots), slots),
+        waiting_heap=column_at(integers_at(words + 12 * slots), slots),
+        heap_places=column_at(integers_at(words + 16 * slots), slots),
+        closed_ids=rows_at(words_at(closed), ring, ID_WORDS),
+        closed_hashes=column_at(words_at(rest), ring),
+        closed_fingerprints=column_at(words_at(rest + 8 * ring), ring),
+        closed_labels=column_at(classes_at(rest + 32 * ring), ring),
+        closed_revisions=column_at(longs_at(rest + 16 * ring), ring),
+        closed_outcomes=column_at(bytes_at(rest + 33 * ring), ring),
+        closed_times=column_at(longs_at(rest + 24 * ring), ring),
+        delays=column_at(longs_at(fixed + 8 * (COUNTERS + SETTINGS)), DELAY_BUCKETS),
+    )
 
 
 # Hashing and the table ------------------------------------------------------------------------------------------------
@@ -237,19 +395,6 @@ def _remove(state: JoinArrays, place: Number) -> None:
         following = (following + 1) & mask
     state.table_references[hole] = NOTHING
     state.counters[TABLE_USED] -= 1
-
-
-@bare
-def _refill(state: JoinArrays, old_hashes: Words, old_references: Longs) -> None:
-    """Put everything of an old table into a new, empty one."""
-    mask = len(state.table_hashes) - 1
-    for old in range(len(old_hashes)):
-        if old_references[old] != NOTHING:
-            place = np.int64(old_hashes[old]) & mask
-            while state.table_references[place] != NOTHING:
-                place = (place + 1) & mask
-            state.table_hashes[place] = old_hashes[old]
-            state.table_references[place] = old_references[old]
 
 
 # Heaps by (timestamp, arrival) ----------------------------------------------------------------------------------------
@@ -655,53 +800,223 @@ def _apply_label(
 
 
 @bare_inlined
-def _free_slots(state: JoinArrays, out: JoinOutput) -> None:
+def _free_slots(state: JoinArrays, out: JoinOutput, segment: Number) -> None:
     """Give back what this call gave up: slots of outcomes (duplicates have none) and of released labels."""
     free = state.counters[FREE]
-    for at in range(out.counts[OUTCOMES]):
+    for at in range(out.bounds[segment, OUTCOMES], out.counts[OUTCOMES]):
         if out.outcome_slots[at] >= 0:
             state.free[free] = out.outcome_slots[at]
             free += 1
-    for at in range(out.counts[RELEASED]):
+    for at in range(out.bounds[segment, RELEASED], out.counts[RELEASED]):
         state.free[free] = out.released_slots[at]
         free += 1
     state.counters[FREE] = free
 
 
-@bare
-def _run(state: JoinArrays, batch: JoinInput, positions: Integers, out: JoinOutput) -> None:
-    for position in positions:
-        row = batch.rows[position]
-        example = batch.sides[position] == 0
-        time = batch.example_times[row] if example else batch.label_times[row]
-        state.counters[STREAM_TIME] = max(state.counters[STREAM_TIME], time)
-        state.counters[ARRIVALS] += 1
-        limit = state.counters[STREAM_TIME] - state.settings[LIFE_MS]
-        _close_below(state, out, limit, position)
-        forgotten = state.counters[STREAM_TIME] - state.settings[CLOSED_LIFE_MS]
-        while (
-            state.counters[CLOSED_FIRST] < state.counters[CLOSED_NEXT]
-            and state.closed_times[state.counters[CLOSED_FIRST] % len(state.closed_times)] < forgotten
-        ):
-            _forget_first(state)
-        if example:
-            _apply_example(state, batch, out, row, position, limit)
+@bare_inlined
+def _apply(state: JoinArrays, batch: JoinInput, position: Number, out: JoinOutput) -> None:
+    row = batch.rows[position]
+    example = batch.sides[position] == 0
+    time = batch.example_times[row] if example else batch.label_times[row]
+    state.counters[STREAM_TIME] = max(state.counters[STREAM_TIME], time)
+    state.counters[ARRIVALS] += 1
+    limit = state.counters[STREAM_TIME] - state.settings[LIFE_MS]
+    _close_below(state, out, limit, position)
+    forgotten = state.counters[STREAM_TIME] - state.settings[CLOSED_LIFE_MS]
+    while (
+        state.counters[CLOSED_FIRST] < state.counters[CLOSED_NEXT]
+        and state.closed_times[state.counters[CLOSED_FIRST] % len(state.closed_times)] < forgotten
+    ):
+        _forget_first(state)
+    if example:
+        _apply_example(state, batch, out, row, position, limit)
+    else:
+        _apply_label(state, batch, out, row, position, limit)
+
+
+@bare_inlined
+def prefetch_row(join: int) -> None:
+    """Begin to fetch a stream's row."""
+    prefetch_all(join, 8 * JOIN_CELLS)
+
+
+@bare_inlined
+def prefetch_counters(join: int) -> None:
+    """Begin to fetch the counters and settings of a stream whose row has come."""
+    prefetch_all(longs_at(join)[FIXED], 8 * (COUNTERS + SETTINGS))
+
+
+@bare_inlined
+def prefetch_segment(batch: JoinInput, segments: Segments, segment: int) -> None:
+    """Begin to fetch what the records of a segment will touch; the stream's row and counters have come.
+
+    These are the stream's slots and table if they are small, the next places of the ring, and the records themselves.
+    """
+    row = longs_at(segments.joins[segment])
+    slots, ring = row[SLOT_BLOCK], row[RING_BLOCK]
+    slot_bytes = 8 * (ID_WORDS + _SLOT_LONGS) + 4 * (_SLOT_INTEGERS + row[FEATURES])
+    prefetch_all(slots, min(MOST_AHEAD_BYTES, row[SLOTS] * slot_bytes))
+    prefetch_all(row[TABLE_BLOCK], min(MOST_AHEAD_BYTES, 16 * row[TABLE]))
+    count = segments.ends[segment] - segments.starts[segment]
+    closed = longs_at(row[FIXED])[CLOSED_NEXT] % row[RING]
+    prefetch_all(ring + 8 * ID_WORDS * closed, 4 * ID_WORDS * count)
+    for column in range(ID_WORDS, ID_WORDS + 4):
+        prefetch(ring + 8 * (column * row[RING] + closed))
+    features, examples = number_of(address(batch.features)), number_of(address(batch.example_ids))
+    labels = number_of(address(batch.label_ids))
+    for at in range(segments.starts[segment], segments.ends[segment]):
+        position = segments.positions[at]
+        record = batch.rows[position]
+        if batch.sides[position] == 0:
+            prefetch_all(features + 4 * batch.feature_starts[record], 4 * row[FEATURES])
+            prefetch_all(examples + 8 * ID_WORDS * record, 8 * ID_WORDS)
         else:
-            _apply_label(state, batch, out, row, position, limit)
-    _free_slots(state, out)
+            prefetch_all(labels + 8 * ID_WORDS * record, 8 * ID_WORDS)
+
+
+@bare_inlined
+def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOutput) -> None:
+    """Apply the records of one segment; those before it were applied."""
+    state = opened(longs_at(segments.joins[segment]))
+    out.champions[segment] = state.counters[CHAMPION]
+    for at in range(segments.starts[segment], segments.ends[segment]):
+        _apply(state, batch, segments.positions[at], out)
+    if segments.advances[segment] != NO_LONG:
+        _close_below(state, out, segments.advances[segment] + 1, segments.marks[segment])
+        _report(state, out, segments.marks[segment])
+    _free_slots(state, out, segment)
+    for kind in range(6):
+        out.bounds[segment + 1, kind] = out.counts[kind]
+
+
+@bare_inlined
+def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
+    """Put what was predicted beside the outcomes of one segment, once its learners have answered.
+
+    Args:
+        join: Address of the stream's row.
+        segment: Which one.
+        out: Of the call; columns `outcome_learners` and `outcome_scores` are filled.
+    """
+    state = opened(longs_at(join))
+    for at in range(out.bounds[segment, OUTCOMES], out.bounds[segment + 1, OUTCOMES]):
+        slot, learner = out.outcome_slots[at], -1
+        score = np.float32(np.nan)
+        if slot >= 0:
+            learner = state.champions[slot]
+            score = state.scores[learner, slot]
+        out.outcome_learners[at] = learner
+        out.outcome_scores[at] = score
+
+
+# Room -----------------------------------------------------------------------------------------------------------------
 
 
 @bare
-def _advance(state: JoinArrays, out: JoinOutput, time_ms: Number, position: Number) -> None:
-    _close_below(state, out, time_ms + 1, position)
-    _report(state, out, position)
-    _free_slots(state, out)
+def _wants(segments: Segments, wants: Bytes) -> int:
+    """Which streams have no room for so many more records; at most how many closings there will be in all."""
+    closings, last = 0, len(segments.joins) - 1
+    for segment in range(last + 1):
+        prefetch_row(segments.joins[min(segment + 2 * AHEAD, last)])
+        prefetch_counters(segments.joins[min(segment + AHEAD, last)])
+        row = longs_at(segments.joins[segment])
+        counters = longs_at(row[FIXED])
+        rows = segments.ends[segment] - segments.starts[segment]
+        closings += counters[PENDING] + counters[WAITING] + 2 * rows
+        wants[segment] = (
+            counters[FREE] < rows
+            or row[RING] < _closed_rows(counters, rows)
+            or row[TABLE] < 2 * (counters[TABLE_USED] + rows)
+        )
+    return int(closings)
+
+
+@bare_inlined
+def _closed_rows(counters: Address, rows: Number) -> int:
+    """Rows of the ring of closed ids that so many more records may need; the settings lie behind the counters."""
+    remembered = counters[CLOSED_NEXT] - counters[CLOSED_FIRST]
+    return int(min(remembered + counters[PENDING] + rows, counters[COUNTERS + MAX_CLOSED] + 1))
+
+
+@bare
+def _move_slots(old: int, new: int) -> None:
+    """Copy the slots of the row at one address into the larger block of that at another; new slots are taken first."""
+    one, two = opened(longs_at(old)), opened(longs_at(new))
+    slots, more, free = len(one.states), len(two.states) - len(one.states), one.counters[FREE]
+    for slot in range(slots):
+        for word in range(ID_WORDS):
+            two.ids[slot, word] = one.ids[slot, word]
+        two.hashes[slot] = one.hashes[slot]
+        two.times[slot] = one.times[slot]
+        two.arrivals[slot] = one.arrivals[slot]
+        two.offsets[slot] = one.offsets[slot]
+        two.revisions[slot] = one.revisions[slot]
+        two.fingerprints[slot] = one.fingerprints[slot]
+        two.champions[slot] = one.champions[slot]
+        two.pending_heap[slot] = one.pending_heap[slot]
+        two.waiting_heap[slot] = one.waiting_heap[slot]
+        two.heap_places[slot] = one.heap_places[slot]
+        for column in range(one.features.shape[1]):
+            two.features[slot, column] = one.features[slot, column]
+        two.states[slot] = one.states[slot]
+        two.labels[slot] = one.labels[slot]
+        for learner in range(one.scores.shape[0]):
+            two.scores[learner, slot] = one.scores[learner, slot]
+            two.classes[learner, slot] = one.classes[learner, slot]
+    for k in range(more):
+        two.free[k] = slots + more - 1 - k
+    for k in range(free):
+        two.free[more + k] = one.free[k]
+    two.counters[FREE] = free + more
+
+
+@bare
+def _move_ring(old: int, new: int) -> None:
+    """The same for the closed ids."""
+    one, two = opened(longs_at(old)), opened(longs_at(new))
+    for number in range(one.counters[CLOSED_FIRST], one.counters[CLOSED_NEXT]):
+        at, to = number % len(one.closed_times), number % len(two.closed_times)
+        for word in range(ID_WORDS):
+            two.closed_ids[to, word] = one.closed_ids[at, word]
+        two.closed_hashes[to] = one.closed_hashes[at]
+        two.closed_fingerprints[to] = one.closed_fingerprints[at]
+        two.closed_revisions[to] = one.closed_revisions[at]
+        two.closed_times[to] = one.closed_times[at]
+        two.closed_labels[to] = one.closed_labels[at]
+        two.closed_outcomes[to] = one.closed_outcomes[at]
+
+
+@bare
+def _move_table(old: int, new: int) -> None:
+    """The same for the hash table."""
+    one, two = opened(longs_at(old)), opened(longs_at(new))
+    mask = len(two.table_hashes) - 1
+    for place in range(mask + 1):
+        two.table_references[place] = NOTHING
+    for k in range(len(one.table_hashes)):
+        if one.table_references[k] != NOTHING:
+            place = int(one.table_hashes[k]) & mask
+            while two.table_references[place] != NOTHING:
+                place = (place + 1) & mask
+            two.table_hashes[place] = one.table_hashes[k]
+            two.table_references[place] = one.table_references[k]
 
 
 # The outside ----------------------------------------------------------------------------------------------------------
 
-FIRST_SLOTS = 64
-"""Slots of a new stream; they double as needed up to the bounds of the settings."""
+FIRST_SLOTS = 16
+"""Slots of a new stream, and closed ids; they double as needed up to the bounds of the settings."""
+
+_BLOCKS = (
+    (FIXED, _FIXED_COLUMNS, None),
+    (SLOT_BLOCK, _SLOT_COLUMNS, SLOTS),
+    (RING_BLOCK, _RING_COLUMNS, RING),
+    (TABLE_BLOCK, _TABLE_COLUMNS, TABLE),
+)
+"""The cell of each block, its columns, and the cell that says how many rows it has (one where there is none)."""
+
+_SIZES = tuple(tuple((np.dtype(dtype).itemsize, count) for _, dtype, count in columns) for _, columns, _ in _BLOCKS)
+"""Of the same columns: bytes and number of their elements."""
 
 
 class StreamJoin:
@@ -710,177 +1025,122 @@ class StreamJoin:
     Args:
         settings: Bounds and lives.
         every_labels: Accepted labels between two reports.
-        features: Features of an example; 0 while nobody knows (no example has come).
+        learners: How many predict.
+
+    Attributes:
+        row: For `Segments.joins`, as long as this lives: its numbers change in place.
     """
 
-    def __init__(self, settings: JoinSettings, every_labels: int, features: int) -> None:
-        self._state = _empty(settings, every_labels, features)
-
-    @property
-    def state(self) -> JoinArrays:
-        """The arrays, for the learners (features and ids by slot) and for snapshots."""
-        return self._state
+    def __init__(self, settings: JoinSettings, every_labels: int, learners: int) -> None:
+        rows = np.zeros((2, JOIN_CELLS), np.int64)  # the other one is what it was before a change
+        self.row, self._old_row = rows
+        self._row_addresses = address_of(self.row), address_of(self._old_row)
+        self.row[SLOTS:] = FIRST_SLOTS, FIRST_SLOTS, 4 * FIRST_SLOTS, 0, learners
+        self._blocks = [self._new_block(k) for k in range(len(_BLOCKS))]
+        arrays = self.arrays()
+        arrays["table_references"][...] = NOTHING
+        arrays["free"][...] = np.arange(FIRST_SLOTS - 1, -1, -1)
+        arrays["settings"][...] = (
+            settings.ttl_ms + settings.max_clock_lead_ms,
+            settings.closed_ttl_ms,
+            settings.max_pending_per_stream,
+            settings.max_waiting_per_stream,
+            settings.max_closed_per_stream,
+            every_labels,
+        )
+        self._counters, self._settings = arrays["counters"], arrays["settings"]
+        self._counters[STREAM_TIME] = -1
+        self._counters[FREE] = FIRST_SLOTS
 
     @property
     def champion(self) -> int:
         """Index of the learner whose predictions count from here."""
-        return int(self._state.counters[CHAMPION])
+        return int(self._counters[CHAMPION])
 
     @champion.setter
     def champion(self, index: int) -> None:
-        self._state.counters[CHAMPION] = index
+        self._counters[CHAMPION] = index
+
+    @property
+    def slots(self) -> int:
+        """How many there are."""
+        return int(self.row[SLOTS])
 
     def set_features(self, features: int) -> None:
         """Fix the dimension, before the first example."""
-        slots = len(self._state.states)
-        self._state = self._state._replace(features=np.zeros((slots, features), np.float32))
+        self._change(1, FEATURES, features, _move_slots)
 
-    def run(self, batch: JoinInput, positions: Integers) -> JoinOutput:
-        """Apply the data records at these positions of the merged sequence, ascending."""
-        self._reserve(len(positions))
-        out = _new_output(self._state, len(positions))
-        _run(self._state, batch, positions, out)
-        return out
-
-    def advance(self, time_ms: int, position: int) -> JoinOutput:
-        """Close everything up to and including `time_ms`, then report: what a pair of `advance` marks asks for."""
-        self._reserve(0)
-        out = _new_output(self._state, 0)
-        _advance(self._state, out, time_ms, position)
-        return out
-
-    def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """All state by name."""
-        return self._state._asdict()
-
-    def _reserve(self, rows: int) -> None:
-        state = self._state
-        counters = state.counters
+    def make_room(self, rows: int) -> None:
+        """See to it that so many records can be applied: double what is too small for them."""
+        counters, (slots, ring, table) = self._counters.tolist(), self.row[SLOTS : TABLE + 1].tolist()
         if counters[FREE] < rows:
-            state = _grow_slots(state, rows)
-        remembered = int(counters[CLOSED_NEXT] - counters[CLOSED_FIRST])
-        closed = min(remembered + int(counters[PENDING]) + rows, int(state.settings[MAX_CLOSED]) + 1)
-        if len(state.closed_times) < closed:
-            state = _grow_ring(state, closed)
-        used = int(counters[TABLE_USED]) + rows
-        if len(state.table_hashes) < 2 * used:
-            state = _grow_table(state, 2 * used)
-        self._state = state
+            self._change(1, SLOTS, max(2 * slots, slots + rows - counters[FREE]), _move_slots)
+        remembered = counters[CLOSED_NEXT] - counters[CLOSED_FIRST]
+        closed = min(remembered + counters[PENDING] + rows, int(self._settings[MAX_CLOSED]) + 1)
+        if ring < closed:
+            self._change(2, RING, max(2 * ring, closed), _move_ring)
+        used = counters[TABLE_USED] + rows
+        if table < 2 * used:
+            self._change(3, TABLE, 1 << (2 * used - 1).bit_length(), _move_table)
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """All state by name, as views that hold until there is new room."""
+        return {name: view for k in range(len(_BLOCKS)) for name, view in self._views(k)}
+
+    def _change(self, block: int, cell: int, value: int, move: Callable[[int, int], None]) -> None:
+        """Lay a block out anew with another number in this cell, and move its contents."""
+        self._old_row[:] = self.row
+        old_block = self._blocks[block]
+        self.row[cell] = value
+        self._blocks[block] = self._new_block(block)
+        new_row, old_row = self._row_addresses
+        move(old_row, new_row)
+        del old_block  # not before it was copied
+
+    def _new_block(self, number: int) -> Bytes:
+        cell, _, rows = _BLOCKS[number]
+        cells = self.row.tolist()
+        width = sum(size * (cells[-count] if count < 0 else count) for size, count in _SIZES[number])
+        block, self.row[cell] = block_of(width * (1 if rows is None else cells[rows]))
+        return block
+
+    def _shape(self, number: int, name: str, dtype: type[np.generic], width: int) -> tuple[int, tuple[int, ...]]:
+        """Bytes and shape of a column."""
+        rows_cell = _BLOCKS[number][2]
+        rows = 1 if rows_cell is None else int(self.row[rows_cell])
+        count = int(self.row[-width]) if width < 0 else width
+        size = rows * count * np.dtype(dtype).itemsize
+        if rows_cell is None or width == 1:
+            return size, (rows * count,)
+        return size, (count, rows) if name in _BY_LEARNER else (rows, count)
+
+    def _views(self, number: int) -> Iterator[tuple[str, NDArray[Any]]]:
+        start, block = 0, self._blocks[number]
+        for column in _BLOCKS[number][1]:
+            size, shape = self._shape(number, *column)
+            yield column[0], block[start : start + size].view(column[1]).reshape(shape)
+            start += size
 
 
-def _empty(settings: JoinSettings, every_labels: int, features: int) -> JoinArrays:
-    slots = FIRST_SLOTS
-    limits = np.zeros(6, np.int64)
-    limits[LIFE_MS] = settings.ttl_ms + settings.max_clock_lead_ms
-    limits[CLOSED_LIFE_MS] = settings.closed_ttl_ms
-    limits[MAX_PENDING] = settings.max_pending_per_stream
-    limits[MAX_WAITING] = settings.max_waiting_per_stream
-    limits[MAX_CLOSED] = settings.max_closed_per_stream
-    limits[EVERY_LABELS] = every_labels
-    counters = np.zeros(COUNTERS, np.int64)
-    counters[STREAM_TIME] = -1
-    counters[FREE] = slots
-    return JoinArrays(
-        counters=counters,
-        settings=limits,
-        table_hashes=np.zeros(4 * slots, np.uint64),
-        table_references=np.full(4 * slots, NOTHING, np.int64),
-        states=np.zeros(slots, np.uint8),
-        ids=np.zeros((slots, ID_WORDS), np.uint64),
-        hashes=np.zeros(slots, np.uint64),
-        times=np.zeros(slots, np.int64),
-        arrivals=np.zeros(slots, np.int64),
-        offsets=np.zeros(slots, np.int64),
-        labels=np.zeros(slots, np.int8),
-        revisions=np.zeros(slots, np.int64),
-        fingerprints=np.zeros(slots, np.uint64),
-        champions=np.zeros(slots, np.int32),
-        features=np.zeros((slots, features), np.float32),
-        free=np.arange(slots - 1, -1, -1, dtype=np.int32),
-        pending_heap=np.zeros(slots, np.int32),
-        waiting_heap=np.zeros(slots, np.int32),
-        heap_places=np.zeros(slots, np.int32),
-        closed_ids=np.zeros((slots, ID_WORDS), np.uint64),
-        closed_hashes=np.zeros(slots, np.uint64),
-        closed_fingerprints=np.zeros(slots, np.uint64),
-        closed_labels=np.zeros(slots, np.int8),
-        closed_revisions=np.zeros(slots, np.int64),
-        closed_outcomes=np.zeros(slots, np.uint8),
-        closed_times=np.zeros(slots, np.int64),
-        delays=np.zeros(DELAY_BUCKETS, np.int64),
-    )
+def wanting(segments: Segments) -> tuple[Integers, int]:
+    """Which segments' streams must `make_room` first, and how many closings (outcomes, dead letters) there are at most.
+
+    Returns:
+        int32, indices of segments, and a number for `output_of`.
+    """
+    wants = np.zeros(len(segments.joins), np.uint8)
+    closings = _wants(segments, wants)
+    return np.flatnonzero(wants).astype(np.int32), int(closings)
 
 
-_BY_SLOT = (
-    "states",
-    "ids",
-    "hashes",
-    "times",
-    "arrivals",
-    "offsets",
-    "labels",
-    "revisions",
-    "fingerprints",
-    "champions",
-    "features",
-    "pending_heap",
-    "waiting_heap",
-    "heap_places",
-)
-
-_BY_RING = (
-    "closed_ids",
-    "closed_hashes",
-    "closed_fingerprints",
-    "closed_labels",
-    "closed_revisions",
-    "closed_outcomes",
-    "closed_times",
-)
-
-
-def _grow_slots(state: JoinArrays, rows: int) -> JoinArrays:
-    old = len(state.states)
-    free = int(state.counters[FREE])
-    new = max(2 * old, old + rows - free)
-    grown = {}
-    for name in _BY_SLOT:
-        array = getattr(state, name)
-        bigger = np.zeros((new, *array.shape[1:]), array.dtype)
-        bigger[:old] = array
-        grown[name] = bigger
-    stack = np.zeros(new, np.int32)
-    stack[: new - old] = np.arange(new - 1, old - 1, -1, dtype=np.int32)
-    stack[new - old : new - old + free] = state.free[:free]
-    state.counters[FREE] = free + new - old
-    return state._replace(free=stack, **grown)
-
-
-def _grow_ring(state: JoinArrays, wanted: int) -> JoinArrays:
-    old = len(state.closed_times)
-    new = max(2 * old, wanted)
-    numbers = np.arange(state.counters[CLOSED_FIRST], state.counters[CLOSED_NEXT])
-    grown = {}
-    for name in _BY_RING:
-        array = getattr(state, name)
-        bigger = np.zeros((new, *array.shape[1:]), array.dtype)
-        bigger[numbers % new] = array[numbers % old]
-        grown[name] = bigger
-    return state._replace(**grown)
-
-
-def _grow_table(state: JoinArrays, wanted: int) -> JoinArrays:
-    size = 1 << (wanted - 1).bit_length() + 1
-    grown = state._replace(table_hashes=np.zeros(size, np.uint64), table_references=np.full(size, NOTHING, np.int64))
-    _refill(grown, state.table_hashes, state.table_references)
-    return grown
-
-
-def _new_output(state: JoinArrays, rows: int) -> JoinOutput:
-    operations = 3 * rows + 1
-    closings = int(state.counters[PENDING] + state.counters[WAITING]) + 2 * rows
+def output_of(segments: Segments, closings: int) -> JoinOutput:
+    """Room for what `run_segment` gives; `closings` is the number that `wanting` returned."""
+    streams, rows = len(segments.joins), int((segments.ends - segments.starts).sum())
+    operations = 3 * rows + streams
     return JoinOutput(
         counts=np.zeros(6, np.int64),
+        bounds=np.zeros((streams + 1, 6), np.int64),
+        champions=np.empty(streams, np.int32),
         codes=np.empty(operations, np.uint8),
         slots=np.empty(operations, np.int32),
         classes=np.empty(operations, np.int8),
@@ -893,11 +1153,13 @@ def _new_output(state: JoinArrays, rows: int) -> JoinOutput:
         outcome_delays=np.empty(closings, np.int64),
         outcome_examples=np.empty(closings, np.int64),
         outcome_label_offsets=np.empty(closings, np.int64),
+        outcome_learners=np.empty(closings, np.int32),
+        outcome_scores=np.empty(closings, np.float32),
         dead_positions=np.empty(closings, np.int32),
         dead_reasons=np.empty(closings, np.uint8),
         dead_slots=np.empty(closings, np.int32),
         parked_slots=np.empty(rows, np.int32),
         parked_positions=np.empty(rows, np.int32),
         released_slots=np.empty(closings, np.int32),
-        reports=np.empty((rows + 1, REPORT_COLUMNS), np.int64),
+        reports=np.empty((rows + streams, REPORT_COLUMNS), np.int64),
     )

@@ -16,16 +16,16 @@ Numbers under 1e-30 become zero in errors and moments. A converged network would
 many times slower, and a processor mode against them would change the bits of others.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.addresses import Address, Cell, doubles_at, floats_at, later, longs_at
 from stream_app.lanes import (
-    Address,
     Lanes,
-    address,
     below_is_zero,
     clip,
     fill8,
@@ -33,7 +33,6 @@ from stream_app.lanes import (
     fill_like,
     first,
     join,
-    later,
     load8,
     load8_double,
     load16,
@@ -126,6 +125,10 @@ class Network(NamedTuple):
     sums: NDArray[np.float64]
 
 
+SCRATCH = ("start", "places", "work", "sums")
+"""What a network holds during one operation only."""
+
+
 class Core(NamedTuple):
     """A `Network` opened inside compiled code: addresses of its arrays, and the numbers that never change.
 
@@ -151,28 +154,54 @@ class Core(NamedTuple):
     sums: Address
 
 
-@compiled
-def opened(network: Network) -> Core:
-    """The network's memory; the caller holds the arrays while the result is in use."""
-    widths = network.widths
+NETWORK_CELLS = len(Core._fields)
+
+
+def cells_of(network: Network) -> Sequence[Cell]:
+    """The network's part of a row, see `addresses`."""
+    networks, widths = len(network.updates), network.widths
     return Core(
-        len(network.updates),
-        len(network.parameters) // len(network.updates),
-        widths[0],
+        networks,
+        len(network.parameters) // networks,
+        int(widths[0]),
         len(widths) - 1,
-        len(widths) == 3 and widths[1] == WIDTH,
-        address(widths),
-        address(network.parameters),
-        address(network.first),
-        address(network.second),
-        address(network.powers),
-        address(network.rates),
-        address(network.updates),
-        address(network.start),
-        address(network.places),
-        address(network.work),
+        len(widths) == 3 and int(widths[1]) == WIDTH,
+        widths,
+        network.parameters,
+        network.first,
+        network.second,
+        network.powers,
+        network.rates,
+        network.updates,
+        network.start,
+        network.places,
+        network.work,
         len(network.work),
-        address(network.sums),
+        network.sums,
+    )
+
+
+@compiled
+def opened(row: Address) -> Core:
+    """The network whose cells begin here; its owner holds the arrays while the result is in use."""
+    return Core(
+        row[0],
+        row[1],
+        row[2],
+        row[3],
+        row[4] != 0,
+        longs_at(row[5]),
+        floats_at(row[6]),
+        floats_at(row[7]),
+        floats_at(row[8]),
+        doubles_at(row[9]),
+        doubles_at(row[10]),
+        longs_at(row[11]),
+        longs_at(row[12]),
+        longs_at(row[13]),
+        floats_at(row[14]),
+        row[15],
+        doubles_at(row[16]),
     )
 
 

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import stream_app.native  # noqa: F401  (before Numba: it sets what Numba reads once)
+from stream_app.addresses import Generator, Typing, piece
 
 # isort: split
 from llvmlite import ir
@@ -22,20 +22,6 @@ from numba.core import cgutils, types
 
 Lanes: TypeAlias = Any
 """Eight or sixteen numbers, float32 unless said; type checkers do not look into compiled code."""
-
-Address: TypeAlias = Any
-"""Where an array begins; `address[i]` is its element i."""
-
-Typing: TypeAlias = Any
-"""What Numba hands to an intrinsic: contexts, types, LLVM builders and values. It publishes no types of its own."""
-
-Generator: TypeAlias = Callable[[Typing, Typing, Typing, Typing], Typing]
-
-
-def _piece(function: Callable[..., tuple[Typing, Generator]]) -> Any:  # noqa: ANN401  (its arguments are not those of a call)
-    """An intrinsic: `function` gives its type, and what writes its instructions."""
-    return extending.intrinsic(function)
-
 
 _FLOAT_ADDRESS = types.CPointer(types.float32)
 _DOUBLE_ADDRESS = types.CPointer(types.float64)
@@ -104,27 +90,7 @@ for _function, _instruction in (
     _operator(_function, _instruction)
 
 
-@_piece
-def address(_typing: Typing, array: Typing) -> tuple[Typing, Generator]:
-    """`address(array)`: where its first element is."""
-
-    def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
-        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
-
-    return types.CPointer(array.dtype)(array), generate
-
-
-@_piece
-def later(_typing: Typing, place: Typing, _elements: Typing) -> tuple[Typing, Generator]:
-    """`later(address, n)`: the address n elements on."""
-
-    def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
-        return builder.gep(arguments[0], [arguments[1]])
-
-    return place(place, types.intp), generate
-
-
-@_piece
+@piece
 def high_product(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
     """`high_product(a, b)`: the upper 64 bits of the product of two unsigned 64-bit integers."""
 
@@ -142,31 +108,31 @@ def _load(_context: Typing, builder: Typing, signature: Typing, arguments: Typin
     return builder.load(builder.bitcast(place, signature.return_type.floats.as_pointer()), align=4)
 
 
-@_piece
+@piece
 def load8(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
     """`load8(address, i)`: the eight elements from i on."""
     return EIGHT(_FLOAT_ADDRESS, types.intp), _load
 
 
-@_piece
+@piece
 def load8_double(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
     """`load8_double(address, i)`: the eight float64 elements from i on."""
     return EIGHT_DOUBLE(_DOUBLE_ADDRESS, types.intp), _load
 
 
-@_piece
+@piece
 def load16(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
     """`load16(address, i)`: the sixteen elements from i on."""
     return SIXTEEN(_FLOAT_ADDRESS, types.intp), _load
 
 
-@_piece
+@piece
 def load_like(_typing: Typing, _address: Typing, _index: Typing, like: Typing) -> tuple[Typing, Generator]:
     """`load_like(address, i, x)`: as many elements from i on as x has."""
     return like(_FLOAT_ADDRESS, types.intp, like), _load
 
 
-@_piece
+@piece
 def store(_typing: Typing, _address: Typing, _index: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`store(address, i, x)`: put x into the elements from i on."""
 
@@ -182,19 +148,19 @@ def _fill(_context: Typing, builder: Typing, signature: Typing, arguments: Typin
     return signature.return_type.broadcast(builder, arguments[0])
 
 
-@_piece
+@piece
 def fill8(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
     """`fill8(x)`: x in each of eight lanes."""
     return EIGHT(types.float32), _fill
 
 
-@_piece
+@piece
 def fill16(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
     """`fill16(x)`: x in each of sixteen lanes."""
     return SIXTEEN(types.float32), _fill
 
 
-@_piece
+@piece
 def fill_like(_typing: Typing, _value: Typing, like: Typing) -> tuple[Typing, Generator]:
     """`fill_like(x, y)`: x in as many lanes as y has."""
     return like(types.float32, like), _fill
@@ -207,19 +173,19 @@ def _convert(instruction: str) -> Generator:
     return generate
 
 
-@_piece
+@piece
 def widen(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
     """`widen(x)`: eight float32 numbers as float64, exactly."""
     return EIGHT_DOUBLE(EIGHT), _convert("fpext")
 
 
-@_piece
+@piece
 def narrow(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
     """`narrow(x)`: eight float64 numbers, rounded to float32."""
     return EIGHT(EIGHT_DOUBLE), _convert("fptrunc")
 
 
-@_piece
+@piece
 def join(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
     """`join(x, y)`: the eight numbers of x, then those of y."""
 
@@ -231,7 +197,7 @@ def join(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Genera
     return SIXTEEN(EIGHT, EIGHT), generate
 
 
-@_piece
+@piece
 def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`first(x)`: the number in the first lane."""
 
@@ -241,7 +207,7 @@ def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     return types.float32(lanes), generate
 
 
-@_piece
+@piece
 def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`total(x)`: the sum; the upper half is added to the lower until one is left: ((0+4)+(2+6)) + ((1+5)+(3+7))."""
 
@@ -264,7 +230,7 @@ def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     return (types.float64 if lanes == EIGHT_DOUBLE else types.float32)(lanes), generate
 
 
-@_piece
+@piece
 def root(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`root(x)`: the square roots, correctly rounded."""
 
@@ -274,7 +240,7 @@ def root(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     return lanes(lanes), generate
 
 
-@_piece
+@piece
 def where_positive(_typing: Typing, lanes: Typing, _yes: Typing, _no: Typing) -> tuple[Typing, Generator]:
     """`where_positive(x, a, b)`: a in the lanes where x > 0, elsewhere (and where x is no number) b."""
 
@@ -285,7 +251,7 @@ def where_positive(_typing: Typing, lanes: Typing, _yes: Typing, _no: Typing) ->
     return lanes(lanes, lanes, lanes), generate
 
 
-@_piece
+@piece
 def below_is_zero(_typing: Typing, lanes: Typing, _limit: Typing) -> tuple[Typing, Generator]:
     """`below_is_zero(x, c)`: x, and +0 in the lanes where |x| < c."""
 
@@ -298,7 +264,7 @@ def below_is_zero(_typing: Typing, lanes: Typing, _limit: Typing) -> tuple[Typin
     return lanes(lanes, types.float32), generate
 
 
-@_piece
+@piece
 def clip(_typing: Typing, lanes: Typing, _low: Typing, _high: Typing) -> tuple[Typing, Generator]:
     """`clip(x, a, b)`: x, a where x < a, b where x > b; what is no number stays so."""
 
@@ -311,7 +277,7 @@ def clip(_typing: Typing, lanes: Typing, _low: Typing, _high: Typing) -> tuple[T
     return lanes(lanes, types.float32, types.float32), generate
 
 
-@_piece
+@piece
 def two_to(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
     """`two_to(k + 1.5 * 2**23)`: 2**k for whole k from -126 to 127, read from the low bits of the sum."""
 

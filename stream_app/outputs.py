@@ -1,4 +1,4 @@
-"""What a batch becomes: collected stream by stream, brought into merge order, encoded for the output topics.
+"""What a batch becomes: collected, brought into merge order, encoded for the output topics.
 
 Records of one topic leave in merge order, whatever the split by stream: at one position first what the record closed,
 then its own, learners in configured order (the order in which they were collected). Their timestamps and trace headers
@@ -7,9 +7,9 @@ are those of the record that caused them.
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,26 +63,28 @@ class InputTopics:
 class Names(NamedTuple):
     """What the indices in columns stand for."""
 
-    streams: Sequence[str]
-    learners: Sequence[str]
+    streams: codec.NameList
+    learners: codec.NameList
 
 
 class PredictionRows(NamedTuple):
-    """Predictions of one learner of one stream, k rows in merge order."""
+    """k predictions in merge order, columns as in `PredictionColumns`; `positions` are those of the examples."""
 
-    stream: int
-    learner: int
+    positions: Integers
+    streams: Integers
+    learners: Integers
     ids: Words
-    champion: bool
+    champions: NDArray[np.bool_]
     scores: Floats
     labels: NDArray[np.int8]
     versions: Longs
 
 
 class OutcomeRows(NamedTuple):
-    """Outcomes of one stream, k rows in merge order; nulls as in `OutcomeColumns`."""
+    """k outcomes in merge order, columns and nulls as in `OutcomeColumns`; `positions` are those that caused them."""
 
-    stream: int
+    positions: Integers
+    streams: Integers
     kinds: Bytes
     ids: Words
     labels: NDArray[np.int8]
@@ -100,28 +102,16 @@ class DeadLetter(NamedTuple):
     record: OriginalRecord
 
 
-Cell = TypeVar("Cell")
-Column: TypeAlias = NDArray[Any]
+Rows = TypeVar("Rows", PredictionRows, OutcomeRows)
 
 
-@dataclass(slots=True)
-class _Collected(Generic[Cell]):
-    """Outputs of one topic as they arise; `positions` has one array a chunk."""
-
-    positions: list[Integers] = field(default_factory=list)
-    chunks: list[Cell] = field(default_factory=list)
-
-    def add(self, positions: Integers, chunk: Cell) -> None:
-        self.positions.append(positions)
-        self.chunks.append(chunk)
-
-    def order(self) -> tuple[Integers, Callable[[Sequence[Column]], Column]]:
-        """All positions in merge order, and what brings a column's chunks there."""
-        if len(self.positions) == 1:
-            return self.positions[0], lambda columns: np.ascontiguousarray(columns[0])
-        positions = np.concatenate(self.positions)
-        permutation = np.argsort(positions, kind="stable")
-        return positions[permutation], lambda columns: np.concatenate(columns)[permutation]
+def _together(kind: type[Rows], chunks: Sequence[Rows]) -> Rows:
+    """All rows in merge order; those of one position are in one chunk, in the order in which they leave."""
+    if len(chunks) == 1:
+        return chunks[0]
+    columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return kind(*(column[order] for column in columns))
 
 
 NOTHING = OutputRecords((), (), ())
@@ -132,18 +122,20 @@ class Collector:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._predictions: _Collected[PredictionRows] = _Collected()
-        self._outcomes: _Collected[OutcomeRows] = _Collected()
+        self._predictions: list[PredictionRows] = []
+        self._outcomes: list[OutcomeRows] = []
         self._metrics: list[tuple[int, Metric]] = []
         self._dead: list[tuple[int, DeadLetter]] = []
 
-    def predictions(self, positions: Integers, rows: PredictionRows) -> None:
-        """Add predictions; of one position, those of the learner that comes first in the configuration first."""
-        self._predictions.add(positions, rows)
+    def predictions(self, rows: PredictionRows) -> None:
+        """Add all predictions of some positions; of one, the learner that comes first in the configuration first."""
+        if len(rows.positions):
+            self._predictions.append(rows)
 
-    def outcomes(self, positions: Integers, rows: OutcomeRows) -> None:
-        """Add outcomes."""
-        self._outcomes.add(positions, rows)
+    def outcomes(self, rows: OutcomeRows) -> None:
+        """Add all outcomes of some positions."""
+        if len(rows.positions):
+            self._outcomes.append(rows)
 
     def metric(self, position: int, metric: Metric) -> None:
         """Add one record of metrics."""
@@ -160,50 +152,22 @@ class Collector:
     def encode(self, names: Names, inputs: InputTopics, malformed: NDArray[np.bool_]) -> Outputs:
         """All of it, as bytes."""
         topics = {
-            "predictions": self._encode_predictions(names) if self._predictions.chunks else NOTHING,
-            "outcomes": self._encode_outcomes(names) if self._outcomes.chunks else NOTHING,
+            "predictions": self._encode_predictions(names) if self._predictions else NOTHING,
+            "outcomes": self._encode_outcomes(names) if self._outcomes else NOTHING,
             "metrics": self._encode_metrics() if self._metrics else NOTHING,
             "dead-letters": self._encode_dead(inputs) if self._dead else NOTHING,
         }
         return Outputs(topics, malformed)
 
     def _encode_predictions(self, names: Names) -> OutputRecords:
-        positions, arrange = self._predictions.order()
-        chunks = self._predictions.chunks
-
-        def spread(values: Sequence[int | bool], dtype: type[np.generic]) -> Column:
-            return arrange([np.full(len(c.scores), value, dtype) for c, value in zip(chunks, values, strict=True)])
-
-        columns = PredictionColumns(
-            stream_names=names.streams,
-            learner_names=names.learners,
-            streams=spread([chunk.stream for chunk in chunks], np.int32),
-            learners=spread([chunk.learner for chunk in chunks], np.int32),
-            ids=arrange([chunk.ids for chunk in chunks]),
-            champions=spread([chunk.champion for chunk in chunks], np.bool_),
-            scores=arrange([chunk.scores for chunk in chunks]),
-            labels=arrange([chunk.labels for chunk in chunks]),
-            model_versions=arrange([chunk.versions for chunk in chunks]),
-        )
-        return self._records(positions, _keys(names, columns.streams), codec.encode_predictions(columns))
+        rows = _together(PredictionRows, self._predictions)
+        columns = PredictionColumns(names.streams, names.learners, *rows[1:])
+        return self._records(rows.positions, _keys(names, rows.streams), codec.encode_predictions(columns))
 
     def _encode_outcomes(self, names: Names) -> OutputRecords:
-        positions, arrange = self._outcomes.order()
-        chunks = self._outcomes.chunks
-        columns = OutcomeColumns(
-            stream_names=names.streams,
-            learner_names=names.learners,
-            streams=arrange([np.full(len(chunk.kinds), chunk.stream, np.int32) for chunk in chunks]),
-            outcomes=arrange([chunk.kinds for chunk in chunks]),
-            ids=arrange([chunk.ids for chunk in chunks]),
-            labels=arrange([chunk.labels for chunk in chunks]),
-            learners=arrange([chunk.learners for chunk in chunks]),
-            scores=arrange([chunk.scores for chunk in chunks]),
-            delays_ms=arrange([chunk.delays for chunk in chunks]),
-            example_offsets=arrange([chunk.examples for chunk in chunks]),
-            label_offsets=arrange([chunk.label_offsets for chunk in chunks]),
-        )
-        return self._records(positions, _keys(names, columns.streams), codec.encode_outcomes(columns))
+        rows = _together(OutcomeRows, self._outcomes)
+        columns = OutcomeColumns(names.streams, names.learners, *rows[1:])
+        return self._records(rows.positions, _keys(names, rows.streams), codec.encode_outcomes(columns))
 
     def _encode_metrics(self) -> OutputRecords:
         rows = sorted(self._metrics, key=_position)
@@ -231,10 +195,8 @@ def _position(row: tuple[int, object]) -> int:
 
 
 def _keys(names: Names, streams: Integers) -> list[bytes]:
-    keys = [name.encode() for name in names.streams]
-    if len(keys) == 1:
-        return keys * len(streams)
-    return [keys[stream] for stream in streams.tolist()]
+    keys: list[bytes] = names.streams.encoded[streams].tolist()
+    return keys
 
 
 def _dead_headers(letter: DeadLetter, inputs: InputTopics) -> list[Header]:

@@ -264,8 +264,10 @@ class Decoded:
     Attributes:
         kinds: uint8 `[n]`, `Kind`.
         reasons: uint8 `[n]`, `Reason` where malformed, else 0.
-        stream_names: The distinct stream names of these rows, in order of first appearance.
-        streams: int32 `[n]`, index into `stream_names`; -1 where malformed.
+        known: How many names were known to the decoder.
+        stream_names: The distinct stream names of these rows that were not, in order of first appearance.
+        streams: int32 `[n]`, the number of a known name, or `known` more than an index into `stream_names`; -1 where
+            malformed.
         ids: uint64 `[n, ID_WORDS]`; zeros where there is none.
         features: float32 `[total]`, the features of all examples behind one another.
         feature_starts: int64 `[n]`, first element of the row in `features`.
@@ -277,6 +279,7 @@ class Decoded:
 
     kinds: Bytes
     reasons: Bytes
+    known: int
     stream_names: Sequence[str]
     streams: Integers
     ids: Words

@@ -6,7 +6,7 @@ cut.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from stream_app.join import JoinInput
 from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.records import Bytes, Integers, Kind, RawRecords, Reason
-from stream_app.stream import Stream
+from stream_app.streams import Streams
 
 BY_SLOT = "seen"
 """A learner's array by the join's slots, whose numbers depend on where batches were cut; no result does."""
@@ -38,13 +38,14 @@ def _sort_out(
     streams: tuple[Integers, Integers],
     counts: Integers,
     names: tuple[Integers, Integers],
+    known: int,
     dimensions: Integers,
     max_features: int,
 ) -> tuple[Integers, Bytes]:
     """The stream of each position (-1: a dead letter) and, where it is dead, the reason.
 
-    `names` maps the decoder's stream indices to the task's (-1: unknown); `dimensions` is fixed by a stream's first
-    example.
+    The first `known` numbers of the decoder's streams are the task's own; `names` has the task's (-1: unknown) of the
+    others. `dimensions` is fixed by a stream's first example.
     """
     of = np.empty(len(batch.sides), np.int32)
     why = np.zeros(len(batch.sides), np.uint8)
@@ -60,7 +61,9 @@ def _sort_out(
         if time <= 0:
             why[position] = _BAD_TIME
             continue
-        stream = names[0][streams[0][row]] if example else names[1][streams[1][row]]
+        stream = streams[0][row] if example else streams[1][row]
+        if stream >= known:
+            stream = names[0][stream - known] if example else names[1][stream - known]
         if stream < 0:
             why[position] = _UNKNOWN_STREAM
             continue
@@ -87,14 +90,12 @@ class Task:
         self.settings = settings
         self._inputs = InputTopics(topics, partition)
         self._limits = codec.DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features)
-        self._streams: list[Stream] = []
-        self._index: dict[str, int] = {}
-        self._learners: dict[str, int] = {}
+        self._streams = Streams(settings)
 
     @property
     def stream_names(self) -> tuple[str, ...]:
         """The streams that have state here."""
-        return tuple(self._index)
+        return tuple(self._streams.names)
 
     def apply_settings(self, settings: TaskSettings) -> None:
         """Go on under settings that only add streams (`config.changes` refused the others)."""
@@ -102,14 +103,13 @@ class Task:
 
     def step(self, examples: RawRecords, labels: RawRecords) -> Outputs:
         """Carry one batch through all stages."""
-        batch = open_batch(examples, labels, self._limits)
+        batch = open_batch(examples, labels, self._limits, self._streams.names)
         collector = Collector(batch)
         streams, reasons = self._sort_out(batch)
         for position in np.flatnonzero(reasons).tolist():
             collector.bury(position, Reason(int(reasons[position])))
-        for index, positions in _by_stream(streams):
-            self._streams[index].run(batch, positions, collector)
-        names = Names([stream.name for stream in self._streams], list(self._learners))
+        self._streams.run(batch, streams, collector)
+        names = Names(self._streams.names, self._streams.learner_names)
         malformed = (reasons > 0) & (reasons <= Reason.BAD_TIME)
         return collector.encode(names, self._inputs, malformed)
 
@@ -137,12 +137,11 @@ class Task:
     # Which stream -------------------------------------------------------------------------------------------------
 
     def _sort_out(self, batch: Batch) -> tuple[Integers, Bytes]:
-        self._meet_streams(batch)
-        names = tuple(
-            np.array([self._index.get(name, -1) for name in side.stream_names] or [-1], np.int32)
-            for side in batch.decoded
-        )
-        dimensions = np.array([stream.features for stream in self._streams] or [0], np.int32)
+        if any(side.stream_names for side in batch.decoded):
+            self._meet_streams(batch)
+        names = [self._streams.numbers_of(side.stream_names) for side in batch.decoded]
+        known = self._streams.dimensions
+        dimensions = known.copy()
         one, two = batch.decoded
         streams, reasons = _sort_out(
             batch.merged,
@@ -151,45 +150,20 @@ class Task:
             (one.streams, two.streams),
             one.feature_counts,
             (names[0], names[1]),
+            one.known,
             dimensions,
             self.settings.limits.max_features,
         )
-        for stream, features in zip(self._streams, dimensions, strict=False):
-            if features and not stream.features:
-                stream.set_features(int(features))
+        for stream in np.flatnonzero(dimensions != known).tolist():
+            self._streams.set_features(stream, int(dimensions[stream]))
         return streams, reasons
 
     def _meet_streams(self, batch: Batch) -> None:
         """Open the streams that this batch names first, in merge order, as far as the policy and the bound allow."""
-        if len(self._streams) == self.settings.limits.max_streams_per_task:
-            return
-        new = {name for side in batch.decoded for name in side.stream_names} - self._index.keys()
+        room = self.settings.limits.max_streams_per_task - len(self._streams)
+        new = {name for side in batch.decoded for name in side.stream_names}
         if self.settings.unknown_streams != "model":
             new &= self.settings.streams.keys()
-        if not new:
-            return
-        for name in batch.first_seen(new)[: self.settings.limits.max_streams_per_task - len(self._streams)]:
-            self._open_stream(name)
-
-    def _open_stream(self, name: str) -> None:
-        settings = self.settings.streams.get(name, self.settings.default_stream)
-        numbers = [self._learners.setdefault(learner, len(self._learners)) for learner in settings.learners]
-        self._index[name] = len(self._streams)
-        self._streams.append(Stream(name, len(self._streams), settings, self.settings, numbers))
-
-
-def _by_stream(streams: Integers) -> Sequence[tuple[int, Integers]]:
-    """The positions of each stream, ascending; dead letters (-1) left out."""
-    if not len(streams):
-        return []
-    if streams[0] >= 0 and (streams == streams[0]).all():
-        return [(int(streams[0]), np.arange(len(streams), dtype=np.int32))]
-    by = np.argsort(streams, kind="stable").astype(np.int32)
-    sorted_streams = streams[by]
-    starts = np.flatnonzero(np.diff(sorted_streams, prepend=sorted_streams[0] - 1))
-    ends = [*starts[1:].tolist(), len(by)]
-    return [
-        (int(sorted_streams[start]), np.ascontiguousarray(by[start:end]))
-        for start, end in zip(starts.tolist(), ends, strict=True)
-        if sorted_streams[start] >= 0
-    ]
+        if new and room:
+            for name in batch.first_seen(new)[:room]:
+                self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from stream_app.addresses import Scratch
 from stream_app.config import LearnerSettings, is_own
 from stream_app.errors import ConfigurationError
+from stream_app.learners import loop
 from stream_app.learners.adaptive_cs import adaptive_cs
 from stream_app.learners.areba import areba
-from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Learner, Operations
+from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, REPORT_WIDTH, Answers, Learner, Operations
 from stream_app.learners.baseline import baseline
+from stream_app.learners.desk import Work
 from stream_app.learners.memory import Method
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.oob import oob
@@ -24,12 +27,16 @@ __all__ = [
     "PREDICT",
     "REPORT",
     "REPORT_COLUMNS",
+    "REPORT_WIDTH",
     "Answers",
     "Learner",
     "LearnerSettings",
+    "OnlineLearner",
     "Operations",
     "OwnLearner",
+    "Work",
     "build",
+    "loop",
 ]
 
 METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = MappingProxyType(
@@ -49,7 +56,7 @@ METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = Mapping
 """By the name that a configuration uses: the method, of its settings, the number of features and the seed."""
 
 
-def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> Learner:
+def build(name: str, settings: LearnerSettings, features: int, seed: bytes, scratch: Scratch | None = None) -> Learner:
     """A new learner.
 
     Args:
@@ -57,6 +64,7 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> L
         settings: Its method and numbers.
         features: Numbers in an example.
         seed: 32 bytes, the SHA-256 of application, stream and learner; equal seeds give equal bits.
+        scratch: Shared by learners that never run at the same time.
 
     Raises:
         ConfigurationError: There is no such method or network, the network cannot be trained repeatably, or a user's
@@ -72,10 +80,10 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes) -> L
     if settings.network == "dense":
         networks = [DenseNetwork(features, settings.hidden, generator) for _ in numbers]
         model = compiled_networks(networks, settings.learning_rate, settings.l2, method.examples)
-        return OnlineLearner(method, model, features, scaled=scaled)
+        return OnlineLearner(method, model, features, scaled=scaled, scratch=scratch)
     try:
         modules = [load_module(settings.network, features, generator) for _ in numbers]
         autograd = AutogradModels(modules, features, settings.learning_rate, settings.l2)
     except ConfigurationError as error:
         raise ConfigurationError(f"learner {name}: {line}" for line in error.lines) from error
-    return OnlineLearner(method, autograd, features, scaled=scaled)
+    return OnlineLearner(method, autograd, features, scaled=scaled, scratch=scratch)

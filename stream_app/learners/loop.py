@@ -1,14 +1,17 @@
-"""The compiled loop that all methods share, and the doors to its parts for models that are not compiled."""
+"""The compiled loop that all methods share, and the doors to its parts for models that are not compiled.
+
+A learner is known to it by a row (see `addresses`): its scaler, its networks, its memory.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.lanes import Address, address
+from stream_app.addresses import LINE_BYTES, Address, address, later, longs_at, prefetch_all, row_of
 from stream_app.learners.adaptive_cs import admit_adaptive_cs
 from stream_app.learners.areba import admit_areba
 from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH
-from stream_app.learners.desk import Batch, Desk, Scaler, opened, see
+from stream_app.learners.desk import SCALER_CELLS, Desk, Scaler, Work, opened, see, work_at
 from stream_app.learners.memory import (
     ADAPTIVE_CS,
     AREBA,
@@ -27,9 +30,45 @@ from stream_app.learners.oob import admit_oob
 from stream_app.learners.qbr import admit_qbr
 from stream_app.learners.sliding import admit_sliding
 from stream_app.learners.uob import admit_uob
-from stream_app.native import compiled, inlined
+from stream_app.native import bare_inlined, compiled, inlined
+from stream_app.records import Longs
 
 _HALF = np.float32(0.5)
+
+_NETWORK = SCALER_CELLS
+_MEMORY = SCALER_CELLS + kernels.NETWORK_CELLS
+_BLOCK = _MEMORY + len(Memory._fields)
+LEARNER_CELLS = _BLOCK + 2
+
+MOST_AHEAD_BYTES = 1 << 14
+"""Of a learner's state that is fetched before its turn: half of a level-1 cache. Larger networks are read in order."""
+
+
+def learner_row(scaler: Scaler, network: kernels.Network | None, memory: Memory, block: tuple[int, int]) -> Longs:
+    """The row of a learner; one whose model is not compiled has zeros in the network's place.
+
+    Args:
+        scaler: Its part.
+        network: Likewise.
+        memory: Likewise.
+        block: Where the memory of all of them begins, and how many bytes of it are read in every operation.
+    """
+    cells = (0,) * kernels.NETWORK_CELLS if network is None else kernels.cells_of(network)
+    return row_of([*scaler, *cells, *memory, block[0], min(block[1], MOST_AHEAD_BYTES)])
+
+
+@bare_inlined
+def prefetch_row(learner: int) -> None:
+    """Begin to fetch a learner's row."""
+    prefetch_all(learner, 8 * LEARNER_CELLS)
+
+
+@bare_inlined
+def prefetch_state(learner: int, part: int, parts: int) -> None:
+    """Begin to fetch one of so many parts of what a learner needs, whose row has come."""
+    row = longs_at(learner)
+    size = (row[_BLOCK + 1] // parts + LINE_BYTES) & -LINE_BYTES
+    prefetch_all(row[_BLOCK] + part * size, size)
 
 
 @inlined
@@ -85,44 +124,78 @@ def _report(held: Held, updates: int, reports: Address, at: int) -> None:
 
 
 @compiled
-def run(batch: Batch, scaler: Scaler, network: kernels.Network, memory: Memory) -> None:
-    """Carry all operations out; the answers are in the batch."""
-    codes, scores, classes, versions = batch.codes, batch.scores, batch.classes, batch.versions
-    reports = address(batch.reports)
-    desk, core, held = opened(batch, scaler), kernels.opened(network), opened_memory(memory)
+def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: bool, following: int) -> None:
+    """Carry the operations from `begin` to `end` out.
+
+    Args:
+        row: The learner's.
+        work: Operations, and room for the answers.
+        begin: The first operation.
+        end: Behind the last.
+        report: Where the first report goes.
+        keep: Keep predictions with their slots; a `LEARN` is answered with what had been predicted.
+        following: Address of the row of the learner whose turn is next; 0: nobody's.
+    """
+    desk = opened(row, work)
+    core, held = kernels.opened(later(row, _NETWORK)), opened_memory(later(row, _MEMORY))
     updates = kernels.ORIGIN
     for n in range(held.networks):
         updates += core.updates[n]
-    reported = kernels.ORIGIN
-    for k in range(len(codes)):
-        slot = desk.slots[k]
-        versions[k] = updates
-        if codes[k] == PREDICT:
+    reported = report * REPORT_WIDTH
+    for k in range(begin, end):
+        if following != 0:
+            prefetch_state(following, k - begin, end - begin)
+        slot = work.slots[k]
+        work.versions[k] = updates
+        if work.codes[k] == PREDICT:
             see(desk, slot)
             kernels.predict(core, desk.seen, slot * desk.width, held.scores)
-            scores[k], classes[k] = _vote(held.scores, held.networks)
-        elif codes[k] == LEARN:
-            count = _admit(held, desk, slot, desk.labels[k])
+            work.scores[k], work.classes[k] = _vote(held.scores, held.networks)
+            if keep:
+                work.kept_scores[slot], work.kept_classes[slot] = work.scores[k], work.classes[k]
+        elif work.codes[k] == LEARN:
+            if keep:
+                work.scores[k], work.classes[k] = work.kept_scores[slot], work.kept_classes[slot]
+            count = _admit(held, desk, slot, work.labels[k])
             source = held.examples if held.rows > 0 else desk.seen
             updates += kernels.learn(core, source, held.starts, held.targets, count, held.weight[0], held.steps)
         else:
-            _report(held, updates, reports, reported)
+            _report(held, updates, work.reports, reported)
             reported += REPORT_WIDTH
 
 
 @compiled
-def admit(batch: Batch, scaler: Scaler, memory: Memory, slot: int, label: int) -> int:
+def run(learner: int, work: int, operations: int) -> None:
+    """Carry so many operations out, of the learner and the work whose rows are at these addresses."""
+    run_part(
+        longs_at(learner), work_at(longs_at(work)), kernels.ORIGIN, operations, kernels.ORIGIN, False, kernels.ORIGIN
+    )
+
+
+# Doors for models that are not compiled; a learner and a work are given by the addresses of their rows ----------------
+
+
+@compiled
+def see_slot(learner: int, work: int, slot: int) -> None:
+    """Scale the features of a slot."""
+    see(opened(longs_at(learner), work_at(longs_at(work))), slot)
+
+
+@compiled
+def admit(learner: int, work: int, slot: int, label: int) -> int:
     """Take the example of a slot in; how many examples the lesson in the memory has."""
-    return _admit(opened_memory(memory), opened(batch, scaler), slot, label)
+    row = longs_at(learner)
+    return _admit(opened_memory(later(row, _MEMORY)), opened(row, work_at(longs_at(work))), slot, label)
 
 
 @compiled
-def vote(memory: Memory) -> tuple[np.float32, int]:
+def vote(learner: int) -> tuple[np.float32, int]:
     """P(class 1) and the class, of the scores in the memory."""
-    return _vote(address(memory.scores), memory.networks)
+    held = opened_memory(later(longs_at(learner), _MEMORY))
+    return _vote(held.scores, held.networks)
 
 
 @compiled
-def report(memory: Memory, updates: int, row: NDArray[np.float64]) -> None:
+def report(learner: int, updates: int, row: NDArray[np.float64]) -> None:
     """Fill a row of reports, which is zero before."""
-    _report(opened_memory(memory), updates, address(row), kernels.ORIGIN)
+    _report(opened_memory(later(longs_at(learner), _MEMORY)), updates, address(row), kernels.ORIGIN)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.lanes import Address, address
+from stream_app.addresses import Address, double_of, doubles_at, floats_at, longs_at, words_at
 from stream_app.learners.desk import Desk
 from stream_app.learners.poisson import TABLE_SIZE, WORDS
 from stream_app.native import compiled
@@ -87,6 +87,10 @@ class Memory(NamedTuple):
     scores: Floats
 
 
+SCRATCH = ("words", "table", "starts", "targets", "scores")
+"""What a method holds during one operation only."""
+
+
 class Held(NamedTuple):
     """A `Memory` opened inside compiled code: addresses of its arrays."""
 
@@ -137,7 +141,7 @@ def memory_of(
     return Memory(
         kind=kind,
         networks=networks,
-        theta=theta,
+        theta=float(theta),
         width=features,
         rows=rows,
         budget=budget,
@@ -149,7 +153,7 @@ def memory_of(
         ids=np.zeros((held, ID_WORDS), np.uint64),
         classes=np.zeros(held, np.float32),
         costs=np.array(costs),
-        largest_cost=largest_cost,
+        largest_cost=float(largest_cost),
         interval=interval,
         labels=np.zeros(1, np.int64),
         generator=np.zeros(0, np.uint64) if generator is None else generator,
@@ -164,34 +168,34 @@ def memory_of(
 
 
 @compiled
-def opened_memory(memory: Memory) -> Held:
-    """The memory's addresses; the caller holds the arrays while the result is in use."""
+def opened_memory(row: Address) -> Held:
+    """The memory whose cells, in the order of `Memory`, begin here; its owner holds the arrays while it is in use."""
     return Held(
-        memory.kind,
-        memory.networks,
-        memory.theta,
-        memory.width,
-        memory.rows,
-        memory.budget,
-        address(memory.sizes),
-        address(memory.capacities),
-        address(memory.lengths),
-        address(memory.firsts),
-        address(memory.examples),
-        address(memory.ids),
-        address(memory.classes),
-        address(memory.costs),
-        memory.largest_cost,
-        memory.interval,
-        address(memory.labels),
-        address(memory.generator),
-        address(memory.words),
-        address(memory.table),
-        address(memory.starts),
-        address(memory.targets),
-        address(memory.weight),
-        address(memory.steps),
-        address(memory.scores),
+        row[0],
+        row[1],
+        double_of(row[2]),
+        row[3],
+        row[4],
+        row[5],
+        doubles_at(row[6]),
+        longs_at(row[7]),
+        longs_at(row[8]),
+        longs_at(row[9]),
+        floats_at(row[10]),
+        words_at(row[11]),
+        floats_at(row[12]),
+        doubles_at(row[13]),
+        double_of(row[14]),
+        row[15],
+        longs_at(row[16]),
+        words_at(row[17]),
+        words_at(row[18]),
+        doubles_at(row[19]),
+        longs_at(row[20]),
+        floats_at(row[21]),
+        floats_at(row[22]),
+        longs_at(row[23]),
+        floats_at(row[24]),
     )
 
 

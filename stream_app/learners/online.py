@@ -4,17 +4,20 @@ A method (one file each) decides what to learn from, networks predict and learn.
 compiled loop (`loop`); any others are called operation by operation.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
+from stream_app.addresses import Scratch, address_of, packed, row_of, shared
 from stream_app.errors import StateError
-from stream_app.learners import loop
+from stream_app.learners import loop, memory
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
-from stream_app.learners.desk import Batch, Scaler, see_slot
+from stream_app.learners.desk import Work, scaler_of
 from stream_app.learners.memory import Method, State
 from stream_app.network import AutogradModels, Training
-from stream_app.records import Floats, Words
+from stream_app.records import Floats, Longs, Words
 
 
 class OnlineLearner:
@@ -25,72 +28,89 @@ class OnlineLearner:
         model: Compiled networks, or any modules under autograd; as many as the method has.
         features: Numbers in an example.
         scaled: Whether features are standardised online.
+        scratch: What learners that never run at the same time share; without it, this one has its own.
     """
 
-    def __init__(self, method: Method, model: kernels.Network | AutogradModels, features: int, *, scaled: bool) -> None:
-        self._method = method
-        self._model = model
+    def __init__(
+        self,
+        method: Method,
+        model: kernels.Network | AutogradModels,
+        features: int,
+        *,
+        scaled: bool,
+        scratch: Scratch | None = None,
+    ) -> None:
+        scratch = {} if scratch is None else scratch
         self._features = features
-        self._scaler = Scaler(scaled, np.zeros(1), np.zeros(features), np.zeros(features))
-        self._seen: Floats = np.zeros((0, features), np.float32)
-        self._seen_slots = 0
+        self._method = method
+        parts: list[Any] = [scaler_of(features, active=scaled), shared(method.memory, memory.SCRATCH, scratch)]
+        if isinstance(model, kernels.Network):
+            parts.append(shared(model, kernels.SCRATCH, scratch))
+        block = packed(parts, (*memory.SCRATCH, *kernels.SCRATCH), ("ids", "mean", "squares", "seen"))
+        self._scaler, method.memory = block.parts[:2]
+        self._model = block.parts[2] if isinstance(model, kernels.Network) else model
+        self._block = block.address, block.often
+        self._row = self._new_row()
+
+    @property
+    def row(self) -> Longs | None:
+        """For `loop.run`, as long as the learner lives: its numbers change in place; None if it is not compiled."""
+        return self._row if isinstance(self._model, kernels.Network) else None
+
+    def make_room(self, slots: int) -> None:
+        """See to it that the features of so many slots can be kept; what is there stays."""
+        wanted = slots * self._features
+        if self._scaler.active and wanted > len(self._scaler.seen):
+            grown = np.zeros(wanted, np.float32)
+            grown[: len(self._scaler.seen)] = self._scaler.seen
+            self._scaler = self._scaler._replace(seen=grown)
+            self._row[:] = self._new_row()
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
         """Carry the operations out; see `base.Learner`."""
-        batch = self._batch(operations, features, ids)
-        if isinstance(self._model, kernels.Network):
-            loop.run(batch, self._scaler, self._model, self._method.memory)
-        else:
-            self._step_by_step(batch, self._model)
-        return Answers(batch.scores, batch.classes, batch.versions, batch.reports)
-
-    def _batch(self, operations: Operations, features: Floats, ids: Words) -> Batch:
         check(operations, features, ids, self._features)
+        self.make_room(len(features))
         count = len(operations)
-        raw = seen = features.reshape(-1)
-        if self._scaler.active:
-            seen = self._room(operations, len(features)).reshape(-1)
-        return Batch(
-            codes=operations.codes,
-            slots=operations.slots,
-            labels=operations.labels,
-            width=self._features,
-            raw=raw,
-            seen=seen,
-            ids=ids,
+        answers = Answers(
             scores=np.full(count, np.nan, np.float32),
-            classes=np.full(count, -1, np.int8),
+            labels=np.full(count, -1, np.int8),
             versions=np.zeros(count, np.int64),
             reports=np.zeros((np.count_nonzero(operations.codes == REPORT), len(REPORT_COLUMNS))),
         )
+        asked = (operations.codes, operations.slots, operations.labels, features, ids)
+        answering = (answers.scores, answers.labels, answers.versions, answers.reports, 0, 0)
+        work = row_of(Work(*asked, *answering))
+        if isinstance(self._model, AutogradModels):
+            self._step_by_step(operations, answers, address_of(work), features, self._model)
+        else:
+            loop.run(address_of(self._row), address_of(work), count)
+        return answers
 
-    def _room(self, operations: Operations, slots: int) -> Floats:
-        """Room for the scaled features of all slots; what is there stays."""
-        if slots > len(self._seen):
-            grown = np.zeros((slots, self._features), np.float32)
-            grown[: len(self._seen)] = self._seen
-            self._seen = grown
-        self._seen_slots = max(self._seen_slots, 1 + int(operations.slots.max(initial=-1)))
-        return self._seen
-
-    def _step_by_step(self, batch: Batch, model: AutogradModels) -> None:
-        memory, networks = self._method.memory, len(model.models)
+    def _step_by_step(
+        self, operations: Operations, answers: Answers, work: int, features: Floats, model: AutogradModels
+    ) -> None:
+        held, networks, width, row = self._method.memory, len(model.models), self._features, address_of(self._row)
+        seen = (self._scaler.seen if self._scaler.active else features).reshape(-1, width)
         reported, updates = 0, int(model.training.updates.sum())
-        for k, (code, slot) in enumerate(zip(batch.codes.tolist(), batch.slots.tolist(), strict=True)):
-            batch.versions[k] = updates
+        for k, (code, slot) in enumerate(zip(operations.codes.tolist(), operations.slots.tolist(), strict=True)):
+            answers.versions[k] = updates
             if code == PREDICT:
-                see_slot(batch, self._scaler, slot)
-                memory.scores[:networks] = model.predict(batch.seen[slot * batch.width : (slot + 1) * batch.width])
-                batch.scores[k], batch.classes[k] = loop.vote(memory)
+                loop.see_slot(row, work, slot)
+                held.scores[:networks] = model.predict(seen[slot])
+                answers.scores[k], answers.labels[k] = loop.vote(row)
             elif code == LEARN:
-                count = loop.admit(batch, self._scaler, memory, slot, int(batch.labels[k]))
-                source = memory.examples if memory.rows else batch.seen
-                examples = source.reshape(-1, batch.width)[memory.starts[:count] // batch.width]
-                model.learn(examples, memory.targets[:count].copy(), float(memory.weight[0]), memory.steps)
+                count = loop.admit(row, work, slot, int(operations.labels[k]))
+                source = held.examples.reshape(-1, width) if held.rows else seen
+                examples = source[held.starts[:count] // width]
+                model.learn(examples, held.targets[:count].copy(), float(held.weight[0]), held.steps)
                 updates = int(model.training.updates.sum())
             else:
-                loop.report(memory, updates, batch.reports[reported])
+                loop.report(row, updates, answers.reports[reported])
                 reported += 1
+
+    def _new_row(self) -> Longs:
+        network = self._model if isinstance(self._model, kernels.Network) else None
+        return loop.learner_row(self._scaler, network, self._method.memory, self._block)
 
     def _views(self) -> dict[str, NDArray[np.generic]]:
         """The state of model and scaler, not copied."""
@@ -111,7 +131,8 @@ class OnlineLearner:
         """Copies of the whole state; see `base.Learner`. With a scaler, `seen` has a row for each slot used so far."""
         arrays = {name: view.copy() for name, view in self._views().items()}
         if self._scaler.active:
-            arrays["seen"] = self._seen[: self._seen_slots].copy()
+            used = int(self._scaler.slots[0]) * self._features
+            arrays["seen"] = self._scaler.seen[:used].reshape(-1, self._features).copy()
         return arrays | dict(self._method.arrays())
 
     def load(self, arrays: State) -> None:
@@ -125,10 +146,12 @@ class OnlineLearner:
                     f"a learner's {name} is {arrays[name].dtype} {arrays[name].shape}; "
                     f"this one needs {view.dtype} {view.shape}"
                 )
-        seen = arrays.get("seen", self._seen)
+        seen = arrays.get("seen", np.zeros((0, self._features), np.float32))
         if seen.ndim != 2 or seen.shape[1] != self._features or not self._method.fits(arrays):
             raise StateError("a learner's kept examples do not fit this one: another dimension, method or budget")
         for name, view in views.items():
             view[...] = arrays[name]
-        self._seen, self._seen_slots = np.array(seen, np.float32), len(seen)
+        self.make_room(len(seen))
+        self._scaler.seen[: seen.size] = seen.reshape(-1)
+        self._scaler.slots[0] = len(seen)
         self._method.load(arrays)

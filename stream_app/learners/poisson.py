@@ -12,7 +12,8 @@ draw the same.
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.lanes import Address, high_product
+from stream_app.addresses import Address
+from stream_app.lanes import high_product
 from stream_app.native import compiled
 from stream_app.records import Words
 

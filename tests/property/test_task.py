@@ -425,8 +425,7 @@ def test_memory_stays_below_its_bound() -> None:
     for batch in cut_at(list(merge(examples, labels)), range(0, 8_000, 500)):
         task.step(columns(batch[0]), columns(batch[1]))
     streams = task._streams
-    held = [array for stream in streams for array in stream._join.arrays().values()]
-    held += [array for stream in streams for array in (stream._scores, stream._classes)]
+    held = [array for stream in streams for array in stream.join.arrays().values()]
     held += task.arrays().values()
     taken, bound = sum(array.nbytes for array in held), memory_bound_bytes(chosen, 0, 500)
     assert bound / 10 < taken < bound

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app.lanes import address
+from stream_app.addresses import address, address_of
 from stream_app.learners import METHODS, REPORT_COLUMNS, Learner, LearnerSettings
 from stream_app.learners import loop as loop_module
+from stream_app.learners.desk import scaler_of
 from stream_app.learners.memory import BASELINE, Method, memory_of
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.oob import MAX_RATE, oob, oversampling_rate
@@ -286,9 +287,10 @@ def test_uob_leaves_most_of_the_majority_out() -> None:
 )
 def test_the_class_is_the_majoritys_and_the_score_the_mean(scores: tuple[float, ...], mean: float, label: int) -> None:
     """They may differ, and the prequential score counts the class."""
-    memory = oob(len(scores), 0.99, 2, SEED).memory
+    memory, scaler = oob(len(scores), 0.99, 2, SEED).memory, scaler_of(2, active=False)
     memory.scores[: len(scores)] = scores
-    score, voted = loop_module.vote(memory)
+    row = loop_module.learner_row(scaler, None, memory, (0, 0))
+    score, voted = loop_module.vote(address_of(row))
     assert score == pytest.approx(mean, abs=1e-7)
     assert voted == label
 

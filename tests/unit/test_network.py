@@ -8,8 +8,9 @@ import pytest
 from producers.datasets import RECIPES, load
 from producers.synthetic import parse_spec, synthetic
 from stream_app import kernels
+from stream_app.addresses import Address, address, address_of, longs_at, row_of
 from stream_app.errors import ConfigurationError
-from stream_app.lanes import Address, address, load8, store
+from stream_app.lanes import load8, store
 from stream_app.native import compiled
 from stream_app.network import (
     AutogradModel,
@@ -242,9 +243,10 @@ def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
     """Each would cost many times a normal number, for ever: 0.9 times the smallest is rounded up to itself."""
     network = compiled_networks([DenseNetwork(2, (8,))], 0.01, 0.0, 1)
     targets = np.ones(8, np.float32)
-    _learn_often(network, np.array([1.0, -1.0], np.float32), targets, 10)
+    row = row_of(kernels.cells_of(network))
+    _learn_often(address_of(row), np.array([1.0, -1.0], np.float32), targets, 10)
     assert network.first[8:16].any()
-    _learn_often(network, np.array([1.0, 0.0], np.float32), targets, 20_000)
+    _learn_often(address_of(row), np.array([1.0, 0.0], np.float32), targets, 20_000)
     assert not network.first[8:16].any()
     for state in (network.first, network.second, network.powers):
         assert (np.abs(state[state != 0.0]) > 1e-31).all()
@@ -252,10 +254,10 @@ def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
 
 
 @compiled
-def _learn_often(network: kernels.Network, examples: Floats, targets: Floats, times: int) -> None:
-    core = kernels.opened(network)
+def _learn_often(network: int, examples: Floats, targets: Floats, times: int) -> None:
+    core = kernels.opened(longs_at(network))
     steps = np.full(1, times)
-    network.start[0] = 0
+    core.start[0] = 0
     kernels.learn(core, address(examples), core.start, address(targets), kernels.SINGLE, np.float32(1), address(steps))
 
 

@@ -185,9 +185,9 @@ class Oracle:
         raise NotImplementedError
 
 
-def oracle(name: str, settings: LearnerSettings, features: int, seed: bytes) -> Oracle:
+def oracle(name: str, settings: LearnerSettings, features: int, seed: bytes, scratch: object) -> Oracle:
     """In place of `learners.build`."""
-    del settings, features, seed
+    del settings, features, seed, scratch
     return Oracle(salt=len(name))
 
 

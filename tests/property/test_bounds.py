@@ -1,0 +1,35 @@
+"""No index leaves its array: the tests of the whole task, with every index of compiled code checked."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+LIMIT_S = 1_200
+"""All kernels are compiled anew, which takes a minute of one core, more where others are at work."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S + 30)
+def test_no_index_leaves_its_array(tmp_path: Path) -> None:
+    """Compiled code checks none; one that is out of bounds changes another stream's memory, or ends the process.
+
+    What is reached by a bare address (a learner's own arrays) is not seen here, but all of the join, the tables of
+    outputs, evaluation and the decoder are: there, how many rows are needed depends on the input.
+    """
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "AREBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    arguments = ["-q", "-x", "-p", "no:cacheprovider", "tests/property/test_task.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4_000:]
