@@ -182,13 +182,6 @@ MUTANTS: Mapping[str, Mutant] = {
         "labels_at_end=labels.at_end and len(labels) <= limit",
         "labels_at_end=True",
     ),
-    "stale-end": Mutant(
-        "a partition that was at its end once stays so",
-        restore.OwnedTask,
-        "add",
-        "self.waiting[side].add(fetched)",
-        "was = self.waiting[side].at_end; self.waiting[side].add(fetched); self.waiting[side].at_end |= was",
-    ),
     "never-resumed": Mutant(
         "a partition that was paused for its size is not read again",
         worker.Worker,
