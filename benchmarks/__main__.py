@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import codec, learners, way, worker
+from benchmarks import codec, learners, snapshots, way, worker
 from benchmarks.rows import Row
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -21,22 +21,23 @@ GROUPS: Mapping[str, Callable[[], list[Row]]] = {
     "codec": codec.rows,
     "way": way.rows,
     "worker": worker.rows,
+    "snapshots": snapshots.rows,
 }
 
 
 def table(rows: list[Row]) -> Table:
     """As people read it."""
     result = Table(title=f"Medians on {platform.machine()}, Python {platform.python_version()}")
-    for column, justify in (("what", "left"), ("d", "right"), ("ours, us", "right"), ("reference, us", "right")):
+    for column, justify in (("what", "left"), ("d", "right"), ("ours", "right"), ("reference", "right")):
         result.add_column(column, justify="left" if justify == "left" else "right")
     result.add_column("ratio", justify="right")
     result.add_column("reach", justify="right")
     result.add_column("reached")
     for row in rows:
-        reference = "" if row.reference_us is None else f"{row.reference_us:,.2f}"
+        reference = "" if row.reference_us is None else f"{row.reference_us:,.2f} {row.unit}"
         ratio = "" if row.ratio is None else f"{row.ratio:,.2f}"
         reached = {None: "", True: "yes", False: "NO"}[row.reached]
-        result.add_row(row.name, str(row.d), f"{row.ours_us:,.2f}", reference, ratio, row.reach, reached)
+        result.add_row(row.name, str(row.d), f"{row.ours_us:,.2f} {row.unit}", reference, ratio, row.reach, reached)
     return result
 
 

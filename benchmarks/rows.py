@@ -13,11 +13,12 @@ class Row:
     Attributes:
         name: What was measured, against what.
         d: Features of an example.
-        ours_us: Median microseconds an event, ours.
+        ours_us: Median microseconds an event, ours; another figure where `unit` says so.
         reference_us: The same for the reference; None where there is none.
         ratio: How many times faster (`reference / ours`) or slower (`ours / reference`): `reach` says which.
         reach: The figure to reach, in words: `>= 300x faster`, `<= 1.3x its time`.
         reached: Whether it was reached; None where nothing was asked.
+        unit: Of both figures.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Row:
     ratio: float | None
     reach: str
     reached: bool | None
+    unit: str = "us"
 
     def as_json(self) -> dict[str, object]:
         """As `benchmarks/results.json` has it."""
@@ -43,6 +45,11 @@ def at_most(name: str, d: int, ours_us: float, reference_us: float, times: float
     """A row that asks to take at most so many times what the reference takes."""
     ratio = ours_us / reference_us
     return Row(name, d, ours_us, reference_us, ratio, f"<= {times:g}x its time", ratio <= times)
+
+
+def below(name: str, d: int, figure: float, unit: str, most: float) -> Row:
+    """A row that asks for less than so much of a unit."""
+    return Row(name, d, figure, None, None, f"< {most:g} {unit}", figure < most, unit)
 
 
 def median_cpu_us(run: Callable[[], int], repetitions: int) -> float:

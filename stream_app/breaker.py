@@ -22,6 +22,15 @@ class Breaker:
         self._records = 0
         self._malformed = 0
 
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Malformed records in a row now; all records, and all malformed ones, since counting began."""
+        return self._in_a_row, self._records, self._malformed
+
+    def load(self, counts: tuple[int, int, int]) -> None:
+        """Go on from these."""
+        self._in_a_row, self._records, self._malformed = counts
+
     def count(self, malformed: NDArray[np.bool_]) -> str | None:
         """Count one batch (bool `[n]`, in merge order); why the breaker trips, or None."""
         if not len(malformed):

@@ -485,6 +485,8 @@ class WorkerSettings(Settings):
         buffer_bytes: Fetched records of one partition that wait for the other side; above it the partition is paused.
         start_timeout_ms: Patience with the brokers and topics at start.
         restore_timeout_ms: A restore without progress for so long parks the task.
+        snapshot_after_ms: Processing that a restore would repeat before a snapshot is taken; a dear snapshot is taken
+            less often, so that all of them cost at most a twentieth of the time. 0: always one.
         max_restarts: How often a process starts afresh by itself (exit status 4) within an hour; 0: never.
     """
 
@@ -493,6 +495,7 @@ class WorkerSettings(Settings):
     buffer_bytes: Annotated[Integer, Field(ge=1 << 16, le=1 << 34)] = 1 << 26
     start_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
     restore_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
+    snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
 
 

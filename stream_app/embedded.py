@@ -685,13 +685,15 @@ class EmbeddedTransaction:
                 raise AssertionError("no transaction is open")
             yield self._open
 
-    def produce(self, partition: TopicPartition, records: OutputRecords) -> None:
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
         """Write the records."""
         with self._current() as transaction:
             headers = records.headers
             rows = enumerate(zip(records.keys, records.values, records.timestamps, strict=True))
             named = ((key, value, timestamp, headers.get(row, ())) for row, (key, value, timestamp) in rows)
-            self._broker.append(partition, named, transaction)
+            written = self._broker.append(partition, named, transaction)
+            if offsets is not None:
+                offsets.extend(written)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
         """Make the group's offsets part of the transaction."""

@@ -1002,6 +1002,39 @@ def _move_table(old: int, new: int) -> None:
             two.table_references[place] = one.table_references[k]
 
 
+@bare_inlined
+def _insert(state: JoinArrays, value: np.uint64, reference: Number) -> None:
+    """Put a reference, which is new, into the table."""
+    mask = len(state.table_hashes) - 1
+    place = np.int64(value) & mask
+    while state.table_references[place] != NOTHING:
+        place = (place + 1) & mask
+    state.table_hashes[place] = value
+    state.table_references[place] = reference
+    state.counters[TABLE_USED] += 1
+
+
+@bare
+def _index(row: int, pending: int, waiting: int) -> None:
+    state = opened(longs_at(row))
+    counters, slots = state.counters, len(state.states)
+    counters[FREE] = slots - pending - waiting
+    for slot in range(pending + waiting):
+        state.hashes[slot] = _hash_id(state.ids, slot)
+        state.states[slot] = IS_PENDING if slot < pending else IS_WAITING
+        _insert(state, state.hashes[slot], slot)
+    for slot in range(pending):
+        _push(state, state.pending_heap, PENDING, slot)
+    for slot in range(pending, pending + waiting):
+        _push(state, state.waiting_heap, WAITING, slot)
+    for free in range(counters[FREE]):
+        state.free[free] = slots - 1 - free
+    for number in range(counters[CLOSED_FIRST], counters[CLOSED_NEXT]):
+        ring = number % len(state.closed_times)
+        state.closed_hashes[ring] = _hash_id(state.closed_ids, ring)
+        _insert(state, state.closed_hashes[ring], -2 - number)
+
+
 # The outside ----------------------------------------------------------------------------------------------------------
 
 FIRST_SLOTS = 16
@@ -1082,6 +1115,18 @@ class StreamJoin:
         used = counters[TABLE_USED] + rows
         if table < 2 * used:
             self._change(3, TABLE, 1 << (2 * used - 1).bit_length(), _move_table)
+
+    def reserve(self, rows: int, closed: int) -> None:
+        """See to it that an empty join can take over so many rows and closed ids."""
+        self.make_room(rows)
+        if self.row[RING] < closed:
+            self._change(2, RING, closed, _move_ring)
+        if self.row[TABLE] < 2 * (rows + closed):
+            self._change(3, TABLE, 1 << (2 * (rows + closed) - 1).bit_length(), _move_table)
+
+    def index(self, pending: int, waiting: int) -> None:
+        """Find hashes, table, heaps and free slots anew: the first slots are pending, those behind them wait."""
+        _index(self._row_addresses[0], pending, waiting)
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """All state by name, as views that hold until there is new room."""

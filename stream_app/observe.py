@@ -2,7 +2,11 @@
 
 assigned   the group gave us these tasks
 revoked    the group took these tasks back
-restored   a task is live again: its sequence, and how many records were re-processed
+restoring  every ten seconds while that lasts: offsets that were reached, and those that are committed
+damaged    a snapshot cannot be read, and why; the one before is used, or none
+restored   a task is live again: its sequence, that of the snapshot (-1: none), and how many records were re-processed
+saving     a snapshot is taken: the sequence behind which, and how many bytes are new
+saved      it is whole in the changelog
 parked     a task cannot be restored, and why
 tripped    the breaker stopped a task, and why; `areba resume` goes on
 resumed    an operator let a task go on
@@ -27,6 +31,7 @@ class Observer:
         self._log = logger or logging.getLogger("areba.worker")
         self._reported_s = clock.monotonic_s()
         self._outputs = 0
+        self._told_s: dict[int, float] = {}
         self._offsets: dict[int, tuple[int, int]] = {}
 
     def assigned(self, tasks: Sequence[int]) -> None:
@@ -39,9 +44,28 @@ class Observer:
         for task in tasks:
             self._offsets.pop(task, None)
 
-    def restored(self, task: int, sequence: int, records: int) -> None:
-        """A task is live: where it is, and how many records were re-processed."""
-        self._log.info("restored task=%d sequence=%d reprocessed=%d", task, sequence, records)
+    def restoring(self, task: int, offsets: tuple[int, int], goal: tuple[int, int]) -> None:
+        """A task is being restored."""
+        now = self._clock.monotonic_s()
+        if now - self._told_s.get(task, self._reported_s) >= REPORT_INTERVAL_S:
+            self._told_s[task] = now
+            self._log.info("restoring task=%d offsets=%d/%d of=%d/%d", task, *offsets, *goal)
+
+    def damaged(self, task: int, problem: str) -> None:
+        """A snapshot cannot be read."""
+        self._log.error("damaged task=%d: %s; going on without this snapshot", task, problem)
+
+    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+        """A task is live: where it is, behind which sequence the snapshot was, how many records were re-processed."""
+        self._log.info("restored task=%d sequence=%d reprocessed=%d snapshot=%d", task, sequence, records, snapshot)
+
+    def saving(self, task: int, sequence: int, size: int) -> None:
+        """A snapshot is taken."""
+        self._log.info("saving task=%d sequence=%d bytes=%d", task, sequence, size)
+
+    def saved(self, task: int, sequence: int) -> None:
+        """A snapshot is whole."""
+        self._log.info("saved task=%d sequence=%d", task, sequence)
 
     def parked(self, task: int, problem: str) -> None:
         """A task cannot be restored."""

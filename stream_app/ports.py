@@ -110,8 +110,8 @@ class Transaction(Protocol):
     def begin(self) -> None:
         """Open a transaction."""
 
-    def produce(self, partition: TopicPartition, records: OutputRecords) -> None:
-        """Queue the records, in order.
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
+        """Queue the records, in order. Once `commit` has returned, `offsets` has grown by where they are, in order.
 
         Raises:
             TransactionAbortedError: The transaction cannot be committed any more (`abort` has been done).

@@ -1,9 +1,12 @@
-"""From committed offsets and the progress topic to a live task: the one recovery path, whatever ended the owner before.
+"""From committed offsets, snapshots and progress to a live task: the one recovery path, whatever ended the last owner.
 
-The committed offsets of a task carry, as their metadata, the sequence and the digest of the last commit record. The
-restorer reads progress up to that sequence, re-reads the inputs along the recorded ranges, re-processes them silently
-and compares the digest after every commit record. The result is the state that the last owner had when it committed.
+The committed offsets of a task carry, as their metadata, the sequence and the digest of the last commit record and the
+two newest snapshots. The restorer loads the newest that is whole, reads progress from its commit record to that
+sequence, re-reads the inputs along the recorded ranges, re-processes them silently and compares the digest after every
+commit record. The result is the state that the last owner had when it committed. Without a snapshot all of this begins
+at the first offset.
 
+    LOADING     a snapshot is read
     READING     progress is read until the committed sequence (or as far as memory allows: the rest on the way)
     REPLAYING   inputs are re-processed along the recorded ranges
     LIVE        the task takes new records
@@ -12,7 +15,7 @@ and compares the digest after every commit record. The result is the state that 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import sha256
@@ -20,18 +23,24 @@ from typing import NamedTuple
 
 from stream_app import __version__, codec
 from stream_app.breaker import Breaker
+from stream_app.changelog import Anchor, Loaded, SnapshotWriter
+from stream_app.changelog import load as load_snapshot
 from stream_app.config import TaskSettings, changes
 from stream_app.errors import ConfigurationError, StateError, UndecodableError, WrongSchemaError
 from stream_app.inputs import WaitingRecords
 from stream_app.outputs import Outputs, chain_digest
 from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicPartition
-from stream_app.records import CONFIGURATION, RESUME, Act, Commit, Side
+from stream_app.records import CONFIGURATION, RESUME, Act, Commit, OutputRecords, Side
+from stream_app.state import Snapshot, parse_snapshot
 from stream_app.task import Task
 
 GENESIS = bytes(32)
 """The digest before the first commit record."""
 
-METADATA_FORMAT = "1"
+METADATA_FORMAT = "2"
+
+READABLE_FORMATS = ("1", METADATA_FORMAT)
+"""1 had no snapshots."""
 
 PROGRESS_RECORDS_PER_POLL = 1000
 """Progress records are some hundred bytes; a poll of so many stays well under a second."""
@@ -43,6 +52,7 @@ SCRIPT_RECORDS = 100_000
 class Stage(Enum):
     """Where a task is on its way; see the module's docstring."""
 
+    LOADING = auto()
     READING = auto()
     REPLAYING = auto()
     LIVE = auto()
@@ -56,30 +66,37 @@ class Point(NamedTuple):
     sequence: int
     digest: bytes
 
-    def metadata(self) -> str:
-        """As it stands with the committed offsets."""
-        return f"{METADATA_FORMAT} {self.sequence} {self.digest.hex()}"
+    def metadata(self, snapshots: Sequence[Snapshot] = ()) -> str:
+        """As it stands with the committed offsets; snapshots are those before this point, newest first."""
+        return " ".join([METADATA_FORMAT, str(self.sequence), self.digest.hex(), *map(str, snapshots)])
 
 
-def parse_metadata(text: str, where: str) -> Point:
-    """The point that a committed offset's metadata names.
+class Target(NamedTuple):
+    """What is to be restored, and the snapshots from which that can be done, newest first."""
+
+    point: Point
+    snapshots: tuple[Snapshot, ...] = ()
+
+
+def parse_metadata(text: str, where: str) -> Target:
+    """What a committed offset's metadata names.
 
     Raises:
         StateError: It is none of ours, or of another format.
     """
     fields = text.split()
     try:
-        version, sequence, digest = fields
-        if version != METADATA_FORMAT:
+        version, sequence, digest, *snapshots = fields
+        if version not in READABLE_FORMATS:
             raise StateError(f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}")
-        return Point(int(sequence), bytes.fromhex(digest))
+        return Target(Point(int(sequence), bytes.fromhex(digest)), tuple(map(parse_snapshot, snapshots)))
     except ValueError:
         raise StateError(f"{where}: committed offset without our metadata ({text!r}); was the group reset?") from None
 
 
-def committed_point(
+def committed_target(
     inputs: tuple[TopicPartition, TopicPartition], committed: Mapping[TopicPartition, Committed | None]
-) -> Point | None:
+) -> Target | None:
     """What the group committed for a task; None for a task that never committed.
 
     Raises:
@@ -114,6 +131,27 @@ class Batch:
         return Point(self.commit.sequence, self.commit.digest)
 
 
+class Times(NamedTuple):
+    """Bounds of restoring: seconds without progress after which it is given up, and seconds of work that it repeats."""
+
+    deadline_s: float
+    snapshot_after_s: float
+
+
+class _Recorded(NamedTuple):
+    """A progress record and its offset."""
+
+    record: Commit | Act
+    offset: int
+
+
+class Logs(NamedTuple):
+    """Open readers of a task's own topics, each at its first offset."""
+
+    progress: Callable[[], LogReader]
+    changelog: Callable[[], LogReader]
+
+
 class OwnedTask:
     """A task of this worker, from its assignment on.
 
@@ -121,12 +159,12 @@ class OwnedTask:
         inputs: Its partitions of `examples` and `labels`.
         generation: Number of the assignment that gave it to us.
         settings: The configuration in force; restoring runs under the recorded one.
-        target: The committed point to restore; None where nothing was ever committed.
+        target: What to restore; None where nothing was ever committed.
         committed: The committed offsets (examples, labels); the first offsets where nothing was committed.
-        reader: Reads the task's progress partition; closed by the task.
+        logs: The task's own topics.
         breaker: Counts malformed records.
-        clock: For the deadline.
-        deadline_s: Seconds without progress after which restoring is given up.
+        clock: For the deadline, and for what processing costs.
+        times: Bounds of restoring.
     """
 
     def __init__(
@@ -134,17 +172,17 @@ class OwnedTask:
         inputs: tuple[TopicPartition, TopicPartition],
         generation: int,
         settings: TaskSettings,
-        target: Point | None,
+        target: Target | None,
         committed: tuple[int, int],
-        reader: LogReader,
+        logs: Logs,
         breaker: Breaker,
         clock: Clock,
-        deadline_s: float,
+        times: Times,
     ) -> None:
         self.inputs = inputs
         self.number = inputs[0].partition
         self.generation = generation
-        self.stage = Stage.READING
+        self.stage = Stage.READING if target is None else Stage.LOADING
         self.waiting = (WaitingRecords(), WaitingRecords())
         self.breaker = breaker
         self.offsets = committed
@@ -153,19 +191,34 @@ class OwnedTask:
         self.replayed_records = 0
         self.got_ahead = False
         self.task: Task | None = None
+        self.damage: list[str] = []
         self._settings = settings
-        self._target = target
-        self._reader: LogReader | None = reader
+        self._target = target.point if target else None
+        self._logs = logs
+        self._reader: LogReader | None = None
+        self._loading: Generator[bool, None, Loaded] | None = None
+        self._loaded = Loaded()
         self._clock = clock
-        self._deadline_s = deadline_s
+        self._times = times
         self._progress_at = clock.monotonic_s()
-        self._script: deque[Commit | Act] = deque()
+        self._script: deque[_Recorded] = deque()
         self._read_to = -1
         self._at_end = False
         self._tripped: str | None = None
         self._engine = "unknown"
         self._point = Point(-1, GENESIS)
         self._pending_acts: list[str] = []
+        self._anchor: Anchor | None = None
+        self._writer = SnapshotWriter(self.number, times.snapshot_after_s, self._loaded)
+        if target is not None:
+            self._reader = logs.changelog()
+            topics = (inputs[0].topic, inputs[1].topic)
+            self._loading = load_snapshot(self._reader, target.snapshots, self.number, topics)
+
+    @property
+    def loaded_sequence(self) -> int:
+        """Of the snapshot that it was restored from; -1: none."""
+        return self._loaded.manifest.sequence if self._loaded.manifest else -1
 
     @property
     def target(self) -> Point | None:
@@ -191,7 +244,7 @@ class OwnedTask:
         """Whether a recorded range needs more records of this side than are waiting, however many these are."""
         if self.stage is not Stage.REPLAYING or not self._script:
             return False
-        head = self._script[0]
+        head = self._script[0].record
         if isinstance(head, Act):
             return False
         start, end = ((head.examples_start, head.examples_end), (head.labels_start, head.labels_end))[side]
@@ -214,6 +267,53 @@ class OwnedTask:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+    # LOADING --------------------------------------------------------------------------------------------------------
+
+    def load(self, until_s: float) -> bool:
+        """Read the snapshot, until this monotonic time; True when it is loaded, or there is none.
+
+        Raises:
+            StateError: Nothing comes any more.
+        """
+        self.got_ahead = False
+        if self._loading is None:
+            raise AssertionError("a task that loads has something to load")
+        while True:
+            try:
+                has_news = next(self._loading)
+            except StopIteration as done:
+                self._take_over(done.value)
+                self.got_ahead = True
+                return True
+            if not has_news:
+                break
+            self.be_patient()
+            self.got_ahead = True
+            if self._progress_at >= until_s:
+                return False
+        if not self.got_ahead:
+            self._check_deadline("a snapshot was being read")
+        return False
+
+    def _take_over(self, loaded: Loaded) -> None:
+        self._loading = None
+        self._loaded = loaded
+        self.damage = loaded.damage
+        self._writer = SnapshotWriter(self.number, self._times.snapshot_after_s, loaded)
+        self.close()
+        self._reader = self._logs.progress()
+        if loaded.snapshot and loaded.manifest:
+            manifest = loaded.manifest
+            self._reader.seek(loaded.snapshot.progress_offset)
+            self.task = loaded.task
+            self.offsets = manifest.offsets
+            self._point = Point(manifest.sequence, bytes.fromhex(manifest.digest))
+            self._read_to = manifest.sequence - 1
+            self._engine = manifest.engine
+            self.breaker.load(manifest.malformed)
+        self.stage = Stage.READING
+        self.be_patient()
 
     # READING --------------------------------------------------------------------------------------------------------
 
@@ -240,7 +340,9 @@ class OwnedTask:
         return self._at_end and (self._target is None or self._read_to >= self._target.sequence)
 
     def _read_more(self) -> None:
-        fetched = self._open_reader().poll(PROGRESS_RECORDS_PER_POLL, 0.0)
+        if self._reader is None:
+            self._reader = self._logs.progress()
+        fetched = self._reader.poll(PROGRESS_RECORDS_PER_POLL, 0.0)
         self.got_ahead = fetched is not None
         if fetched is None:
             return
@@ -248,14 +350,10 @@ class OwnedTask:
         self.be_patient()
         for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
             where = f"progress[{self.number}] offset {offset}"
-            self._read(_decode(value, where), where)
+            self._read(_Recorded(_decode(value, where), offset), where)
 
-    def _open_reader(self) -> LogReader:
-        if self._reader is None:
-            raise AssertionError("a task that reads has a reader")
-        return self._reader
-
-    def _read(self, record: Commit | Act, where: str) -> None:
+    def _read(self, recorded: _Recorded, where: str) -> None:
+        record = recorded.record
         if self._target is None:
             raise StateError(
                 f"{where}: sequence {record.sequence} is recorded, but the group has no committed offsets: they were "
@@ -275,7 +373,18 @@ class OwnedTask:
         if record.sequence == self._target.sequence:
             self._check_target(record, where)
         self._read_to = record.sequence
-        self._script.append(record)
+        if record.sequence == self.loaded_sequence:
+            self._check_anchor(recorded, where)
+        else:
+            self._script.append(recorded)
+
+    def _check_anchor(self, recorded: _Recorded, where: str) -> None:
+        """The commit record behind which the snapshot was taken."""
+        record = recorded.record
+        if not isinstance(record, Commit) or record.digest != self._point.digest:
+            raise StateError(f"{where}: sequence {record.sequence} is not the one that the snapshot was taken behind")
+        self._tripped = record.tripped
+        self._anchor = Anchor(record.sequence, record.digest, self.offsets, recorded.offset)
 
     def _check_target(self, record: Commit | Act, where: str) -> None:
         found = record.digest.hex()[:16] if isinstance(record, Commit) else "none"
@@ -286,19 +395,24 @@ class OwnedTask:
             )
 
     def _start_replay(self) -> None:
+        if self.task is None:
+            self._begin_at_first()
+        self.stage = Stage.REPLAYING
+        self.be_patient()
+
+    def _begin_at_first(self) -> None:
         settings = self._settings
         if self._script:
-            first = self._script[0]
+            first = self._script[0].record
             if isinstance(first, Act):  # `_read` saw to it
                 settings = TaskSettings.from_json(first.text)
         else:
             self._pending_acts.append(self._settings.to_json())
         self.task = Task(self.number, settings, (self.inputs[0].topic, self.inputs[1].topic))
-        begin = next((record for record in self._script if isinstance(record, Commit)), None)
+        commits = (record for record, _ in self._script if isinstance(record, Commit))
+        begin = next(commits, None)
         if begin is not None:
             self.offsets = (begin.examples_start, begin.labels_start)
-        self.stage = Stage.REPLAYING
-        self.be_patient()
 
     # REPLAYING ------------------------------------------------------------------------------------------------------
 
@@ -315,10 +429,10 @@ class OwnedTask:
                 self._read_more()
             if not self._script:
                 break
-            record = self._script[0]
+            record, offset = self._script[0]
             if isinstance(record, Act):
                 self._replay_act(record)
-            elif not self._replay_commit(record):
+            elif not self._replay_commit(record, offset):
                 break
             self._script.popleft()
             self.be_patient()
@@ -339,7 +453,7 @@ class OwnedTask:
         )
 
     def _next_goal(self) -> str:
-        if self._script and isinstance(record := self._script[0], Commit):
+        if self._script and isinstance(record := self._script[0].record, Commit):
             return f"the next range ends at {record.examples_end}/{record.labels_end}"
         return f"progress was read up to sequence {self._read_to}"
 
@@ -354,7 +468,7 @@ class OwnedTask:
         self._engine = act.engine
         self._point = Point(act.sequence, self._point.digest)
 
-    def _replay_commit(self, commit: Commit) -> bool:
+    def _replay_commit(self, commit: Commit, progress_offset: int) -> bool:
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
         where = f"task {self.number}, sequence {commit.sequence}"
         if (ranges[0], ranges[2]) != self.offsets:
@@ -365,8 +479,10 @@ class OwnedTask:
         ]
         if rows[0] is None or rows[1] is None:
             return False
+        start_s = self._clock.monotonic_s()
         outputs = self._live_task().step(self.waiting[0].take(rows[0]), self.waiting[1].take(rows[1]))
         digest = chain_digest(self._point.digest, ranges, outputs)
+        self._writer.worked(self._clock.monotonic_s() - start_s)
         if digest != commit.digest:
             raise StateError(
                 f"{where}: re-processing up to offsets {ranges[1]}/{ranges[3]} gave digest {digest.hex()[:16]}, "
@@ -375,6 +491,7 @@ class OwnedTask:
             )
         self._point = Point(commit.sequence, digest)
         self.offsets = (commit.examples_end, commit.labels_end)
+        self._anchor = Anchor(commit.sequence, digest, self.offsets, progress_offset)
         self.replayed_records += rows[0] + rows[1]
         self.breaker.count(outputs.malformed)
         self._tripped = commit.tripped
@@ -427,7 +544,9 @@ class OwnedTask:
         Raises:
             StateError: Progress holds something else than our records.
         """
-        fetched = self._open_reader().poll(PROGRESS_RECORDS_PER_POLL, 0.0)
+        if self._reader is None:
+            self._reader = self._logs.progress()
+        fetched = self._reader.poll(PROGRESS_RECORDS_PER_POLL, 0.0)
         if fetched is None:
             return False
         for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
@@ -442,6 +561,7 @@ class OwnedTask:
 
     def step(self, rows: tuple[int, int]) -> Batch:
         """Carry the next records through the stages; the batch counts only once it is committed (`advance`)."""
+        start_s = self._clock.monotonic_s()
         examples, labels = self.waiting[0].take(rows[0]), self.waiting[1].take(rows[1])
         outputs = self._live_task().step(examples, labels)
         ends = (
@@ -454,20 +574,54 @@ class OwnedTask:
         )
         ranges = (self.offsets[0], ends[0], self.offsets[1], ends[1])
         digest = chain_digest(self._point.digest, ranges, outputs)
+        self._writer.worked(self._clock.monotonic_s() - start_s)
         tripped = self.breaker.count(outputs.malformed)
         sequence = self._point.sequence + len(acts) + 1
         commit = Commit(sequence, *ranges, digest=digest, records=outputs.records, tripped=tripped)
         return Batch(outputs, acts, commit, ends)
 
-    def advance(self, batch: Batch, open_reader: Callable[[], LogReader]) -> None:
-        """The batch was committed."""
-        self._pending_acts.clear()
-        self._point = batch.point
-        self.offsets = batch.offsets
-        if batch.commit.tripped:
-            self.stage = Stage.TRIPPED
-            self.problem = self._tripped = batch.commit.tripped
-            self._reader = open_reader()
+    @property
+    def writes_snapshot(self) -> bool:
+        """Whether transactions without a batch are wanted."""
+        return self.stage is Stage.LIVE and self._writer.is_busy
+
+    def snapshot_records(self) -> OutputRecords:
+        """What the next transaction has to carry to the changelog."""
+        return self._writer.next_records()
+
+    @property
+    def snapshot_offsets(self) -> list[int]:
+        """To be filled with where these are."""
+        return self._writer.offsets
+
+    def metadata(self, batch: Batch | None) -> str:
+        """What stands with the offsets of the next transaction."""
+        if batch is None and self._anchor is None:
+            raise AssertionError("a snapshot is taken behind a commit record")
+        point = batch.point if batch else Point(*self._anchor[:2]) if self._anchor else self._point
+        return point.metadata(self._writer.snapshots)
+
+    def advance(self, batch: Batch | None, progress_offsets: Sequence[int]) -> int | None:
+        """The transaction was committed; the sequence of a snapshot that is complete by this."""
+        if batch is not None:
+            self._pending_acts.clear()
+            self._point = batch.point
+            self.offsets = batch.offsets
+            self._anchor = Anchor(*batch.point, batch.offsets, progress_offsets[-1])
+            if batch.commit.tripped:
+                self.stage = Stage.TRIPPED
+                self.problem = self._tripped = batch.commit.tripped
+        complete = self._writer.committed()
+        return complete.sequence if complete else None
+
+    def begin_snapshot(self, *, ending: bool = False) -> int | None:
+        """Take a snapshot if one is due (`ending`: if there is anything to save); its new bytes, or None."""
+        at_anchor = self._anchor is not None and self._point == self._anchor[:2]
+        if self.stage is not Stage.LIVE or not at_anchor or self._pending_acts or self._anchor is None:
+            return None
+        if not self._writer.is_due(ending=ending):
+            return None
+        return self._writer.begin(self._live_task(), self._anchor, self.breaker.counts, self._clock.monotonic_s)
 
     def _live_task(self) -> Task:
         if self.task is None:
@@ -475,8 +629,9 @@ class OwnedTask:
         return self.task
 
     def _check_deadline(self, state: str) -> None:
-        if self._clock.monotonic_s() - self._progress_at > self._deadline_s:
-            raise StateError(f"task {self.number}: no progress for {self._deadline_s:g} s while restoring: {state}")
+        deadline_s = self._times.deadline_s
+        if self._clock.monotonic_s() - self._progress_at > deadline_s:
+            raise StateError(f"task {self.number}: no progress for {deadline_s:g} s while restoring: {state}")
 
 
 def _decode(value: bytes | None, where: str) -> Commit | Act:

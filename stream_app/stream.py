@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -98,6 +99,14 @@ class Stream:
         if len(self._open_marks) > self._task.join.max_open_marks_per_stream:
             del self._open_marks[next(iter(self._open_marks))]
         return False
+
+    def open_marks(self) -> Sequence[OpenMark]:
+        """Those whose twin has not come, oldest first."""
+        return tuple(self._open_marks)
+
+    def take_marks(self, marks: Iterable[OpenMark]) -> None:
+        """Go on from these."""
+        self._open_marks = dict.fromkeys(marks)
 
     def metric(
         self, number: int, counts: Longs, report: NDArray[np.float64], sums: NDArray[np.float64], change: Change

@@ -289,6 +289,9 @@ class Streams:
     def __len__(self) -> int:
         return len(self._streams)
 
+    def __getitem__(self, number: int) -> Stream:
+        return self._streams[number]
+
     def __iter__(self) -> Iterator[Stream]:
         return iter(self._streams)
 

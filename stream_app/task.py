@@ -6,7 +6,7 @@ cut.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from stream_app import codec
 from stream_app.batch import Batch, open_batch
 from stream_app.config import TaskSettings
+from stream_app.errors import StateError
 from stream_app.join import JoinInput
 from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.records import Bytes, Integers, Kind, RawRecords, Reason
+from stream_app.state import Columns
+from stream_app.stream import Stream
+from stream_app.stream_state import StreamState, load_stream
 from stream_app.streams import Streams
 
 BY_SLOT = "seen"
@@ -91,11 +95,22 @@ class Task:
         self._inputs = InputTopics(topics, partition)
         self._limits = codec.DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features)
         self._streams = Streams(settings)
+        self._changed: set[str] = set()  # since the last snapshot
 
     @property
     def stream_names(self) -> tuple[str, ...]:
         """The streams that have state here."""
         return tuple(self._streams.names)
+
+    def stream(self, name: str) -> Stream:
+        """One of them; not to be changed.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        if name not in self._streams.names:
+            raise KeyError(name)
+        return self._streams[self._streams.names.index(name)]
 
     def apply_settings(self, settings: TaskSettings) -> None:
         """Go on under settings that only add streams (`config.changes` refused the others)."""
@@ -109,9 +124,39 @@ class Task:
         for position in np.flatnonzero(reasons).tolist():
             collector.bury(position, Reason(int(reasons[position])))
         self._streams.run(batch, streams, collector)
+        met = np.flatnonzero(np.bincount(streams[streams >= 0], minlength=1))
+        self._changed.update(map(self._streams.names.__getitem__, met.tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
         malformed = (reasons > 0) & (reasons <= Reason.BAD_TIME)
         return collector.encode(names, self._inputs, malformed)
+
+    def states(self) -> Sequence[StreamState]:
+        """The streams in their order, as a snapshot sees them; until the next `step`."""
+        return [StreamState(stream, has_changed=stream.name in self._changed) for stream in self._streams]
+
+    def take_states(self) -> Sequence[StreamState]:
+        """The same, for a snapshot that is written: what changes from now on is for the next one."""
+        states = self.states()
+        self._changed.clear()
+        return states
+
+    def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
+        """Open a stream and let it go on where a snapshot was taken; streams come in their order.
+
+        Raises:
+            StateError: The arrays are not those of such a stream under these settings.
+        """
+        try:
+            features = int(core["features_count"][0])
+            if not 0 <= features <= self.settings.limits.max_features or name in self._streams.names:
+                raise StateError(f"a stream with {features} features, or one that is there already")
+            number = len(self._streams)
+            self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))
+            if features and not self._streams.dimensions[number]:
+                self._streams.set_features(number, features)
+            load_stream(self._streams[number], core, pending, closed)
+        except (KeyError, IndexError, ValueError, TypeError, OverflowError) as problem:
+            raise StateError(f"stream {name}: {problem!r}") from problem
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """All model state by `stream/learner/array`, for digests and snapshots."""

@@ -25,6 +25,9 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 UNLIMITED_MS = 2**63 - 1
 """Kafka's default of `message.timestamp.before.max.ms`."""
 
+CHANGELOG_SEGMENT_BYTES = 64 << 20
+"""Compaction leaves the newest segment alone: with Kafka's default of a gigabyte it would hardly ever begin."""
+
 _CREATE_TIME = {"message.timestamp.type": "CreateTime", "cleanup.policy": "delete"}
 _TIMES_AFTER = "message.timestamp.after.max.ms"
 _TIMES_BEFORE = "message.timestamp.before.max.ms"
@@ -56,7 +59,7 @@ def plan(
         names.outcomes: outputs,
         names.metrics: outputs,
         names.dead_letters: dead_letters,
-        names.changelog: {"cleanup.policy": "compact"},
+        names.changelog: {"cleanup.policy": "compact", "segment.bytes": str(CHANGELOG_SEGMENT_BYTES)},
         names.progress: progress | forever,
     }
     return [TopicInfo(name, partitions, chosen) for name, chosen in settings.items()]

@@ -11,7 +11,7 @@ starts again. Both take the path that `kill -9` takes.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from stream_app import codec, order
@@ -29,7 +29,7 @@ from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Clock, Cluster, Committed, LogReader, Source, TopicPartition, Transaction
 from stream_app.records import OutputRecords
-from stream_app.restore import Batch, OwnedTask, Point, Stage, committed_point
+from stream_app.restore import Batch, Logs, OwnedTask, Stage, Target, Times, committed_target
 
 RESTORE_SLICE_S = 1.0
 """Longest work between two polls while restoring, but for a single recorded batch of each task."""
@@ -63,8 +63,27 @@ MAX_ABORTS_IN_A_ROW = 10
 """Aborts without a commit between them: after so many rebalances in a row it is something else."""
 
 
+SAVE_TIMEOUT_S = 10.0
+"""Longest that a worker that is to go saves what it has: less than the patience of a group or a supervisor."""
+
+RESTORING = (Stage.LOADING, Stage.READING, Stage.REPLAYING)
+
+
 def _never() -> bool:
     return False
+
+
+def _has_records(task: OwnedTask) -> bool:
+    return task.stage is Stage.LIVE and bool(len(task.waiting[0]) or len(task.waiting[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A task's part of a transaction: a batch, or only what belongs to a snapshot."""
+
+    task: OwnedTask
+    batch: Batch | None
+    progress_offsets: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +125,8 @@ class Worker:
         self._aborts = 0
         self._worked = False  # restoring has more to do at once
         self._starved = False  # no live task can go on without news
+        self._lost: FencedError | UnknownOutcomeError | None = None  # met in a callback, to be raised behind it
+        self._is_closing = False
         self._started_s = self._begun_s = self._round_s = 0.0
 
     @property
@@ -128,6 +149,7 @@ class Worker:
             self.start()
             while not should_stop():
                 self.turn()
+            self._save(self.tasks)
             self._observe_stop()
         except FencedError as error:
             self._raise_fenced_again(error)
@@ -144,6 +166,8 @@ class Worker:
     def turn(self) -> None:
         """One turn of the loop: poll, restore a slice, and commit a round when it is due."""
         self._poll(self._wait_s())
+        if self._lost is not None:
+            raise self._lost
         if self._new:
             self._own_new()
         self._worked = self._restore_slice()
@@ -189,9 +213,15 @@ class Worker:
         self._new = numbers
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
+        """Save what these have, while the group still takes it from us, and let them go."""
+        numbers = sorted({partition.partition for partition in partitions})
+        if not self._is_closing and self._lost is None:
+            try:
+                self._save([self._tasks[number] for number in numbers if number in self._tasks])
+            except (FencedError, UnknownOutcomeError) as error:  # a callback is no place to raise
+                self._lost = error
         self._generation += 1
         self._new = []
-        numbers = sorted({partition.partition for partition in partitions})
         self._observer.revoked(numbers)
         for number in numbers:
             self._drop(number)
@@ -206,9 +236,9 @@ class Worker:
         committed = self._ports.source.committed([partition for pair in inputs.values() for partition in pair])
         problems: dict[int, str] = {}
         for number, pair in inputs.items():
-            target: Point | None = None
+            target: Target | None = None
             try:
-                target = committed_point(pair, committed)
+                target = committed_target(pair, committed)
             except StateError as error:
                 problems[number] = str(error)
             one, two = (
@@ -220,19 +250,21 @@ class Worker:
             self._park(self._tasks[number], problem)
 
     def _own(
-        self, inputs: tuple[TopicPartition, TopicPartition], target: Point | None, committed: tuple[int, int]
+        self, inputs: tuple[TopicPartition, TopicPartition], target: Target | None, committed: tuple[int, int]
     ) -> None:
-        number = inputs[0].partition
+        number, settings = inputs[0].partition, self._config.worker
         task = OwnedTask(
             inputs=inputs,
             generation=self._generation,
             settings=self._settings,
             target=target,
             committed=committed,
-            reader=self._open_progress(number),
+            logs=Logs(
+                partial(self._read, self._topics.progress, number), partial(self._read, self._topics.changelog, number)
+            ),
             breaker=Breaker(self._config.breaker),
             clock=self._ports.clock,
-            deadline_s=self._config.worker.restore_timeout_ms / 1000,
+            times=Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
         )
         self._tasks[number] = task
         for side, partition in enumerate(inputs):
@@ -247,8 +279,8 @@ class Worker:
             self._by_partition.pop(partition, None)
             self._paused.discard(partition)
 
-    def _open_progress(self, number: int) -> LogReader:
-        return self._ports.cluster.reader(TopicPartition(self._topics.progress, number))
+    def _read(self, topic: str, number: int) -> LogReader:
+        return self._ports.cluster.reader(TopicPartition(topic, number))
 
     # Restoring ------------------------------------------------------------------------------------------------------
 
@@ -258,7 +290,7 @@ class Worker:
         cut_off = self._ports.is_cut_off()
         worked = False
         for task in self.tasks:
-            if task.stage in (Stage.READING, Stage.REPLAYING):
+            if task.stage in RESTORING:
                 if cut_off:
                     task.be_patient()
                 worked |= self._restore(task, until_s)
@@ -266,7 +298,11 @@ class Worker:
 
     def _restore(self, task: OwnedTask, until_s: float) -> bool:
         try:
-            if task.stage is Stage.READING:
+            if task.stage is Stage.LOADING:
+                if task.load(until_s):
+                    for line in task.damage:
+                        self._observer.damaged(task.number, line)
+            elif task.stage is Stage.READING:
                 if not task.read_progress():
                     return task.got_ahead
                 self._start_reading(task)
@@ -275,7 +311,11 @@ class Worker:
                     self._trip(task)
                 else:
                     self._starved = False
-                    self._observer.restored(task.number, task.point.sequence, task.replayed_records)
+                    self._observer.restored(
+                        task.number, task.point.sequence, task.loaded_sequence, task.replayed_records
+                    )
+            else:
+                self._observer.restoring(task.number, task.offsets, task.goal)
         except StateError as error:
             if self._is_overtaken(task):
                 self._renew(task)
@@ -289,9 +329,10 @@ class Worker:
         Who stood still for long reads the records of the next owner: that is no damage, and the next poll tells us.
         """
         try:
-            return committed_point(task.inputs, self._ports.source.committed(task.inputs)) != task.target
+            target = committed_target(task.inputs, self._ports.source.committed(task.inputs))
         except StateError:
             return False
+        return (target.point if target else None) != task.target
 
     def _renew(self, task: OwnedTask) -> None:
         """Restore it from its beginning behind the next poll, if it is still ours then."""
@@ -351,10 +392,9 @@ class Worker:
         if self._worked or self._new:
             return 0.0
         stages = {task.stage for task in self._tasks.values()}
-        longest = READING_POLL_S if Stage.READING in stages else IDLE_POLL_S
-        if self._starved or not any(
-            task.stage is Stage.LIVE and (len(task.waiting[0]) or len(task.waiting[1])) for task in self._tasks.values()
-        ):
+        longest = IDLE_POLL_S if stages.isdisjoint((Stage.LOADING, Stage.READING)) else READING_POLL_S
+        saves = any(task.writes_snapshot for task in self._tasks.values())
+        if not saves and (self._starved or not any(map(_has_records, self._tasks.values()))):
             return longest
         left_s = min(self._round_s - self._ports.clock.monotonic_s(), longest)
         return max(SHORTEST_POLL_S, left_s) if left_s > 0 else 0.0
@@ -389,30 +429,65 @@ class Worker:
 
     def round(self) -> None:
         """Process and commit what waits, one batch of every live task."""
-        batches: list[tuple[OwnedTask, Batch]] = []
+        parts: list[_Part] = []
         for task in self.tasks:
             if task.stage is Stage.LIVE:
                 batch = self._step(task)
-                if batch is not None:
-                    batches.append((task, batch))
+                if batch is not None or task.writes_snapshot:
+                    parts.append(_Part(task, batch))
         now = self._ports.clock.monotonic_s()
         self._round_s = now + self._config.worker.commit_interval_ms / 1000
         if self._paused:
             self._resume_drained()
-        self._starved = not batches
-        if not batches:
+        self._starved = not any(part.batch for part in parts)
+        if not parts:
             return
         try:
-            self._commit(batches)
+            self._commit(parts)
         except TransactionAbortedError as error:
-            self._start_over([task for task, _ in batches], error)
+            self._start_over([part.task for part in parts], error)
             return
-        self._aborts = 0
-        for task, batch in batches:
-            task.advance(batch, partial(self._open_progress, task.number))
+        for part in parts:
+            self._advance(part)
+            self._take_snapshot(part.task)
+
+    def _advance(self, part: _Part) -> None:
+        """What a committed transaction means for one of its tasks."""
+        task, batch = part.task, part.batch
+        complete = task.advance(batch, part.progress_offsets)
+        if complete is not None:
+            self._observer.saved(task.number, complete)
+        if batch is not None:
             self._observer.committed(task.number, batch.offsets, batch.commit.records)
-            if task.stage is Stage.TRIPPED:
-                self._trip(task)
+        if task.stage is Stage.TRIPPED:
+            self._trip(task)
+
+    def _take_snapshot(self, task: OwnedTask, *, ending: bool = False) -> None:
+        size = task.begin_snapshot(ending=ending)
+        if size is not None:
+            self._observer.saving(task.number, task.point.sequence, size)
+
+    def _save(self, tasks: Sequence[OwnedTask]) -> None:
+        """Snapshots of all that these have processed, before they go; given up where it takes too long, or aborts.
+
+        Raises:
+            FencedError: A newer worker has our name.
+            UnknownOutcomeError: The broker did not answer in time.
+        """
+        until_s = self._ports.clock.monotonic_s() + SAVE_TIMEOUT_S
+        for task in tasks:
+            self._take_snapshot(task, ending=True)
+        while writing := [_Part(task, None) for task in tasks if task.writes_snapshot]:
+            if self._ports.clock.monotonic_s() >= until_s:
+                return
+            try:
+                self._commit(writing)
+            except TransactionAbortedError as error:
+                self._observer.aborted(str(error))
+                return
+            for part in writing:
+                self._advance(part)
+                self._take_snapshot(part.task, ending=True)
 
     def _step(self, task: OwnedTask) -> Batch | None:
         limit = self._limits.get(task.number, min(FIRST_BATCH_RECORDS, self._config.worker.max_batch_records))
@@ -439,28 +514,41 @@ class Worker:
             limit = min(2 * limit, self._config.worker.max_batch_records)
         self._limits[number] = limit
 
-    def _commit(self, batches: Sequence[tuple[OwnedTask, Batch]]) -> None:
+    def _commit(self, parts: Sequence[_Part]) -> None:
         transaction = self._ports.transaction
         self._begun_s = self._ports.clock.monotonic_s()
         transaction.begin()
         offsets: dict[TopicPartition, Committed] = {}
-        for task, batch in batches:
+        for part in parts:
+            task, batch = part.task, part.batch
             if task.generation != self._generation or self._tasks.get(task.number) is not task:
                 raise AssertionError("a batch of an older assignment reached a transaction")
-            for topic in OUTPUT_TOPICS:
-                if len(batch.outputs.topics[topic]):
-                    partition = TopicPartition(getattr(self._topics, topic.replace("-", "_")), task.number)
-                    transaction.produce(partition, batch.outputs.topics[topic])
-            records = [*map(codec.encode, batch.acts), codec.encode(batch.commit)]
-            transaction.produce(
-                TopicPartition(self._topics.progress, task.number),
-                OutputRecords([None] * len(records), records, [0] * len(records)),
-            )
-            metadata = batch.point.metadata()
-            for partition, offset in zip(task.inputs, batch.offsets, strict=True):
+            if batch is not None:
+                self._produce(batch, part)
+            chunks = task.snapshot_records()
+            if len(chunks):
+                changelog = TopicPartition(self._topics.changelog, task.number)
+                transaction.produce(changelog, chunks, task.snapshot_offsets)
+            metadata = task.metadata(batch)
+            ends = batch.offsets if batch else task.offsets
+            for partition, offset in zip(task.inputs, ends, strict=True):
                 offsets[partition] = Committed(offset, metadata)
         transaction.send_offsets(offsets, self._group)
         transaction.commit()
+        self._aborts = 0
+
+    def _produce(self, batch: Batch, part: _Part) -> None:
+        number = part.task.number
+        for topic in OUTPUT_TOPICS:
+            if len(batch.outputs.topics[topic]):
+                partition = TopicPartition(getattr(self._topics, topic.replace("-", "_")), number)
+                self._ports.transaction.produce(partition, batch.outputs.topics[topic])
+        records = [*map(codec.encode, batch.acts), codec.encode(batch.commit)]
+        self._ports.transaction.produce(
+            TopicPartition(self._topics.progress, number),
+            OutputRecords([None] * len(records), records, [0] * len(records)),
+            part.progress_offsets,
+        )
 
     def _start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
         """Throw away the state of these tasks; they are restored behind the next poll, if they are still ours then."""
@@ -474,6 +562,7 @@ class Worker:
             self._renew(task)
 
     def _close(self) -> None:
+        self._is_closing = True
         for task in self.tasks:
             task.close()
         for close in (self._ports.source.close, self._ports.transaction.close):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_app.autograd import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.kernels import EPSILON
 from stream_app.learners import (
     LEARN,
@@ -19,7 +20,6 @@ from stream_app.learners import (
     build,
 )
 from stream_app.learners.online import OnlineLearner
-from stream_app.network import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.records import ID_WORDS, Floats, Words
 
 SEED = bytes(range(32))

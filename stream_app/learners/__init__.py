@@ -19,7 +19,7 @@ from stream_app.learners.own import OwnLearner, build_own
 from stream_app.learners.qbr import qbr
 from stream_app.learners.sliding import sliding
 from stream_app.learners.uob import uob
-from stream_app.network import AutogradModels, DenseNetwork, compiled_networks, load_module, random_generator
+from stream_app.network import dense_networks, random_generator
 
 __all__ = [
     "LEARN",
@@ -76,14 +76,16 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes, scra
         raise ConfigurationError(f"learner {name}: no method {settings.method}; there are {', '.join(METHODS)}")
     method = METHODS[settings.method](settings, features, seed)
     generator, scaled = random_generator(seed), settings.scaler == "standard"
-    numbers = range(method.memory.networks)
+    count, rates = method.memory.networks, (settings.learning_rate, settings.l2)
     if settings.network == "dense":
-        networks = [DenseNetwork(features, settings.hidden, generator) for _ in numbers]
-        model = compiled_networks(networks, settings.learning_rate, settings.l2, method.examples)
+        widths = (features, *settings.hidden, 1)
+        model = dense_networks(widths, count, generator, *rates, method.examples)
         return OnlineLearner(method, model, features, scaled=scaled, scratch=scratch)
+    from stream_app import autograd  # noqa: PLC0415  (Torch takes seconds and half a gigabyte; most do without)
+
     try:
-        modules = [load_module(settings.network, features, generator) for _ in numbers]
-        autograd = AutogradModels(modules, features, settings.learning_rate, settings.l2)
+        modules = [autograd.load_module(settings.network, features, generator) for _ in range(count)]
+        models = autograd.AutogradModels(modules, features, *rates)
     except ConfigurationError as error:
         raise ConfigurationError(f"learner {name}: {line}" for line in error.lines) from error
-    return OnlineLearner(method, autograd, features, scaled=scaled, scratch=scratch)
+    return OnlineLearner(method, models, features, scaled=scaled, scratch=scratch)

@@ -4,7 +4,8 @@ A method (one file each) decides what to learn from, networks predict and learn.
 compiled loop (`loop`); any others are called operation by operation.
 """
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,27 @@ from stream_app.learners import loop, memory
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
 from stream_app.learners.desk import Work, scaler_of
 from stream_app.learners.memory import Method, State
-from stream_app.network import AutogradModels, Training
+from stream_app.network import Training
 from stream_app.records import Floats, Longs, Words
+
+
+class Models(Protocol):
+    """Networks that are not compiled: `autograd.AutogradModels`."""
+
+    training: Training
+
+    @property
+    def models(self) -> Sequence[object]:
+        """Each of them."""
+
+    def predict(self, example: Floats) -> Floats:
+        """P(class 1) of one example `[d]`, by each."""
+
+    def learn(self, examples: Floats, targets: Floats, weight: float, steps: Longs) -> None:
+        """As many steps of each as `steps` says, on examples `[n, d]`."""
+
+    def arrays(self) -> Mapping[str, NDArray[np.generic]]:
+        """The state, as views."""
 
 
 class OnlineLearner:
@@ -34,7 +54,7 @@ class OnlineLearner:
     def __init__(
         self,
         method: Method,
-        model: kernels.Network | AutogradModels,
+        model: kernels.Network | Models,
         features: int,
         *,
         scaled: bool,
@@ -80,14 +100,14 @@ class OnlineLearner:
         asked = (operations.codes, operations.slots, operations.labels, features, ids)
         answering = (answers.scores, answers.labels, answers.versions, answers.reports, 0, 0)
         work = row_of(Work(*asked, *answering))
-        if isinstance(self._model, AutogradModels):
-            self._step_by_step(operations, answers, address_of(work), features, self._model)
-        else:
+        if isinstance(self._model, kernels.Network):
             loop.run(address_of(self._row), address_of(work), count)
+        else:
+            self._step_by_step(operations, answers, address_of(work), features, self._model)
         return answers
 
     def _step_by_step(
-        self, operations: Operations, answers: Answers, work: int, features: Floats, model: AutogradModels
+        self, operations: Operations, answers: Answers, work: int, features: Floats, model: Models
     ) -> None:
         held, networks, width, row = self._method.memory, len(model.models), self._features, address_of(self._row)
         seen = (self._scaler.seen if self._scaler.active else features).reshape(-1, width)
@@ -114,11 +134,11 @@ class OnlineLearner:
 
     def _views(self) -> dict[str, NDArray[np.generic]]:
         """The state of model and scaler, not copied."""
-        if isinstance(self._model, AutogradModels):
-            views = dict(self._model.arrays())
-        else:
-            model = self._model
+        model = self._model
+        if isinstance(model, kernels.Network):
             views = Training(model.parameters, model.first, model.second, model.powers, model.updates).arrays()
+        else:
+            views = dict(model.arrays())
         if self._scaler.active:
             views |= {
                 "scaler.examples": self._scaler.examples,

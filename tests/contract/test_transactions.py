@@ -40,6 +40,30 @@ def test_a_transaction_is_read_whole_and_only_once_it_is_committed(
     wait_for_values(backend.cluster(), TopicPartition(name, 1), numbered(2))
 
 
+def test_offsets_are_known_once_it_is_committed(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """A snapshot's manifest lists where its chunks are: a wrong offset would be another chunk."""
+    place = TopicPartition(topic("out"), 0)
+    transaction = backend.transaction(prefix + "a")
+    known: dict[int, bytes | None] = {}
+    for number in range(3):
+        offsets: list[int] = []
+        values = numbered(400, f"{number}-")
+        transaction.begin()
+        transaction.produce(place, outputs(numbered(7, f"other-{number}-")))
+        transaction.produce(place, outputs(values), offsets)
+        transaction.commit()
+        known.update(zip(offsets, values, strict=True))
+    found: dict[int, bytes | None] = {}
+    reader = backend.cluster().reader(place)
+    deadline = time.monotonic() + DEADLINE_S
+    while len(found) < 3 * 407 and time.monotonic() < deadline:
+        fetched = reader.poll(10_000, 1.0)
+        if fetched is not None:
+            found.update(zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True))
+    reader.close()
+    assert {offset: found.get(offset) for offset in known} == known
+
+
 def test_an_aborted_record_is_never_read(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
     """What was given up is computed again: read twice, it would be learned twice."""
     name = topic("out")

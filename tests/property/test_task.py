@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -219,8 +219,12 @@ def rows_of(records: OutputRecords) -> Iterator[Row]:
         yield Row(key, value, int(time_ms), tuple(records.headers.get(number, ())))
 
 
-def run(task_settings: TaskSettings, batches: Sequence[tuple[Sequence[Record], Sequence[Record]]]) -> Run:
-    """A fresh task, batch by batch."""
+def run(
+    task_settings: TaskSettings,
+    batches: Sequence[tuple[Sequence[Record], Sequence[Record]]],
+    relay: Callable[[Task], Task] = lambda task: task,
+) -> Run:
+    """A fresh task, batch by batch; after each batch the one that `relay` gives goes on."""
     task = Task(PARTITION, task_settings, TOPICS)
     result = Run({topic: [] for topic in OUTPUT_TOPICS}, [], {})
     for examples, labels in batches:
@@ -228,6 +232,7 @@ def run(task_settings: TaskSettings, batches: Sequence[tuple[Sequence[Record], S
         result.malformed += outputs.malformed.tolist()
         for topic in OUTPUT_TOPICS:
             result.rows[topic] += rows_of(outputs.topics[topic])
+        task = relay(task)
     # `seen` has a row for each slot of the join, and how slots are numbered does depend on the cuts; what is in them
     # shows in what is learned from it.
     result.models = {name: array.tobytes() for name, array in task.arrays().items() if not name.endswith("/seen")}

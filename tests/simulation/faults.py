@@ -35,6 +35,7 @@ class Fault(StrEnum):
     OPEN_INPUT = "open input"
     ABORTED_INPUT = "aborted input"
     DEPLOY = "deploy"
+    COMPACT = "compaction"
     RESUMED_TWICE = "resumed twice"
 
 
@@ -59,6 +60,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.LATE_RECORDS: "a reader of progress says nothing though there is more",
     Fault.OPEN_INPUT: "a producer's transaction holds the end of an input back",
     Fault.ABORTED_INPUT: "a producer's transaction is aborted",
+    Fault.COMPACT: "the cleaner removes what it may from the changelog",
     Fault.DEPLOY: "new processes start with a configuration that has one more stream",
     Fault.RESUMED_TWICE: "two operators let a task go on at once",
 }
@@ -82,7 +84,7 @@ COSTLY = frozenset(
 ANYWHERE = (Fault.CRASH, Fault.STALL, Fault.OUTAGE)
 """At any call of any port."""
 
-DISASTERS = (Fault.JOIN, Fault.LEAVE, Fault.EVICT, Fault.TWIN, Fault.FENCE, Fault.DEPLOY)
+DISASTERS = (Fault.JOIN, Fault.LEAVE, Fault.EVICT, Fault.TWIN, Fault.FENCE, Fault.DEPLOY, Fault.COMPACT)
 """At any time, whatever a worker does."""
 
 
@@ -101,6 +103,9 @@ class Event(StrEnum):
     STARTED_AFRESH = "process started afresh by itself"
     STARTED = "process started by its supervisor"
     RESTORED = "task restored from progress"
+    LOADED = "task restored from a snapshot"
+    SAVED = "snapshot is whole"
+    OUTDATED = "snapshot dropped by later owners while it was read"
     RESTORE_BROKEN_OFF = "restore broken off by a rebalance"
     OFFSETS_HELD = "committed offsets waited for"
     TRIPPED = "breaker tripped"

@@ -311,10 +311,10 @@ class SimulatedTransaction:
         self._become_zombie("begin")
         self._gate.begun_s = self._gate.scheduler.now_s
 
-    def produce(self, partition: TopicPartition, records: OutputRecords) -> None:
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
         """Write the records."""
         self._abort_by_chance("produce")
-        self._refused("produce", lambda: self._inner.produce(partition, records))
+        self._refused("produce", lambda: self._inner.produce(partition, records, offsets))
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
         """Make offsets part of the transaction."""

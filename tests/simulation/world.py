@@ -60,6 +60,7 @@ class Choice(NamedTuple):
     join: int
     breaker: int
     worker: int
+    snapshots: int
     streams: tuple[tuple[str, int], ...]
 
 
@@ -88,6 +89,10 @@ WORKERS: Sequence[Mapping[str, Any]] = (
 )
 
 
+SNAPSHOTS_MS = (0, 1, 2_000)
+"""Always one under way; behind any work that took time; none but at a clean stop."""
+
+
 @lru_cache(maxsize=4096)
 def _configuration(choice: Choice, late: bool) -> Config:
     streams: dict[str, Any] = {name: {"features": features} for name, features in choice.streams}
@@ -98,7 +103,11 @@ def _configuration(choice: Choice, late: bool) -> Config:
         "learners": LEARNERS[choice.learners],
         "join": JOINS[choice.join],
         "breaker": BREAKERS[choice.breaker],
-        "worker": {"buffer_bytes": 1 << 16, **WORKERS[choice.worker]},
+        "worker": {
+            "buffer_bytes": 1 << 16,
+            "snapshot_after_ms": SNAPSHOTS_MS[choice.snapshots],
+            **WORKERS[choice.worker],
+        },
         "metrics": {"every_labels": 5},
         "limits": {"max_record_bytes": 200, "max_features": 4},
         "predictions": "all" if choice.learners == 2 else "champion",
@@ -165,6 +174,7 @@ def draw_shape(seed: int) -> Shape:
             draw.randrange(len(JOINS)),
             draw.choice((0, 0, 0, 1, 2)),
             draw.randrange(len(WORKERS)),
+            draw.choice((0, 0, 1, 2)),
             tuple(names),
         ),
         records=records,
@@ -195,10 +205,28 @@ class Notes(Observer):
         """The group took these back."""
         self._say(f"revoked {list(tasks)}")
 
-    def restored(self, task: int, sequence: int, records: int) -> None:
+    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
         """A task is live."""
         self._world.faults.events[Event.RESTORED] += records > 0
-        self._say(f"restored task {task} at sequence {sequence}, {records} records again")
+        self._world.faults.events[Event.LOADED] += snapshot >= 0
+        self._say(f"restored task {task} at sequence {sequence}, snapshot {snapshot}, {records} records again")
+
+    def restoring(self, task: int, offsets: tuple[int, int], goal: tuple[int, int]) -> None:
+        """A task is being restored."""
+
+    def damaged(self, task: int, problem: str) -> None:
+        """Somebody who stood still for long finds that the owners after it dropped what it was told of."""
+        self._world.faults.events[Event.OUTDATED] += 1
+        self._say(f"task {task}: {problem}")
+
+    def saving(self, task: int, sequence: int, size: int) -> None:
+        """A snapshot is taken."""
+        self._say(f"snapshot of task {task} behind {sequence}, {size} bytes")
+
+    def saved(self, task: int, sequence: int) -> None:
+        """It is whole."""
+        self._world.faults.events[Event.SAVED] += 1
+        self._say(f"snapshot of task {task} behind {sequence} is whole")
 
     def parked(self, task: int, problem: str) -> None:
         """Nothing that a seed does makes a task impossible to restore."""
@@ -464,6 +492,7 @@ class World:
             Fault.TWIN: self._twin,
             Fault.FENCE: self._fence,
             Fault.DEPLOY: self._deploy,
+            Fault.COMPACT: self._compact,
         }
         while not self.faults.is_calm:
             self.scheduler.pause(self.draw.choice((0.05, 0.5, 3.0)) * self.draw.random())
@@ -527,6 +556,19 @@ class World:
             process = self.draw.choice(self._processes)
             self.say(f"the epoch of {process.instance} is raised")
             self.broker.initialise(process.config.transactional_id)
+
+        return act
+
+    def _compact(self) -> Callable[[], None] | None:
+        topic = self.config("w1").topics.changelog
+        places = [TopicPartition(topic, number) for number in range(self.shape.partitions)]
+        if not any(self.broker.watermarks(place).high for place in places):
+            return None
+
+        def act() -> None:
+            self.say("the changelog is compacted")
+            for place in places:
+                self.broker.compact(place)
 
         return act
 

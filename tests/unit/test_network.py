@@ -9,19 +9,18 @@ from producers.datasets import RECIPES, load
 from producers.synthetic import parse_spec, synthetic
 from stream_app import kernels
 from stream_app.addresses import Address, address, address_of, longs_at, row_of
-from stream_app.errors import ConfigurationError
-from stream_app.lanes import load8, store
-from stream_app.native import compiled
-from stream_app.network import (
+from stream_app.autograd import (
     AutogradModel,
     DenseNetwork,
     compiled_networks,
     flatten,
     load_module,
-    random_generator,
     require_one_thread,
-    truncated_normal,
 )
+from stream_app.errors import ConfigurationError
+from stream_app.lanes import load8, store
+from stream_app.native import compiled
+from stream_app.network import random_generator, truncated_normal
 from stream_app.records import Floats
 from tests.learner_steps import SEED, single_step_differences, stream
 

@@ -34,7 +34,8 @@ from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Committed, Fetched, LogReader, TopicInfo, TopicPartition
 from stream_app.records import RESUME, Act, Commit, Example, Label, OutputRecords
-from stream_app.restore import Point, Stage, committed_point, parse_metadata
+from stream_app.restore import Point, Stage, Target, committed_target, parse_metadata
+from stream_app.state import Place, Snapshot
 from stream_app.worker import Ports, Worker
 
 PARTITIONS = 2
@@ -494,7 +495,7 @@ def _foreign_offsets(world: World) -> None:
 
 
 def _newer_format(world: World) -> None:
-    _commit_offsets(world, lambda _: ("2 1 00", (20, 20)))
+    _commit_offsets(world, lambda _: ("3 1 00", (20, 20)))
 
 
 def _unequal_offsets(world: World) -> None:
@@ -532,7 +533,7 @@ def _forge_ranges(world: World) -> None:
             r"sequence \d+ is recorded, \d+ is committed: the group's offsets were reset.*application\.id",
         ),
         (_foreign_offsets, r"committed offset without our metadata \(''\); was the group reset\?"),
-        (_newer_format, r"offset metadata has format '2', this version reads 1"),
+        (_newer_format, r"offset metadata has format '3', this version reads 2"),
         (_unequal_offsets, r"task \d: committed offsets of examples and labels do not belong together"),
         (_forge_commit, r"gave digest [0-9a-f]{16}, committed was 0101010101010101 by areba"),
         (_forge_ranges, r"its ranges start at 3/20, 20/20 are next"),
@@ -552,30 +553,42 @@ def test_state_that_does_not_fit(damage: Callable[[World], None], line: str) -> 
 def test_metadata() -> None:
     """What is written with the offsets is read again; anything else is refused."""
     point = Point(7, bytes(range(32)))
-    assert parse_metadata(point.metadata(), "task 0") == point
+    snapshots = (Snapshot(Place(12, 1, 300, "a" * 64), 7), Snapshot(Place(3, 64, 2, "b" * 64), 5))
+    target = Target(point, snapshots)
+    assert parse_metadata(point.metadata(snapshots), "task 0") == target
+    assert parse_metadata(f"1 7 {point.digest.hex()}", "of the release before") == Target(point)
     inputs = (TopicPartition("examples", 0), TopicPartition("labels", 0))
-    assert committed_point(inputs, {}) is None
-    assert committed_point(inputs, {place: Committed(3, point.metadata()) for place in inputs}) == point
+    assert committed_target(inputs, {}) is None
+    committed = {place: Committed(3, point.metadata(snapshots)) for place in inputs}
+    assert committed_target(inputs, committed) == target
     with pytest.raises(StateError):
-        committed_point(inputs, {inputs[0]: Committed(3, point.metadata()), inputs[1]: None})
+        committed_target(inputs, {inputs[0]: Committed(3, point.metadata()), inputs[1]: None})
 
 
 class _Silent(EmbeddedCluster):
-    """Its readers never have anything to say."""
+    """Its readers of this topic never have anything to say."""
+
+    def __init__(self, broker: EmbeddedBroker, topic: str = "progress") -> None:
+        super().__init__(broker)
+        self._topic = topic
 
     def reader(self, partition: TopicPartition) -> LogReader:
         """A reader."""
         reader = super().reader(partition)
-        reader.poll = lambda *_: None  # type: ignore[method-assign]
+        if partition.topic.endswith(self._topic):
+            reader.poll = lambda *_: None  # type: ignore[method-assign]
         return reader
 
 
-def test_a_restore_without_progress_is_given_up() -> None:
+@pytest.mark.parametrize(
+    ("topic", "line"), [("progress", "progress was read up to sequence -1"), ("changelog", "a snapshot was being read")]
+)
+def test_a_restore_without_progress_is_given_up(topic: str, line: str) -> None:
     """A task that waits forever looks like one that works: after the timeout it says what it has and what it wants."""
     world = _processed()
     start_s = world.clock.monotonic_s()
-    with pytest.raises(StateError, match="no progress for 60 s while restoring: progress was read up to sequence -1"):
-        world.worker(cluster=_Silent(world.broker)).run(_never())
+    with pytest.raises(StateError, match=f"no progress for 60 s while restoring: {line}"):
+        world.worker(cluster=_Silent(world.broker, topic)).run(_never())
     assert 60 < world.clock.monotonic_s() - start_s < MAX_POLL_INTERVAL_S + 63
 
 

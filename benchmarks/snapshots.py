@@ -1,0 +1,218 @@
+"""What snapshots cost a worker on a real Kafka, and how fast it is back.
+
+Each life of a worker runs in a process of its own (`python -m benchmarks.snapshots CASE SERVERS PREFIX POLICY_MS`), so
+that its CPU time and its memory are its own. It ends with a clean stop, which takes a last snapshot.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from benchmarks.rows import Row, at_most, below
+from ops.local_kafka import start as start_kafka
+from producers import datasets
+from stream_app import codec, start
+from stream_app.config import Config
+from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.native import prepare_environment
+from stream_app.observe import Observer
+from stream_app.records import Example, Label
+from stream_app.restore import Stage
+from stream_app.worker import Ports, Worker
+
+LIMIT_S = 120.0
+"""No life may take longer."""
+
+REPETITIONS = 3
+
+OFTEN_MS = 200
+"""Ten times as often as by default: a run of seconds has some."""
+
+NEVER_MS = 86_400_000
+
+DELAY_EXAMPLES = 100
+
+MEGABYTE = 1e6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stream, how often it is there, how many examples each has, and the limits of what is asked of it."""
+
+    dataset: str
+    streams: int
+    examples: int
+
+
+CASES: Mapping[str, Case] = {
+    "one": Case("fraud", 1, 100_000),
+    "ten": Case("fraud", 10, 4_000),
+    "mnist": Case("mnist", 1, 2_000),
+}
+
+
+@dataclass(frozen=True)
+class Life:
+    """What one process did: CPU and wall seconds from assignment to the end, of it to be back, snapshots, memory."""
+
+    cpu_s: float
+    wall_s: float
+    back_s: float
+    snapshots: int
+    saved_bytes: int
+    reprocessed: int
+    memory_mb: float
+
+
+class _Counting(Observer):
+    """Counts snapshots, and notes when the task was back."""
+
+    snapshots = 0
+    saved_bytes = 0
+    reprocessed = 0
+    back_s = 0.0
+
+    def saving(self, task: int, sequence: int, size: int) -> None:
+        """A snapshot is taken."""
+        super().saving(task, sequence, size)
+        self.snapshots += 1
+        self.saved_bytes += size
+
+    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+        """The task is live."""
+        super().restored(task, sequence, snapshot, records)
+        self.back_s = time.monotonic()
+        self.reprocessed = records
+
+
+def configuration(servers: str, prefix: str, case: Case, snapshot_after_ms: int = OFTEN_MS) -> Config:
+    """One task with the case's streams, one learner each."""
+    data = datasets.load(case.dataset)
+    stream: dict[str, Any] = {
+        "features": data.features.shape[1],
+        "hidden": list(data.hidden),
+        "learning_rate": data.learning_rate,
+        "l2": data.l2,
+    }
+    return Config.model_validate(
+        {
+            "application": {"id": "bench", "instance": "worker-1"},
+            "kafka": {"bootstrap_servers": servers, "topic_prefix": prefix},
+            "learners": {"areba": {"method": "areba"}},
+            "streams": {f"s{number}": stream for number in range(case.streams)},
+            "worker": {"snapshot_after_ms": snapshot_after_ms},
+        }
+    )
+
+
+def send(config: Config, case: Case) -> None:
+    """All records of a case, the streams in turns, labels a hundred examples late."""
+    data = datasets.load(case.dataset).prefix(case.examples)
+    sender = KafkaSender(config.kafka.bootstrap_servers)
+    now = int(time.time() * 1000) - 10 * case.examples
+    for number in range(case.examples + DELAY_EXAMPLES):
+        for stream in config.streams:
+            time_ms, late = now + 2 * number, number - DELAY_EXAMPLES
+            if number < case.examples:
+                example = codec.encode(Example(stream, f"{stream}-{number:08d}", data.features[number].tolist()))
+                sender.send(config.topics.examples, stream.encode(), example, time_ms, partition=0)
+            if late >= 0:
+                label = codec.encode(Label(stream, f"{stream}-{late:08d}", int(data.labels[late])))
+                sender.send(config.topics.labels, stream.encode(), label, time_ms + 1, partition=0)
+    sender.flush(LIMIT_S)
+    sender.close()
+
+
+def live(name: str, servers: str, prefix: str, snapshot_after_ms: int) -> Life:
+    """One life of a worker: until it has processed all records, and stopped."""
+    case = CASES[name]
+    config = configuration(servers, prefix, case, snapshot_after_ms)
+    start.warm_up(config.task_settings())
+    clock = SystemClock()
+    source = KafkaSource(servers, config.group_id)
+    transaction = KafkaTransaction(servers, config.transactional_id)
+    observer = _Counting(clock)
+    worker = Worker(config, Ports(source, transaction, KafkaCluster(servers), clock), observer)
+    begun: list[tuple[float, float]] = []
+    total = 2 * case.streams * case.examples
+    end = time.monotonic() + LIMIT_S
+
+    def done() -> bool:
+        if worker.tasks and not begun:
+            begun.append((time.process_time(), time.monotonic()))
+        if time.monotonic() > end:
+            raise TimeoutError(f"{prefix}: {[task.offsets for task in worker.tasks]} after {LIMIT_S:g} s")
+        return any(task.stage is Stage.LIVE and sum(task.offsets) >= total for task in worker.tasks)
+
+    worker.run(done)
+    cpu_s, wall_s = begun[0]
+    return Life(
+        time.process_time() - cpu_s,
+        time.monotonic() - wall_s,
+        observer.back_s - wall_s,
+        observer.snapshots,
+        observer.saved_bytes,
+        observer.reprocessed,
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE,
+    )
+
+
+def _life(name: str, servers: str, prefix: str, snapshot_after_ms: int) -> Life:
+    command = [sys.executable, "-m", "benchmarks.snapshots", name, servers, prefix, str(snapshot_after_ms)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=2 * LIMIT_S, check=True)
+    return Life(**json.loads(result.stdout.splitlines()[-1]))
+
+
+def _cost(servers: str) -> list[Row]:
+    case, lives = CASES["one"], {OFTEN_MS: list[Life](), NEVER_MS: list[Life]()}
+    for number in range(REPETITIONS):
+        for policy_ms, found in lives.items():
+            prefix = f"cost{number}.{policy_ms}."
+            config = configuration(servers, prefix, case)
+            start.create_topics(config, 1, 1)
+            send(config, case)
+            found.append(_life("one", servers, prefix, policy_ms))
+    often, never = ([life.cpu_s / case.examples * 1e6 for life in found] for found in lives.values())
+    written = median(life.saved_bytes / life.cpu_s / MEGABYTE for life in lives[OFTEN_MS])
+    count = median(life.snapshots for life in lives[OFTEN_MS])
+    name = f"the worker on Kafka, CPU a labelled example, a snapshot each {OFTEN_MS} ms of work, against one at its end"
+    return [
+        at_most(f"{name} ({count:g} snapshots)", 30, median(often), median(never), 1.1),
+        Row("of it, bytes of snapshots a second of CPU", 30, written, None, None, "printed", None, "MB"),
+    ]
+
+
+def _back(servers: str, name: str) -> list[Row]:
+    """A first life that processes all and stops cleanly, then one that finds nothing to do but to be back."""
+    case, prefix = CASES[name], f"{name}."
+    config = configuration(servers, prefix, case)
+    start.create_topics(config, 1, 1)
+    send(config, case)
+    first = _life(name, servers, prefix, OFTEN_MS)
+    back = [_life(name, servers, prefix, OFTEN_MS) for _ in range(REPETITIONS)]
+    if any(life.reprocessed for life in back):
+        raise AssertionError(f"{name}: {back[0].reprocessed} records were re-processed behind a clean stop")
+    d, what = datasets.load(case.dataset).features.shape[1], f"{case.streams} x {case.dataset}"
+    return [
+        below(f"restore from a snapshot, {what}", d, median(life.back_s for life in back), "s", 3.0),
+        below(f"memory of the worker, {what}", d, max(life.memory_mb for life in (first, *back)), "MB", 600.0),
+    ]
+
+
+def rows() -> list[Row]:
+    """Cost, restore and memory on a broker of our own."""
+    with start_kafka(1) as kafka:
+        servers = kafka.bootstrap_servers
+        return [*_cost(servers), *_back(servers, "ten"), *_back(servers, "mnist")]
+
+
+if __name__ == "__main__":
+    prepare_environment()
+    run: Callable[..., Life] = live
+    print(json.dumps(asdict(run(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))))

@@ -1,0 +1,116 @@
+"""A task that was loaded from a snapshot goes on to the same bits."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from stream_app import codec, snapshot
+from stream_app.config import TaskSettings
+from stream_app.records import Label, Side
+from stream_app.snapshot import Blob, Book, load_task
+from stream_app.state import Entry, Manifest, pack, read_manifest
+from stream_app.task import Task
+from tests.oracle import Record, merge
+from tests.property.test_task import FEW, PARTITION, TOPICS, columns, cut_at, fixed_input, one_side, run, task_settings
+
+
+def exported(task: Task) -> list[bytes]:
+    """All that is known of a task, whatever its slots."""
+    return [
+        pack(part)
+        for stream in task.states()
+        for part in (
+            stream.core_state(),
+            stream.pending_rows(stream.pending_arrivals()),
+            stream.closed_rows(*stream.closed_span()),
+        )
+    ]
+
+
+class Changelog:
+    """Takes a snapshot and loads a new task of it; keeps blobs as the changelog topic does."""
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings = settings
+        self.book = Book()
+        self.contents: dict[str, bytes] = {}
+        self.written: list[Blob] = []
+        self.entries: tuple[Entry, ...] = ()
+        self.sequence = 0
+
+    def relay(self, task: Task) -> Task:
+        """Another task in the same state."""
+        self.write(task)
+        text = Manifest(
+            format=1,
+            engine="test",
+            partition=PARTITION,
+            sequence=self.sequence,
+            digest="0" * 64,
+            offsets=(0, 0),
+            settings=task.settings.to_json(),
+            malformed=(0, 0, 0),
+            entries=self.entries,
+        ).to_bytes()
+        manifest = read_manifest(text, "test")
+        fresh = Task(PARTITION, TaskSettings.from_json(manifest.settings), TOPICS)
+        self.book = load_task(fresh, manifest, self.contents, "test")
+        assert exported(fresh) == exported(task)
+        return fresh
+
+    def write(self, task: Task) -> None:
+        """Take a snapshot."""
+        self.sequence += 1
+        listed = self.book.draft(task.states(), self.sequence)
+        self.written = [item for item in listed if isinstance(item, Blob)]
+        places = {blob.key: blob.entry(len(self.contents)) for blob in self.written}
+        assert not places.keys() & self.contents.keys(), "a key was used twice"
+        self.contents |= {blob.key: blob.content for blob in self.written}
+        self.entries = tuple(places[item.key] if isinstance(item, Blob) else item for item in listed)
+        self.book.settle(places)
+
+
+@FEW
+@given(task_settings(), one_side(Side.EXAMPLES), one_side(Side.LABELS), st.data())
+def test_a_loaded_task_goes_on_to_the_same_bits(
+    task_settings: TaskSettings, examples: list[Record], labels: list[Record], data: st.DataObject
+) -> None:
+    """What a snapshot forgot would show later, as another prediction or another outcome."""
+    sequence = list(merge(examples, labels))
+    ends = data.draw(st.lists(st.integers(0, len(sequence)), max_size=6))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "SEGMENT_BYTES", data.draw(st.sampled_from([0, 200, 262_144])))
+        patch.setattr(snapshot, "CLOSED_ROWS", data.draw(st.sampled_from([1, 3, 4_096])))
+        loaded = run(task_settings, cut_at(sequence, ends), Changelog(task_settings).relay)
+    assert loaded == run(task_settings, [(examples, labels)])
+
+
+@pytest.mark.parametrize("segment_bytes", [1_000, 262_144])
+def test_loaded_after_every_record(segment_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a fixed input that reaches every kind of output."""
+    monkeypatch.setattr(snapshot, "SEGMENT_BYTES", segment_bytes)
+    monkeypatch.setattr(snapshot, "CLOSED_ROWS", 4)
+    chosen, examples, labels = fixed_input(120)
+    sequence = list(merge(examples, labels))
+    whole = run(chosen, [(examples, labels)])
+    assert run(chosen, cut_at(sequence, range(len(sequence))), Changelog(chosen).relay) == whole
+
+
+def test_what_did_not_change_is_not_written_again() -> None:
+    """A thousand quiet streams beside a busy one must cost nothing."""
+    chosen, examples, labels = fixed_input(120)
+    changelog = Changelog(chosen)
+    task = Task(PARTITION, chosen, TOPICS)
+    task.step(columns(examples), columns(labels))
+    changelog.write(task)
+    assert {blob.stream for blob in changelog.written} == {stream.name for stream in task.states()}
+    before = changelog.entries
+    changelog.write(task)
+    assert changelog.written == []
+    assert changelog.entries == before
+    label = Label("a", "new", 1)
+    late = max(record.time_ms for record in [*examples, *labels])
+    more = Record(Side.LABELS, labels[-1].offset + 1, late, label, b"a", codec.encode(label))
+    task.step(columns([]), columns([more]))
+    changelog.write(task)
+    assert {blob.stream for blob in changelog.written} == {"a"}
