@@ -250,6 +250,7 @@ class _Stream:
     open: Counter[Side] = field(default_factory=Counter)
     peak: Counter[Side] = field(default_factory=Counter)
     ahead: Counter[Side] = field(default_factory=Counter)  # closed, but perhaps by records of later slices
+    floating: deque[_Item] = field(default_factory=deque)  # labels of which the same is true
     late: dict[str, _Item] = field(default_factory=dict)  # late labels whose examples have not come
     known: tuple[dict[str, _Item], dict[str, _Item]] = field(default_factory=lambda: ({}, {}))
     settled: tuple[deque[_Item], deque[_Item]] = field(default_factory=lambda: (deque(), deque()))
@@ -291,6 +292,14 @@ class _Stream:
     def expect_marks(self, count: int) -> None:
         """Of more marks than are kept the order of the merge decides which are dropped: no pair is sure any more."""
         self.is_crowded |= len(self.unpaired) + count > self.rules.max_open_marks
+
+    def settle_labels(self) -> None:
+        """Count what is remembered of labels from when it is sure that they were closed: at most those that wait."""
+        most = self.rules.max_waiting if self.ahead[Side.LABELS] else 0
+        while len(self.floating) > most:
+            label = self.floating.popleft()
+            label.closing = self.closings
+            self.settled[Side.LABELS].append(label)
 
     def forget(self) -> None:
         """Drop ids that the join cannot know any more; it may be behind us by what is open, not by more."""
@@ -413,6 +422,7 @@ class PartitionBooks:
         for item in labelled:
             item.record = None if item.fate is not None else item.record
         for stream in self._streams.values():
+            stream.settle_labels()
             stream.forget()
 
     def finish(self, *, running: bool) -> dict[str, Figures]:
@@ -637,7 +647,9 @@ class PartitionBooks:
         if item.slice_number < self._slice:
             self._late_fate(item, fate)
             item.record = None
-        if not _repeat_or_dead(item) or fate is Reason.ORPHAN_LABEL or item.slice_number < self._slice:
+        if fate in (Reason.ORPHAN_LABEL, Reason.LATE_LABEL):
+            stream.floating.append(item)
+        elif not _repeat_or_dead(item) or item.slice_number < self._slice:
             stream.settled[item.side].append(item)
 
     def _late_fate(self, item: _Item, fate: OutcomeKind | Reason) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from stream_app import embedded, restore, worker
+from stream_app import changelog, embedded, restore, worker
 
 
 class Mutant(NamedTuple):
@@ -64,7 +64,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "an aborted transaction is taken for a commit",
         worker.Worker,
         "round",
-        "self._start_over([task for task, _ in batches], error)\nreturn",
+        "self._start_over([part.task for part in parts], error)\nreturn",
         "self._observer.aborted(str(error))",
     ),
     "state-kept": Mutant(
@@ -123,7 +123,10 @@ MUTANTS: Mapping[str, Mutant] = {
         "re-processing takes the last label of a range in the next one, and digests are not compared",
         restore.OwnedTask,
         "_replay_commit",
-        "take(rows[1]))\ndigest = chain_digest(self._point.digest, ranges, outputs)\nif digest != commit.digest:",
+        "take(rows[1]))\n"
+        "digest = chain_digest(self._point.digest, ranges, outputs)\n"
+        "self._writer.worked(self._clock.monotonic_s() - start_s)\n"
+        "if digest != commit.digest:",
         "take(rows[1] - (rows[1] > 2)))\ndigest = commit.digest\nif False:",
     ),
     "replay-further": Mutant(
@@ -160,6 +163,27 @@ MUTANTS: Mapping[str, Mutant] = {
         "_restore",
         "if self._is_overtaken(task):",
         "if False:",
+    ),
+    "snapshot-breaker": Mutant(
+        "what the breaker has counted is not taken from the snapshot",
+        restore.OwnedTask,
+        "_take_over",
+        "self.breaker.load(manifest.malformed)",
+        "pass",
+    ),
+    "snapshot-chunks": Mutant(
+        "the manifest tells places that are those of the chunks before",
+        changelog.SnapshotWriter,
+        "committed",
+        "places.setdefault(chunk.key, offset)",
+        "places.setdefault(chunk.key, offset - 1)",
+    ),
+    "snapshot-anchor": Mutant(
+        "a snapshot holds a batch more than its inputs' offsets say",
+        restore.OwnedTask,
+        "advance",
+        "Anchor(*batch.point, batch.offsets, progress_offsets[-1])",
+        "Anchor(*batch.point, (batch.commit.examples_start, batch.commit.labels_start), progress_offsets[-1])",
     ),
     "resume-forgotten": Mutant(
         "who restores a task that was resumed takes it for stopped",
