@@ -78,9 +78,9 @@ class Sum:
         """Kinds of faults, and what comes of them, that no seed met; empty for a run too small to say."""
         if self.seeds < ENOUGH_SEEDS:
             return []
-        return [str(kind) for kind in Fault if not self.hits[kind]] + [
-            str(kind) for kind in Event if not self.events[kind]
-        ]
+        events = [kind for kind in Event if kind is not Event.OUTDATED]  # two races at once: not in each run
+        missed = [*(kind for kind in Fault if not self.hits[kind]), *(kind for kind in events if not self.events[kind])]
+        return list(map(str, missed))
 
 
 class TooLongError(Exception):

@@ -79,6 +79,7 @@ BREAKERS: Sequence[Mapping[str, Any]] = (
     {},
     {"in_a_row": 3},
     {"in_a_row": 2, "share": 0.2, "share_after_records": 10},
+    {"share": 0.03, "share_after_records": 25},
 )
 WORKERS: Sequence[Mapping[str, Any]] = (
     {"commit_interval_ms": 10, "max_batch_records": 4},
@@ -172,7 +173,7 @@ def draw_shape(seed: int) -> Shape:
         choice=Choice(
             learners,
             draw.randrange(len(JOINS)),
-            draw.choice((0, 0, 0, 1, 2)),
+            draw.choice((0, 0, 0, 1, 2, 3, 3)),
             draw.randrange(len(WORKERS)),
             draw.choice((0, 0, 1, 2)),
             tuple(names),
