@@ -107,6 +107,7 @@ def task_settings(draw: st.DrawFn) -> TaskSettings:
             max_closed_per_stream=number(0, 6),
             closed_ttl_ms=number(0, 40),
             max_open_marks_per_stream=number(1, 3),
+            corrections=draw(st.sampled_from(["first", "correct"])),
         ),
         metrics=MetricSettings(every_labels=number(1, 4), fading_factor=FADING, change_detector="ddm"),
         limits=LimitSettings(max_streams_per_task=number(1, 3), max_record_bytes=150, max_features=3),
@@ -126,6 +127,7 @@ class Draft(NamedTuple):
     variant: int
     step_ms: int
     header: int
+    revision: int = 0
 
 
 DRAFTS = st.builds(
@@ -136,6 +138,7 @@ DRAFTS = st.builds(
     variant=st.integers(0, 19),
     step_ms=st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 8, -1, -4, -15, 25, 60, -1000]),
     header=st.integers(0, 9),
+    revision=st.integers(0, 3),
 )
 HEADERS: dict[int, tuple[Header, ...]] = {
     0: (("traceparent", b"00-1-2-01"),),
@@ -157,7 +160,7 @@ def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
     elif side is Side.EXAMPLES:
         meaning = Example(stream, id_, FEATURES[max(0, draft.variant - 15)])
     else:
-        meaning = Label(stream, id_, int(draft.variant > 14))
+        meaning = Label(stream, id_, int(draft.variant > 14), draft.revision)
     value = codec.encode(meaning)
     return Record(side, offset, time_ms, meaning, stream.encode(), value, HEADERS.get(draft.header, ()))
 
@@ -328,12 +331,16 @@ def check_figures(got: list[Row], events: list[Event], predictions: dict[tuple[i
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     scored: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     delays: dict[str, list[int]] = defaultdict(list)
+    counted: dict[str, list[Counted]] = defaultdict(list)
+    corrected: set[str] = set()
     metrics = iter(got)
     for event in events:
         if isinstance(event, Settled) and event.outcome == "joined":
             assert event.delay_ms is not None
             assert event.example_offset is not None
             delays[event.stream].append(event.delay_ms)
+            answers = {learner: predictions[event.example_offset, learner].label for learner in LEARNERS}
+            counted[event.stream].append(Counted(event.example_offset, event.label or 0, event.label or 0, answers))
             for learner in LEARNERS:
                 own, column = sums[event.stream, learner], 0 if event.label == 1 else 2
                 answer = predictions[event.example_offset, learner].label
@@ -341,19 +348,48 @@ def check_figures(got: list[Row], events: list[Event], predictions: dict[tuple[i
                 scored[event.stream, learner].append((answer, event.label or 0))
                 own[column] = FADING * own[column] + right
                 own[column + 1] = FADING * own[column + 1] + 1
+        elif isinstance(event, Settled) and event.corrects is not None:
+            corrected.add(event.stream)
+            own_labels = counted[event.stream]
+            which = next(k for k, example in enumerate(own_labels) if example.offset == event.corrects)
+            own_labels[which] = own_labels[which]._replace(label=event.label or 0)
         elif isinstance(event, Reported):
             metric = codec.decode_one(next(metrics).value or b"")
             assert isinstance(metric, Metric)
             own = sums[event.stream, event.learner]
-            assert own == [
+            published = [
                 metric.positive_correct,
                 metric.positive_total,
                 metric.negative_correct,
                 metric.negative_total,
             ]
-            assert changes_of(metric) == changes_after(scored[event.stream, event.learner])
+            if event.stream in corrected:
+                assert published == pytest.approx(sums_of(counted[event.stream], event.learner), rel=1e-9, abs=1e-12)
+            else:
+                assert published == own
+                assert changes_of(metric) == changes_after(scored[event.stream, event.learner])
             for share, delay_ms in ((50, metric.delay_ms_p50), (90, metric.delay_ms_p90), (99, metric.delay_ms_p99)):
                 check_percentile(delay_ms, delays[event.stream], share)
+
+
+class Counted(NamedTuple):
+    """A joined example: the class that its label said, the one that holds, and what the learners had said."""
+
+    offset: int
+    came: int
+    label: int
+    answers: dict[str, int]
+
+
+def sums_of(counted: Sequence[Counted], learner: str) -> list[float]:
+    """By the definition: each example counts for its class, faded once for every label of it that came since."""
+    sums = [0.0, 0.0, 0.0, 0.0]
+    for k, example in enumerate(counted):
+        since = sum(later.came == example.label for later in counted[k + 1 :])
+        column = 0 if example.label == 1 else 2
+        sums[column] += FADING**since * (example.answers[learner] == example.label)
+        sums[column + 1] += FADING**since
+    return sums
 
 
 def changes_of(metric: Metric) -> Change:
@@ -573,6 +609,7 @@ def fixed_input(
         for number, time_ms in enumerate(times.tolist()):
             kind = int(random.integers(4)) if random.random() < 0.05 else 10
             id_, variant = number // 3 + int(random.integers(3)), int(random.integers(20))
-            records.append(record_of(side, number, time_ms, Draft(kind, number % 2, id_, variant, 0, number % 10)))
+            draft = Draft(kind, number % 2, id_, variant, 0, number % 10, revision=7 * number % 4)
+            records.append(record_of(side, number, time_ms, draft))
         sides.append(records)
     return chosen, sides[0], sides[1]
