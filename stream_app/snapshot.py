@@ -34,7 +34,10 @@ class Exporting(Protocol):
 
     name: str
     has_changed: bool
-    amended: Collection[int]  # numbers of closed ids whose rows are others than in the snapshot before
+
+    @property
+    def amended(self) -> Collection[int]:
+        """Numbers of closed ids whose rows have changed since the snapshot before."""
 
     def core_state(self) -> Arrays:
         """All but the rows of pending examples and closed ids."""

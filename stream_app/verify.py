@@ -235,6 +235,7 @@ class _Checker:
             max_waiting=join.max_waiting_per_stream,
             max_closed=join.max_closed_per_stream,
             max_open_marks=join.max_open_marks_per_stream,
+            corrections=join.corrections == "correct",
             features=(known.features if known is not None else None) or 0,
         )
 

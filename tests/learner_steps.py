@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from stream_app.autograd import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.kernels import EPSILON
 from stream_app.learners import (
+    CORRECT,
     LEARN,
     METHODS,
     PREDICT,
@@ -136,7 +137,8 @@ def single_step_differences(
     for k in range(count):
         before = fast.arrays()
         slow.load(before)
-        step = operations([(PREDICT, 0, -1), (LEARN, 0, int(labels[k]))])
+        corrected = [(CORRECT, 0, 1 - int(labels[k]))] if k % 7 == 6 else []
+        step = operations([(PREDICT, 0, -1), (LEARN, 0, int(labels[k])), *corrected])
         one = np.ascontiguousarray(examples[k : k + 1])
         scores[:, k] = fast.run(step, one, words).scores[0], slow.run(step, one, words).scores[0]
         ours, theirs = fast.arrays(), slow.arrays()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from stream_app import codec, order
 from stream_app.change import Change, ChangeMonitor
 from stream_app.config import (
+    Corrections,
     JoinSettings,
     LearnerSettings,
     LimitSettings,
@@ -444,10 +445,12 @@ def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Re
     return events
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_tables_that_grow(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "corrections"), [(1, "first"), (2, "correct")])
+def test_tables_that_grow(seed: int, corrections: Corrections) -> None:
     """Thousands of ids at a time: every table of the join starts small and is rebuilt while it is in use."""
-    roomy = JoinSettings(ttl_ms=700, max_clock_lead_ms=300, max_closed_per_stream=900, closed_ttl_ms=2_000)
+    roomy = JoinSettings(
+        ttl_ms=700, max_clock_lead_ms=300, max_closed_per_stream=900, closed_ttl_ms=2_000, corrections=corrections
+    )
     chosen, examples, labels = fixed_input(4_000, seed, roomy, delay_ms=400)
     events = compare(chosen, examples, labels)
     reports = [event for event in events if isinstance(event, Reported)]
@@ -456,6 +459,9 @@ def test_tables_that_grow(seed: int) -> None:
     rows = run(chosen, [(examples, labels)]).rows["metrics"]
     metrics = [codec.decode_one(row.value or b"") for row in rows]
     assert any(metric.changes for metric in metrics if isinstance(metric, Metric)), "the changes were compared too"
+    corrected = [event for event in events if isinstance(event, Settled) and event.outcome == "correction"]
+    closed = sum(event.corrects is not None for event in corrected)
+    assert (closed > 20, len(corrected) - closed > 20) == ((corrections == "correct"),) * 2
 
 
 def test_memory_stays_below_its_bound() -> None:
@@ -494,6 +500,61 @@ def test_streams_can_be_added() -> None:
     assert {prediction.stream for prediction in predictions.values()} == {"a", "b"}
 
 
+def correction_of(time_ms: int, id_: str, label: int, revision: int) -> Record:
+    """A label of stream `a`; its time is also its offset."""
+    meaning = Label("a", id_, label, revision)
+    return Record(Side.LABELS, time_ms, time_ms, meaning, b"a", codec.encode(meaning))
+
+
+def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
+    """Worked by hand: the example counts for another class, as if its label had been the last of that class then."""
+    stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
+    chosen = TaskSettings(
+        application_id="test",
+        join=JoinSettings(corrections="correct"),
+        metrics=MetricSettings(every_labels=1, fading_factor=0.5),
+        predictions="all",
+        streams={"a": stream},
+        default_stream=stream,
+    )
+    examples = []
+    for number in range(6):
+        meaning = Example("a", str(number), (0.5, number / 7))
+        examples.append(Record(Side.EXAMPLES, number, number + 1, meaning, b"a", codec.encode(meaning)))
+    rows = [
+        (0, 1, 0),
+        (1, 0, 0),
+        (2, 1, 0),
+        (0, 0, 1),
+        (3, 1, 0),
+        (0, 1, 2),
+        (0, 0, 2),
+        (0, 1, 3),
+        (4, 0, 0),
+        (0, 0, 5),
+    ]
+    labels = [correction_of(10 + k, str(id_), label, revision) for k, (id_, label, revision) in enumerate(rows)]
+    labels.append(correction_of(30, "5", 1, 0))
+    result = run(chosen, [(examples, labels)])
+    outcomes = [codec.decode_one(row.value or b"") for row in result.rows["outcomes"]]
+    kinds = [outcome.outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+    assert kinds == [
+        *("joined", "joined", "joined", "correction", "joined", "correction", "duplicate", "joined", "correction"),
+        "joined",
+    ]
+    assert [reason_of(row) for row in result.rows["dead-letters"]] == ["conflicting-label"]
+    metrics = [codec.decode_one(row.value or b"") for row in result.rows["metrics"]]
+    totals = [(m.positive_total, m.negative_total) for m in metrics if isinstance(m, Metric) and m.champion]
+    assert totals == [
+        (1.0, 0.0),
+        (1.0, 1.0),  # id 1 is negative
+        (1.5, 1.0),  # id 2 is positive, id 0 counts a half
+        (1.5, 1.5),  # id 0 went with its half and counts a half, since a negative came after it; then id 3
+        (1.75, 1.5),  # id 0 is back with the quarter that it would have, as if nothing had been; then id 4
+        (1.75, 1.75),  # it went with its quarter, and two negatives came after it; then id 5
+    ]
+
+
 # Against itself -------------------------------------------------------------------------------------------------------
 
 
@@ -515,9 +576,10 @@ def test_cuts_do_not_show(
     assert run(task_settings, cut_at(sequence, ends)) == run(task_settings, [(examples, labels)])
 
 
-def test_one_record_a_batch() -> None:
+@pytest.mark.parametrize("corrections", ["first", "correct"])
+def test_one_record_a_batch(corrections: Corrections) -> None:
     """The smallest cut there is, on a fixed input that reaches every kind of output."""
-    chosen, examples, labels = fixed_input(120)
+    chosen, examples, labels = fixed_input(120, join=SMALL.model_copy(update={"corrections": corrections}))
     sequence = list(merge(examples, labels))
     whole = run(chosen, [(examples, labels)])
     assert all(whole.rows[topic] for topic in OUTPUT_TOPICS)

@@ -24,7 +24,7 @@ from stream_app.books import MAX_FINDINGS
 from stream_app.config import Config, LearnerSettings
 from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH, Answers, Operations
+from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
 from stream_app.outputs import chain_digest
 from stream_app.ports import Committed, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import (
@@ -62,6 +62,9 @@ CONFIG = Config.model_validate(
         "predictions": "all",
         "streams": {"sine": {"features": 2}, "sea": {}, "slow": {"features": 2}},
     }
+)
+CORRECTING = Config.model_validate(
+    CONFIG.model_dump() | {"join": CONFIG.join.model_dump() | {"corrections": "correct"}}
 )
 TOPICS = CONFIG.topics
 GROUP = CONFIG.group_id
@@ -170,7 +173,7 @@ class Oracle:
                 labels[row] = scores[row] > 0.5
             elif code == LEARN:
                 self._updates += 1
-            else:
+            elif code == REPORT:
                 reports.append([self._updates, 0, 0, 0, 0, 0, 0])
         return Answers(scores, labels, versions, np.array(reports, np.float64).reshape(-1, REPORT_WIDTH))
 
@@ -226,6 +229,11 @@ def inputs(seed: int) -> tuple[list[Stored], list[Stored]]:  # noqa: C901  (a li
                 other = replace(example, features=[value + 1 for value in example.features])
                 examples.append((time_ms + 55, encoded(other, time_ms + 55)))
                 labels.append((label_ms + 65, encoded(replace(label, label=1 - label.label), label_ms + 65)))
+            if number % 11 == 6:  # corrected, often before its example comes; then an older revision
+                changed = replace(label, label=1 - label.label, revision=2)
+                labels.append((label_ms + 4, encoded(changed, label_ms + 4)))
+                labels.append((label_ms + 5, encoded(replace(label, revision=1), label_ms + 5)))
+                labels.append((label_ms + 90, encoded(replace(changed, revision=3), label_ms + 90)))
             if number % 41 == 4:  # again beyond the horizon
                 examples.append((time_ms + 4_000, encoded(example, time_ms + 4_000)))
     examples += bad_examples()
@@ -263,17 +271,17 @@ def bad_examples() -> list[tuple[float, Stored]]:
     ]
 
 
-def history(seed: int = 1, batch: int = 97, kept: float = 1.0) -> Log:
+def history(seed: int = 1, batch: int = 97, kept: float = 1.0, config: Config = CONFIG) -> Log:
     """What a real task makes of it, in batches of about this size; `kept` is the share that was processed."""
     log = Log()
     log.records[TOPICS.examples], log.records[TOPICS.labels] = inputs(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module, "build", oracle)
-        return _processed(log, batch, kept)
+        return _processed(log, batch, kept, config)
 
 
-def _processed(log: Log, batch: int, kept: float) -> Log:
-    task = Task(0, CONFIG.task_settings(), (TOPICS.examples, TOPICS.labels))
+def _processed(log: Log, batch: int, kept: float, config: Config) -> Log:
+    task = Task(0, config.task_settings(), (TOPICS.examples, TOPICS.labels))
     digest, at = GENESIS, (0, 0)
     log.records[TOPICS.progress].append(Stored(0, None, codec.encode(Act(0, "configuration", "0", "{}"))))
     examples, labels = log.records[TOPICS.examples], log.records[TOPICS.labels]
@@ -313,9 +321,9 @@ def log(true_log: Log) -> Log:
     return Log({name: list(records) for name, records in true_log.records.items()}, dict(true_log.offsets))
 
 
-def findings(log: Log) -> str:
+def findings(log: Log, config: Config = CONFIG) -> str:
     """Everything off, in one text."""
-    return "\n".join(verify.verify(log, CONFIG).findings)
+    return "\n".join(verify.verify(log, config).findings)
 
 
 def where(log: Log, topic: str, test: Callable[..., bool]) -> tuple[int, Prediction | Outcome | Metric | Commit]:
@@ -515,6 +523,46 @@ def test_a_repeat_that_was_taken_as_new(log: Log) -> None:
     assert (
         f"{TOPICS.examples}[0] offset {outcome.example_offset}: was taken as new, but repeats {TOPICS.examples}" in text
     )
+
+
+@pytest.fixture(scope="module")
+def corrected() -> Log:
+    """A history with corrections; not to be changed."""
+    return history(config=CORRECTING)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 97, 5_000])
+def test_corrections_balance(batch: int) -> None:
+    """Of labels that wait and of joined examples, told by revisions, wherever a batch was cut."""
+    log = history(3, batch, config=CORRECTING)
+    report = verify.verify(log, CORRECTING)
+    assert report.findings == ()
+    assert sum(figures.corrections for figures in report.figures.values()) > 20
+    kinds = [outcome.outcome for outcome in map(_decoded, log.records[TOPICS.outcomes]) if isinstance(outcome, Outcome)]
+    assert kinds.count("correction") == sum(figures.corrections for figures in report.figures.values())
+
+
+def _decoded(stored: Stored) -> object:
+    return codec.decode_one(stored.value or b"")
+
+
+def test_corrections_that_are_none(corrected: Log) -> None:
+    """A lower revision must not take back a class, and without the policy nothing may."""
+    assert "is called a correction, but the settings know none" in findings(corrected)
+    assert "is called a conflicting-label, but its revision" in findings(history(), CORRECTING)
+    log = Log({name: list(records) for name, records in corrected.records.items()}, dict(corrected.offsets))
+    offset, outcome = where(log, TOPICS.outcomes, lambda record: record.outcome == "correction")
+    assert isinstance(outcome, Outcome)
+    put(log, TOPICS.outcomes, offset, replace(outcome, label=1 - (outcome.label or 0)))
+    assert re.search(rf"outcomes\[0\] offset {offset}: class ., but", findings(log, CORRECTING))
+    assert outcome.label_offset is not None
+    label = _decoded(log.records[TOPICS.labels][outcome.label_offset])
+    assert isinstance(label, Label)
+    put(log, TOPICS.outcomes, offset, outcome)
+    stored = log.records[TOPICS.labels][outcome.label_offset]
+    low = replace(stored, value=codec.encode(replace(label, revision=0)))
+    log.records[TOPICS.labels][outcome.label_offset] = low
+    assert "is called a correction, but its revision 0 is not a higher one" in findings(log, CORRECTING)
 
 
 def test_an_eviction_without_need() -> None:
