@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup kafka demo test check fast recut bench format clean help
+.PHONY: setup kafka demo test check fast recut bench chaos study-quick format clean help
+
+N ?= 30
+SEED ?= 1
 
 help: ## this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -43,6 +46,15 @@ recut: setup ## the shipped data against the publishers' files in AREBA_DATA_DIR
 
 bench: setup ## the table of speeds and benchmarks/results.json
 	$(BIN)/python -m benchmarks
+
+study-quick: setup ## a part of the study, 10 repetitions each, held against the committed results
+	rm -rf .local/study-quick
+	$(BIN)/areba study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
+	$(BIN)/areba study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
+		--results .local/study-quick/results --compare study/results
+
+chaos: setup ## N=1000 SEED=1: kill workers and brokers so often, then compare every byte
+	$(BIN)/python -m tests.chaos --kills $(N) --seed $(SEED)
 
 clean: ## remove what the build made
 	rm -rf $(VENV) .local

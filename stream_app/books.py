@@ -322,7 +322,7 @@ def grouped(predictions: Iterable[Output[Prediction]]) -> Iterator[Group]:
         yield group
 
 
-class _Ahead(Generic[Content]):
+class Ahead(Generic[Content]):
     """An iterator that shows what comes."""
 
     def __init__(self, items: Iterable[Content]) -> None:
@@ -330,6 +330,7 @@ class _Ahead(Generic[Content]):
         self._seen: deque[Content] = deque()
 
     def peek(self, place: int = 0) -> Content | None:
+        """The item so many places on; None: there is none."""
         while len(self._seen) <= place:
             try:
                 self._seen.append(next(self._items))
@@ -338,6 +339,7 @@ class _Ahead(Generic[Content]):
         return self._seen[place]
 
     def pop(self) -> Content:
+        """Take the next item."""
         item = self.peek()
         if item is None:
             raise IndexError("nothing is left")
@@ -375,9 +377,9 @@ class PartitionBooks:
         self._names = names
         self._rules = rules
         self._last = ends
-        self._groups = _Ahead(grouped(predictions))
-        self._outcomes = _Ahead(outcomes)
-        self._dead_letters = _Ahead(dead_letters)
+        self._groups = Ahead(grouped(predictions))
+        self._outcomes = Ahead(outcomes)
+        self._dead_letters = Ahead(dead_letters)
         self._findings = findings
         self._open: tuple[dict[int, _Item], dict[int, _Item]] = ({}, {})
         self._ends = (0, 0)

@@ -9,13 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from rich.console import Console
 
 from stream_app import __version__
 from stream_app.config import load, memory_bound_bytes
-from stream_app.errors import ArebaError, ConfigurationError, FencedError, RestartNeededError
+from stream_app.errors import ArebaError, ConfigurationError, FencedError, RestartNeededError, StateError
+
+if TYPE_CHECKING:
+    from stream_app.state_tools import Place
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
@@ -139,6 +143,80 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     click.echo(promote_learner(load(path, os.environ), stream, learner, partition))
 
 
+@cli.group()
+def dlq() -> None:
+    """Dead letters: what could not be processed, and sending it back after the cause was mended."""
+
+
+def _selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that choose dead letters."""
+    moment = "event time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for so long ago"
+    for option in (
+        click.option("--until", metavar="TIME", help=f"Before this {moment}."),
+        click.option("--since", metavar="TIME", help=f"Not before this {moment}."),
+        click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Of this partition."),
+        click.option("--stream", "streams", multiple=True, help="Of this stream; may be given several times."),
+        click.option("--reason", "reasons", multiple=True, help="With this reason; may be given several times."),
+    ):
+        command = option(command)
+    return command
+
+
+@dlq.command("list")
+@CONFIG_OPTION
+@_selecting
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show the newest so many.")
+def dlq_list(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
+    """List them, oldest first, and count them by reason."""
+    from stream_app.start import list_dead_letters  # noqa: PLC0415  (see run)
+
+    for line in list_dead_letters(load(path, os.environ), limit, **chosen):
+        click.echo(line)
+
+
+@dlq.command("show")
+@click.argument("place", metavar="PARTITION:OFFSET")
+@CONFIG_OPTION
+@click.option("--full", is_flag=True, help="All bytes of the value.")
+def dlq_show(place: str, path: Path, *, full: bool) -> None:
+    """Show one: where it came from, why, its headers and bytes, and whether it was sent back."""
+    from stream_app.start import show_dead_letter  # noqa: PLC0415  (see run)
+
+    for line in show_dead_letter(load(path, os.environ), place, full=full):
+        click.echo(line)
+
+
+@dlq.command("replay")
+@click.argument("places", nargs=-1, metavar="[PARTITION:OFFSET]...")
+@CONFIG_OPTION
+@_selecting
+@click.option("--all", "everything", is_flag=True, help="All there are; without it, something has to be chosen.")
+@click.option("--limit", type=click.IntRange(1), help="Send no more than so many.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+def dlq_replay(
+    places: Sequence[str],
+    path: Path,
+    limit: int | None,
+    *,
+    everything: bool,
+    dry_run: bool,
+    **chosen: Any,  # noqa: ANN401  (the options of _selecting)
+) -> None:
+    """Send dead letters back to the topics that they came from, each once, after the cause was mended.
+
+    Key, value, headers and event time are the original ones; further headers say which dead letter a record was. A
+    record that was sent back is never sent again, even if this command was killed on the way: run it again. Exit status
+    1 when some of those chosen cannot be sent; they are named.
+    """
+    from stream_app.start import replay_dead_letters  # noqa: PLC0415  (see run)
+
+    config = load(path, os.environ)
+    result = replay_dead_letters(config, places, limit=limit, everything=everything, dry_run=dry_run, **chosen)
+    for line in result.texts():
+        click.echo(line)
+    sys.exit(0 if result.ok else 1)
+
+
 @cli.command()
 @CONFIG_OPTION
 @click.option(
@@ -148,11 +226,138 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     multiple=True,
     help="What a replayer wrote of what it sent; may be given several times.",
 )
-def verify(path: Path, manifests: Sequence[Path]) -> None:
-    """Balance the books from the topics alone; exit status 1 when anything is off."""
+@click.option(
+    "--rerun/--no-rerun",
+    default=True,
+    show_default=True,
+    help="Run all stages again, and compare every output, digest and the final models to the bit.",
+)
+@click.option(
+    "--models",
+    type=(click.IntRange(0), str),
+    multiple=True,
+    metavar="TASK DIGEST",
+    help="What a worker logged at its clean stop (stopped task=... models=...), to be compared with a fresh run.",
+)
+def verify(path: Path, manifests: Sequence[Path], models: Sequence[tuple[int, str]], *, rerun: bool) -> None:
+    """Balance the books from the topics alone; exit status 1 when anything is off.
+
+    Every finding names its topic, partition and offset: examples without prediction or out of order, labels without
+    outcome, dead letters that are missing or changed, commit records that do not follow one another, metrics that
+    predictions and labels do not give, anything that a fresh run would not have written.
+    """
     from stream_app.start import verify_books  # noqa: PLC0415  (see run)
 
-    sys.exit(verify_books(load(path, os.environ), manifests))
+    if models and not rerun:
+        raise ConfigurationError("--models needs a fresh run to compare with: leave --no-rerun out")
+    sys.exit(verify_books(load(path, os.environ), manifests, rerun=rerun, models=dict(models)))
+
+
+AT_OPTION = click.option(
+    "--at",
+    callback=lambda _context, _option, text: _offsets(text),
+    help="EXAMPLES/LABELS: offsets of a committed point, as the worker's log has them; by default the newest.",
+)
+TASK_OPTION = click.option("--task", type=click.IntRange(0), help="Its number, if the stream's name does not decide.")
+
+
+def _offsets(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    examples, slash, labels = text.partition("/")
+    if not (slash and examples.isdecimal() and labels.isdecimal()):
+        raise click.BadParameter(f"{text!r} is not of the form EXAMPLES/LABELS")
+    return int(examples), int(labels)
+
+
+@cli.group()
+def state() -> None:
+    """Models of a running or stopped application, as committed; nothing is changed."""
+
+
+@state.command("list")
+@CONFIG_OPTION
+@click.option("--task", "tasks", type=click.IntRange(0), multiple=True, help="Only these; by default all.")
+def state_list(path: Path, tasks: Sequence[int]) -> None:
+    """All streams and learners: method, size, updates, digest."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    place = _place(path)
+    for task in tasks or range(place.partitions()):
+        try:
+            rebuilt = state_tools.rebuild(place, task, None)
+        except StateError as problem:
+            click.echo(str(problem), err=True)
+        else:
+            Console().print(state_tools.table(place.config, task, rebuilt))
+
+
+@state.command("rebuild")
+@CONFIG_OPTION
+@click.option("--task", type=click.IntRange(0), required=True, help="Its number.")
+@AT_OPTION
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Save all its learners here.")
+def state_rebuild(path: Path, task: int, at: tuple[int, int] | None, output: Path | None) -> None:
+    """A task as it was at a committed point: re-processed from the newest snapshot before it, every digest compared."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    place = _place(path)
+    rebuilt = state_tools.rebuild(place, task, at)
+    Console().print(state_tools.table(place.config, task, rebuilt))
+    for file in state_tools.export_all(place.config, task, rebuilt, output) if output else ():
+        click.echo(file)
+
+
+@state.command("export")
+@click.argument("stream")
+@click.argument("learner")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@CONFIG_OPTION
+@TASK_OPTION
+@AT_OPTION
+def state_export(
+    stream: str, learner: str, file: Path, path: Path, task: int | None, at: tuple[int, int] | None
+) -> None:
+    """Save LEARNER of STREAM as a safetensors FILE that plain Torch reads (see docs/models.md)."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    click.echo(state_tools.export(_place(path), stream, learner, file, task, at))
+
+
+@state.command("diff")
+@click.argument("one", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("two", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def state_diff(one: Path, two: Path) -> None:
+    """Compare two exported learners, array by array; exit status 1 when they differ."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    lines, equal = state_tools.diff(one, two)
+    click.echo("\n".join(lines))
+    sys.exit(0 if equal else 1)
+
+
+@cli.command("explain")
+@click.argument("stream")
+@click.argument("id_", metavar="ID")
+@CONFIG_OPTION
+@TASK_OPTION
+def explain_prediction(stream: str, id_: str, path: Path, task: int | None) -> None:
+    """Predict an example of the past again with the state of that moment; exit status 1 unless the bits are equal."""
+    from stream_app import state_tools  # noqa: PLC0415  (see run)
+
+    explanation = state_tools.explain(_place(path), stream, id_, task)
+    for line in explanation.lines():
+        click.echo(line)
+    sys.exit(0 if explanation.is_same else 1)
+
+
+def _place(path: Path) -> "Place":
+    from stream_app.kafka import SystemClock  # noqa: PLC0415
+    from stream_app.start import connect  # noqa: PLC0415  (see run)
+    from stream_app.state_tools import Place  # noqa: PLC0415
+
+    config = load(path, os.environ)
+    return Place(config, connect(config), SystemClock())
 
 
 @cli.command()
@@ -163,6 +368,75 @@ def demo(bootstrap_servers: str | None, short: bool) -> None:
     from ops.demo import main as run_demo  # noqa: PLC0415  (see run)
 
     sys.exit(run_demo(bootstrap_servers=bootstrap_servers, short=short))
+
+
+STORE_OPTION = click.option(
+    "--store",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".local/study"),
+    show_default=True,
+    help="Where finished repetitions are kept.",
+)
+
+
+EXPERIMENTS_OPTION = click.option(
+    "--experiments",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder of your own with experiment files; by default the project's.",
+)
+
+
+@cli.group()
+def study() -> None:
+    """The paper's experiments and ours."""
+
+
+@study.command("list")
+@STORE_OPTION
+@EXPERIMENTS_OPTION
+def study_list(store: Path, experiments: Path | None) -> None:
+    """Name the experiments, and say how much of each is finished."""
+    from study.cli import list_runs  # noqa: PLC0415  (see run)
+
+    sys.exit(list_runs(store, experiments))
+
+
+@study.command("run")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--reps", type=click.IntRange(1, 10_000), help="Repetitions; by default the experiment's own number.")
+@click.option("--jobs", type=click.IntRange(1, 1_000), help="Processes; by default one for each core.")
+@STORE_OPTION
+@EXPERIMENTS_OPTION
+def study_run(names: Sequence[str], reps: int | None, jobs: int | None, store: Path, experiments: Path | None) -> None:
+    """Run what is missing of experiments: names (with * and ?), groups, `paper` or `all`. Ctrl-C loses nothing."""
+    from study.cli import run as run_study  # noqa: PLC0415  (see run)
+
+    sys.exit(run_study(names, reps, jobs, store, experiments))
+
+
+@study.command("report")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@STORE_OPTION
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("study/results"),
+    show_default=True,
+    help="Where report.md, final.csv and the figures go.",
+)
+@EXPERIMENTS_OPTION
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Results to hold these against, repetition by repetition; exit status 1 when one differs.",
+)
+def study_report(
+    names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None
+) -> None:
+    """Write tables, figures and statistics of what is finished: of all experiments, or of those named."""
+    from study.cli import report as report_study  # noqa: PLC0415  (see run)
+
+    sys.exit(report_study(names, store, results, experiments, compare))
 
 
 def _stop_on_signals() -> Callable[[], bool]:

@@ -75,9 +75,9 @@ class WaitingRecords:
             chunk, size = self._chunks.popleft(), self._sizes.popleft()
             if len(chunk) > rows:
                 kept = size * (len(chunk) - rows) // len(chunk)
-                self._chunks.appendleft(_slice(chunk, rows, len(chunk)))
+                self._chunks.appendleft(rows_of(chunk, rows, len(chunk)))
                 self._sizes.appendleft(kept)
-                chunk, size = _slice(chunk, 0, rows), size - kept
+                chunk, size = rows_of(chunk, 0, rows), size - kept
             taken.append(chunk)
             rows -= len(chunk)
             self._rows -= len(chunk)
@@ -114,7 +114,8 @@ def _bytes(records: RawRecords) -> int:
     return size + ROW_BYTES * len(records)
 
 
-def _slice(records: RawRecords, start: int, end: int) -> RawRecords:
+def rows_of(records: RawRecords, start: int, end: int) -> RawRecords:
+    """Some of the rows, as copies."""
     headers = {row - start: headers for row, headers in records.headers.items() if start <= row < end}
     return RawRecords(
         records.offsets[start:end].copy(),

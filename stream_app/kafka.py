@@ -17,7 +17,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from types import MappingProxyType
@@ -674,8 +674,8 @@ class KafkaTransaction:
 
     def begin(self) -> None:
         """Open a transaction."""
-        self._producer.poll(0)
         try:
+            self._producer.poll(0)  # may raise, see `_call`
             self._producer.begin_transaction()
         except KafkaException as problem:
             self._fail("begin", _error(problem))
@@ -794,7 +794,10 @@ class KafkaTransaction:
                 if not error.retriable() or time.monotonic() > deadline:
                     self._fail(what, error, aborting=aborting)
                 LOGGER.debug("%s: %s; again", what, error.str())
-                self._producer.poll(RETRY_PAUSE_S)  # what the client has to say, it says now
+                try:
+                    self._producer.poll(RETRY_PAUSE_S)  # what the client has to say, it says now
+                except KafkaException as fatal:  # comes this way, and not to the callback
+                    self._fail(what, _error(fatal), aborting=aborting)
                 self._outages.down()
             else:
                 return
@@ -942,6 +945,7 @@ class KafkaCluster:
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
+        self._created: set[str] = set()
         conf = _settings(bootstrap_servers, Outages(), _admin_settings(self._settings))
         # A question that finds no broker is an error with a text of its own, so nobody needs to be told twice.
         conf["error_cb"] = lambda error: LOGGER.debug("Kafka client: %s", error.str())
@@ -971,21 +975,33 @@ class KafkaCluster:
             UnknownOutcomeError: No broker answers.
             TopicError: It refuses us.
         """
+        wanted = list(dict.fromkeys(names))
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
         existing = self._metadata()
-        found = [name for name in dict.fromkeys(names) if name in existing]
+        while self._created.intersection(wanted) - existing.keys() and time.monotonic() < deadline:
+            time.sleep(10 * RETRY_PAUSE_S)  # one broker has told `create` of it, another has yet to hear of it
+            existing = self._metadata()
+        found = [name for name in wanted if name in existing]
         if not found:
             return {}
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
-        futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
-        result = {}
-        for resource, future in futures.items():
+        settings: dict[str, Mapping[str, str]] = {}
+        while missing := [name for name in found if name not in settings]:
             try:
-                entries = future.result(REQUEST_TIMEOUT_S + 1)
+                settings.update(self._topic_settings(missing))  # those before a failure stay
             except KafkaException as problem:
-                raise _unanswered(problem, f"{resource.name}: its settings cannot be read") from None
-            settings = {name: entry.value for name, entry in entries.items() if entry.value is not None}
-            result[resource.name] = TopicInfo(resource.name, existing[resource.name], settings)
-        return result
+                # As above.
+                if _error(problem).code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                    raise _unanswered(problem, f"{missing[0]}: its settings cannot be read") from None
+                time.sleep(10 * RETRY_PAUSE_S)
+        return {name: TopicInfo(name, existing[name], settings[name]) for name in found}
+
+    def _topic_settings(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+        """One topic after the other, as far as that goes."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+        for resource, future in futures.items():
+            entries = future.result(REQUEST_TIMEOUT_S + 1)
+            yield resource.name, {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def _metadata(self) -> dict[str, int]:
         """Partitions by topic."""
@@ -996,7 +1012,7 @@ class KafkaCluster:
         return {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.error is None}
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Create topics and wait until all brokers know them.
+        """Create topics and wait until a broker knows them; `topics` then waits for the others.
 
         Raises:
             TopicError: The broker refused one; all are named.
@@ -1014,6 +1030,7 @@ class KafkaCluster:
                     lines.append(f"{name}: cannot be created: {_text(problem)}")
         if lines:
             raise TopicError(lines)
+        self._created |= {topic.name for topic in topics}
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         while missing := sorted({topic.name for topic in topics} - self._metadata().keys()):
             if time.monotonic() > deadline:

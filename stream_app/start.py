@@ -4,14 +4,17 @@ import fcntl
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stream_app import __version__, codec
 from stream_app import topics as topic_plan
 from stream_app.config import Config, TaskSettings
+from stream_app.dead_letters import Replayed, Selection, list_letters, places_of, replay, show_letter, time_of
 from stream_app.errors import ConfigurationError, StateError, TopicError, UnknownOutcomeError
 from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, Outages, SystemClock
 from stream_app.native import cache_folder
@@ -249,10 +252,116 @@ def promote_learner(config: Config, stream: str, learner: str, partition: int | 
     return f"{place.topic}[{place.partition}] offset {offset}: {learner} is the champion of {stream} from here on"
 
 
-def verify_books(config: Config, manifests: Sequence[Path]) -> int:
-    """Print the books; the exit status."""
+def verify_books(config: Config, manifests: Sequence[Path], *, rerun: bool, models: Mapping[int, str]) -> int:
+    """Print the books, with a progress bar; the exit status."""
     from stream_app.verify import verify  # noqa: PLC0415  (only this command needs it)
 
-    report = verify(connect(config), config, manifests)
+    cluster = connect(config)
+    columns = (TextColumn("checking partitions"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("", total=None)
+        report = verify(
+            cluster,
+            config,
+            manifests,
+            rerun=rerun,
+            models=models,
+            on_progress=lambda done, total: bars.update(bar, completed=done, total=total),
+        )
     report.show()
     return 0 if report.ok else 1
+
+
+def _selection(
+    streams: Sequence[str],
+    reasons: Sequence[str],
+    partitions: Sequence[int],
+    since: str | None,
+    until: str | None,
+    places: Sequence[str] = (),
+) -> Selection:
+    now_ms = SystemClock().now_ms()
+    return Selection(
+        reasons=frozenset(reasons),
+        streams=frozenset(streams),
+        partitions=frozenset(partitions),
+        places=places_of(places),
+        since_ms=None if since is None else time_of(since, now_ms),
+        until_ms=None if until is None else time_of(until, now_ms),
+    )
+
+
+def list_dead_letters(
+    config: Config,
+    limit: int,
+    *,
+    streams: Sequence[str],
+    reasons: Sequence[str],
+    partitions: Sequence[int],
+    since: str | None,
+    until: str | None,
+) -> Iterator[str]:
+    """A line for each dead letter and each reason.
+
+    Raises:
+        ConfigurationError: No broker answers, or there is no such reason, partition or time.
+    """
+    selection = _selection(streams, reasons, partitions, since, until)
+    return list_letters(connect(config), config, selection, limit).texts()
+
+
+def show_dead_letter(config: Config, place: str, *, full: bool) -> Iterator[str]:
+    """Everything about one, line by line.
+
+    Raises:
+        ConfigurationError: No broker answers, or there is no such dead letter.
+    """
+    (found,) = places_of([place])
+    return show_letter(connect(config), config, found, full=full)
+
+
+def replay_dead_letters(
+    config: Config,
+    places: Sequence[str],
+    *,
+    streams: Sequence[str],
+    reasons: Sequence[str],
+    partitions: Sequence[int],
+    since: str | None,
+    until: str | None,
+    limit: int | None,
+    everything: bool,
+    dry_run: bool,
+) -> Replayed:
+    """Send dead letters back, with a progress bar.
+
+    Raises:
+        ConfigurationError: Nothing or something that does not exist was chosen, or no broker answers.
+        ArebaError: See errors.py.
+    """
+    selection = _selection(streams, reasons, partitions, since, until, places)
+    if selection.is_everything and not everything:
+        raise ConfigurationError("choose what to send back by --reason, --stream, ..., by its place, or --all of it")
+    cluster = connect(config)
+    found = check_topics(config, cluster)
+    largest = {"message.max.bytes": str(topic_plan.largest_message_bytes(found, config.topics))}
+    settings = {**config.kafka.all, **largest, **config.kafka.producer}
+
+    def open_transaction(transactional_id: str) -> KafkaTransaction:
+        transaction = KafkaTransaction(config.kafka.bootstrap_servers, transactional_id, settings)
+        transaction.initialise()
+        return transaction
+
+    columns = (TextColumn("sending back"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("", total=None)
+        return replay(
+            cluster,
+            config,
+            SystemClock(),
+            selection,
+            open_transaction,
+            limit=limit,
+            dry_run=dry_run,
+            on_progress=lambda done, total: bars.update(bar, completed=done, total=total),
+        )

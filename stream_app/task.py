@@ -20,6 +20,7 @@ from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.records import Bytes, Integers, Kind, RawRecords, Reason
 from stream_app.state import Columns
+from stream_app.stream import Stream
 from stream_app.stream_state import StreamState, load_stream
 from stream_app.streams import Streams
 
@@ -100,6 +101,16 @@ class Task:
     def stream_names(self) -> tuple[str, ...]:
         """The streams that have state here."""
         return tuple(self._streams.names)
+
+    def stream(self, name: str) -> Stream:
+        """One of them; not to be changed.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        if name not in self._streams.names:
+            raise KeyError(name)
+        return self._streams[self._streams.names.index(name)]
 
     def apply_settings(self, settings: TaskSettings) -> None:
         """Go on under settings that only add streams (`config.changes` refused the others)."""

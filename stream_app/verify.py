@@ -1,37 +1,53 @@
 """`areba verify`: are the books balanced? Told from the topics alone, with readers of our own.
 
 For each partition: the group's committed offsets, the chain of commit records, then inputs below the committed offsets
-and all outputs, which `books.PartitionBooks` judges; last, what replayers say they sent (`tally.Tally`). The state of a
-worker is not asked, and neither the task nor the join is imported.
+and all outputs, which `books.PartitionBooks` judges; metrics are counted again from predictions and outcomes
+(`recount.Recount`); what replayers say they sent is held against the inputs (`tally.Tally`). The state of a worker is
+not asked, and neither the task nor the join is imported.
+
+With `rerun`, all stages are run again besides, and every output, the digests and the final models have to be those of
+this fresh run, to the bit (`rerun.Rerun`).
 
 A group that is at work is checked up to what it had committed when its partition's turn came; whatever it wrote
-meanwhile is left alone. Memory: see `books`, and one byte for each example of a manifest.
+meanwhile is left alone. Memory: see `books`, `recount` and `rerun`, and one byte for each example of a manifest.
 """
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from stream_app.avro import HEADER_BYTES, Record, catalogue, decode_one, newest
-from stream_app.books import DeadLetter, Figures, Findings, Input, Names, Output, PartitionBooks, Rules
+from stream_app.books import (
+    MAX_FINDINGS,
+    DeadLetter,
+    Figures,
+    Findings,
+    Input,
+    Names,
+    Output,
+    PartitionBooks,
+    Rules,
+)
 from stream_app.config import Config
-from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
-from stream_app.ports import Cluster, Committed, LogReader, TopicPartition
+from stream_app.errors import TopicError, UndecodableError, WrongSchemaError
+from stream_app.letters import DEAD_LETTER_HEADERS, is_of_a_replay, read_dead_letter, read_replay, read_sent_back
+from stream_app.ports import Cluster, Committed, TopicPartition
+from stream_app.reading import Row, read_rows
 from stream_app.records import (
+    CONFIGURATION,
     MAX_ID_BYTES,
+    RESUME,
     Act,
     Commit,
     Example,
-    Header,
     Label,
     Mark,
     MarkKind,
@@ -41,45 +57,21 @@ from stream_app.records import (
     Reason,
     Side,
 )
+from stream_app.recount import Recount
 from stream_app.tally import Sent, Tally
 
-READ_TIMEOUT_S = 30.0
-"""Longest silence of a broker that is being read; a change of leader takes 6-9 s."""
+if TYPE_CHECKING:
+    from stream_app.rerun import Rerun
 
-POLL_RECORDS = 2_000
-"""Records at a time: with the largest values some MB."""
-
-POLL_TIMEOUT_S = 1.0
+OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", "dead-letters")
+"""Those that a fresh run writes, by the names that it has for them."""
 
 MAX_STREAM_BYTES = 249
 
 METADATA_FIELDS = 3
-"""Of a committed offset: format, sequence, digest."""
-
-DEAD_LETTER_HEADERS = (
-    "__connect.errors.topic",
-    "__connect.errors.partition",
-    "__connect.errors.offset",
-    "__connect.errors.exception.class.name",
-    "__connect.errors.exception.message",
-    "areba.reason",
-)
-"""Behind the original headers, in this order."""
-
-CONFIGURATION, RESUME = "configuration", "resume"
-"""The kinds of acts."""
+"""The least of a committed offset: format, sequence, digest; snapshots come behind these."""
 
 SIDE_TYPES = {Side.EXAMPLES: (Example, Mark), Side.LABELS: (Label, Mark)}
-
-
-class Row(NamedTuple):
-    """One record as it is on a topic."""
-
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +86,7 @@ class Report:
         partitions: Tasks that were checked.
         commits: Commit records.
         records: Output records.
+        models: By partition, the digest of all models after a fresh run, as workers log it at a clean stop.
     """
 
     figures: Mapping[str, Figures]
@@ -103,6 +96,7 @@ class Report:
     partitions: int
     commits: int
     records: int
+    models: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -116,6 +110,8 @@ class Report:
             console.print(table)
         for line in self.dead_letter_lines():
             console.print(line, markup=False, highlight=False)
+        for partition, digest in self.models.items():
+            console.print(f"models of task {partition} after a fresh run: {digest}", highlight=False, soft_wrap=True)
         for note in self.notes:
             console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
         for finding in self.findings:
@@ -173,13 +169,28 @@ class Report:
         return table
 
 
-def verify(cluster: Cluster, config: Config, manifests: Sequence[Path] = ()) -> Report:
+def _nothing(done: int, total: int) -> None:
+    del done, total
+
+
+def verify(
+    cluster: Cluster,
+    config: Config,
+    manifests: Sequence[Path] = (),
+    *,
+    rerun: bool = False,
+    models: Mapping[int, str] | None = None,
+    on_progress: Callable[[int, int], None] = _nothing,
+) -> Report:
     """Check the books of an application.
 
     Args:
         cluster: Where the topics are.
         config: The application's configuration.
         manifests: What replayers wrote of what they sent.
+        rerun: Whether to run all stages again and compare every output and the final models.
+        models: By partition, the digest of the final models that a worker told; needs `rerun`.
+        on_progress: Told how many partitions are done, of how many.
 
     Raises:
         TopicError: A topic is missing, or the inputs' partition counts differ.
@@ -187,9 +198,11 @@ def verify(cluster: Cluster, config: Config, manifests: Sequence[Path] = ()) -> 
         UnknownOutcomeError: A broker did not answer in time.
     """
     tallies = [Tally.load(path) for path in manifests]
-    checker = _Checker(cluster, config, tallies, _partitions(cluster, config))
+    checker = _Checker(cluster, config, tallies, _partitions(cluster, config), rerun=rerun, models=models or {})
     for partition in range(checker.partitions):
+        on_progress(partition, checker.partitions)
         _PartitionCheck(checker, partition).run()
+    on_progress(checker.partitions, checker.partitions)
     for tally in tallies:
         checker.check_digest(tally)
     return checker.report()
@@ -212,7 +225,19 @@ def _partitions(cluster: Cluster, config: Config) -> int:
 class _Checker:
     """What all partitions share."""
 
-    def __init__(self, cluster: Cluster, config: Config, tallies: Sequence[Tally], partitions: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: Config,
+        tallies: Sequence[Tally],
+        partitions: int,
+        *,
+        rerun: bool,
+        models: Mapping[int, str],
+    ) -> None:
+        self.rerun = rerun
+        self.wanted_models = models
+        self.models: dict[int, str] = {}
         self.cluster = cluster
         self.config = config
         self.tallies = tallies
@@ -284,6 +309,7 @@ class _Checker:
             partitions=self.partitions,
             commits=self.commits,
             records=self.records,
+            models=self.models,
         )
 
 
@@ -300,6 +326,10 @@ class _PartitionCheck:
         self._names = Names((topics.examples, topics.labels), topics.predictions, topics.outcomes, topics.dead_letters)
         self._progress = topics.progress
         self._metrics_topic = topics.metrics
+        self._sent_back: dict[int, int] = {}  # by dead letter, what says so
+        self._replayed: dict[int, tuple[str, int]] = {}  # by dead letter, the input record
+        self._miscounted: list[tuple[int, str]] = []
+        self._rerun: Rerun | None = None
         self._written: Counter[str] = Counter()
         self._stack = ExitStack()
 
@@ -309,6 +339,7 @@ class _PartitionCheck:
         committed = checker.committed(self._partition)
         ends = (committed[0].offset if committed[0] else 0, committed[1].offset if committed[1] else 0)
         with self._stack:
+            self._rerun = self._open_rerun() if checker.rerun else None
             inputs = (self._inputs(Side.EXAMPLES, ends[0]), self._inputs(Side.LABELS, ends[1]))
             books = PartitionBooks(
                 self._partition,
@@ -336,6 +367,9 @@ class _PartitionCheck:
             else:
                 self._check_metrics(metrics, figures)
                 self._check_count(promised)
+                self._check_replays()
+            if self._rerun is not None:
+                self._finish_rerun(self._rerun, running=running)
             for source in inputs:
                 source.count_rest()
         for stream, counts in figures.items():
@@ -360,6 +394,8 @@ class _PartitionCheck:
                 break
             self._check_sequence(row.offset, sequence, record)
             sequence = record.sequence
+            if self._rerun is not None:
+                self._rerun.take(row.offset, record)
             if isinstance(record, Commit):
                 self._check_ranges(row.offset, last, record)
                 last = record
@@ -390,7 +426,7 @@ class _PartitionCheck:
             self._off(
                 self._names.inputs[0], None, "the committed offsets of examples and labels do not belong together"
             )
-        if len(words) != METADATA_FIELDS or not words[1].isdecimal():
+        if len(words) < METADATA_FIELDS or not words[1].isdecimal():
             self._off(
                 self._names.inputs[0], None, "the committed offset has no metadata of areba; was the group reset?"
             )
@@ -428,7 +464,7 @@ class _PartitionCheck:
         return _Inputs(
             side=side,
             rows=self._input_rows(topic, last),
-            counters=[tally.counter(topic, self._partition, side) for tally in tallies],
+            counters=[self._note_replay(topic, end), *(t.counter(topic, self._partition, side) for t in tallies)],
             max_record_bytes=limits.max_record_bytes,
             max_features=limits.max_features,
         )
@@ -451,6 +487,74 @@ class _PartitionCheck:
                 return
         self._off(topic, None, f"ends at offset {following}, but the records below {end} were there once")
 
+    # Replays ----------------------------------------------------------------------------------------------------------
+
+    def _note_replay(self, topic: str, end: int) -> Callable[[Input], None]:
+        """What looks at an input record below the committed offset: is it a dead letter that was sent back?"""
+
+        def note(record: Input) -> None:
+            replay = read_replay(record.headers)
+            if replay is None or record.offset >= end:
+                return
+            if (replay.topic, replay.partition) != (self._names.dead_letters, self._partition):
+                return  # of another application
+            where = f"{replay.topic}[{replay.partition}] offset {replay.offset}"
+            before = self._replayed.setdefault(replay.offset, (topic, record.offset))
+            if before != (topic, record.offset):
+                first = f"{before[0]}[{self._partition}] offset {before[1]}"
+                self._off(topic, record.offset, f"is the dead letter {where}, sent back a second time: {first} was it")
+
+        return note
+
+    def _note_sent_back(self, row: Row) -> None:
+        """A record of a replay among the dead letters."""
+        letter = read_sent_back(row.headers)
+        if letter is None:
+            return
+        before = self._sent_back.setdefault(letter, row.offset)
+        if before != row.offset:
+            text = f"says that offset {letter} was sent back, as offset {before} does"
+            self._off(self._names.dead_letters, row.offset, text)
+
+    def _check_replays(self) -> None:
+        """A dead letter that came back is marked, in the same transaction."""
+        for letter, (topic, offset) in self._replayed.items():
+            if letter not in self._sent_back:
+                where = f"{self._names.dead_letters}[{self._partition}] offset {letter}"
+                self._off(topic, offset, f"is the dead letter {where}, but no record there says that it was sent back")
+        newer = len(self._sent_back.keys() - self._replayed.keys())
+        if newer:
+            where = f"{self._names.dead_letters}[{self._partition}]"
+            self._checker.notes.append(f"{where}: {newer:,} that were sent back are not yet processed again")
+
+    # A fresh run ------------------------------------------------------------------------------------------------------
+
+    def _open_rerun(self) -> "Rerun":
+        from stream_app.rerun import Rerun  # noqa: PLC0415  (Torch takes seconds; the books do without)
+
+        topics = self._checker.config.topics
+        names = {name: getattr(topics, name.replace("-", "_")) for name in OUTPUT_TOPICS}
+        outputs = {name: (full, self._rows(full)) for name, full in names.items() if name != "dead-letters"}
+        letters = (row for row in self._rows(topics.dead_letters) if not is_of_a_replay(row.headers))
+        return Rerun(
+            self._partition,
+            inputs=self._names.inputs,
+            progress=self._progress,
+            sides=(self._rows(topics.examples), self._rows(topics.labels)),
+            outputs={**outputs, "dead-letters": (topics.dead_letters, letters)},
+            findings=self._checker.findings,
+        )
+
+    def _finish_rerun(self, rerun: "Rerun", *, running: bool) -> None:
+        rerun.finish(running=running)
+        models, wanted = rerun.models(), self._checker.wanted_models.get(self._partition)
+        if rerun.stopped is not None:
+            self._checker.notes.append(f"partition {self._partition}: was not run again to its end: {rerun.stopped}")
+        if models is not None:
+            self._checker.models[self._partition] = models
+            if wanted is not None and wanted != models:
+                self._off(self._progress, None, f"the final models have digest {wanted}, those of a fresh run {models}")
+
     # Outputs ----------------------------------------------------------------------------------------------------------
 
     def _outputs(self, topic: str, kind: type[Decoded]) -> Iterator[Output[Decoded]]:
@@ -460,11 +564,24 @@ class _PartitionCheck:
             if isinstance(record, kind):
                 yield Output(row.offset, row.timestamp_ms, row.key, record)
 
+    def _again(self, topic: str, kind: type[Decoded]) -> Iterator[Output[Decoded]]:
+        """The same, for a second look: what is wrong with them was told at the first."""
+        for row in self._rows(topic):
+            try:
+                record = decode_one(row.value or b"")
+            except (UndecodableError, WrongSchemaError):
+                continue
+            if isinstance(record, kind):
+                yield Output(row.offset, row.timestamp_ms, row.key, record)
+
     def _dead_letters(self) -> Iterator[Output[DeadLetter]]:
         topic = self._names.dead_letters
         for row in self._rows(topic):
+            if is_of_a_replay(row.headers):
+                self._note_sent_back(row)
+                continue
             self._written[topic] += 1
-            letter = read_dead_letter(row)
+            letter = read_dead_letter(row.key, row.value, row.headers)
             if letter is None:
                 self._off(topic, row.offset, f"lacks the headers of a dead letter: {', '.join(DEAD_LETTER_HEADERS)}")
             else:
@@ -473,6 +590,13 @@ class _PartitionCheck:
     def _metrics(self) -> dict[tuple[str, str], tuple[int, Metric]]:
         """The last metric of each stream and learner, with its offset; their counts never go back."""
         last: dict[tuple[str, str], tuple[int, Metric]] = {}
+        join = self._checker.config.join
+        recount = Recount(
+            self._checker.config.metrics.fading_factor,
+            self._again(self._names.predictions, Prediction),
+            self._again(self._names.outcomes, Outcome),
+            join.max_closed_per_stream if join.corrections == "correct" else 0,
+        )
         for output in self._outputs(self._metrics_topic, Metric):
             metric = output.content
             before = last.get((metric.stream, metric.learner))
@@ -480,13 +604,21 @@ class _PartitionCheck:
                 self._off(self._metrics_topic, output.offset, f"counts of {metric.stream}/{metric.learner} went back")
             if fault := change_fault(metric, before[1] if before is not None else None):
                 self._off(self._metrics_topic, output.offset, f"change of {metric.stream}/{metric.learner}: {fault}")
+            if fault := recount.fault(metric):
+                self._miscounted.append((output.offset, f"{metric.stream}/{metric.learner}: {fault}"))
             last[metric.stream, metric.learner] = output.offset, metric
+        if recount.unknown:
+            where = f"{self._metrics_topic}[{self._partition}]"
+            text = f"{recount.unknown:,} records of learners whose predictions are not published were not counted again"
+            self._checker.notes.append(f"{where}: {text}")
         return last
 
     def _check_metrics(
         self, metrics: Mapping[tuple[str, str], tuple[int, Metric]], figures: Mapping[str, Figures]
     ) -> None:
-        """What metrics counted is never more than the books have."""
+        """What metrics counted is never more than the books have, and what predictions and labels give."""
+        for place, text in self._miscounted[:MAX_FINDINGS]:
+            self._off(self._metrics_topic, place, text)
         for (stream, learner), (offset, metric) in metrics.items():
             books = figures.get(stream, Figures())
             for what, counted, most in (
@@ -576,28 +708,6 @@ class _Inputs:
         return record
 
 
-def read_rows(reader: LogReader, where: str) -> Iterator[Row]:
-    """All records up to the end as it is met first.
-
-    Raises:
-        UnknownOutcomeError: Nothing came for `READ_TIMEOUT_S`.
-    """
-    heard_s = time.monotonic()
-    while True:
-        fetched = reader.poll(POLL_RECORDS, POLL_TIMEOUT_S)
-        if fetched is None:
-            if time.monotonic() - heard_s > READ_TIMEOUT_S:
-                raise UnknownOutcomeError(f"{where}: no answer for {READ_TIMEOUT_S:g} s")
-            continue
-        heard_s = time.monotonic()
-        records = fetched.records
-        rows = zip(records.offsets.tolist(), records.timestamps.tolist(), records.keys, records.values, strict=True)
-        for place, (offset, timestamp_ms, key, value) in enumerate(rows):
-            yield Row(offset, timestamp_ms, key, value, records.headers.get(place, ()))
-        if fetched.at_end:
-            return
-
-
 def read_value(
     value: bytes | None, side: Side, max_record_bytes: int, max_features: int
 ) -> Example | Label | Mark | Reason:
@@ -661,16 +771,3 @@ def _sequel_fault(metric: Metric, before: Metric) -> str | None:
     names = ("change_flagged", "change_began", "gmean_before")
     same = all(getattr(metric, name) == getattr(before, name) for name in names)
     return None if same else "the last one is another than before"
-
-
-def read_dead_letter(row: Row) -> DeadLetter | None:
-    """The dead letter, or None when its last headers are not ours."""
-    count = len(DEAD_LETTER_HEADERS)
-    original, ours = row.headers[:-count], row.headers[-count:]
-    if tuple(name for name, _ in ours) != DEAD_LETTER_HEADERS:
-        return None
-    try:
-        topic, partition, offset, _, _, reason = ((text or b"").decode() for _, text in ours)
-        return DeadLetter(topic, int(partition), int(offset), reason, row.key, row.value, tuple(original))
-    except ValueError:
-        return None

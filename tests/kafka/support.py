@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 import yaml
@@ -28,6 +28,7 @@ import yaml
 from stream_app import codec
 from stream_app.config import Config, TaskSettings, load
 from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.letters import is_of_a_replay
 from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.ports import LogReader, TopicPartition
@@ -264,10 +265,14 @@ class App:
         }
 
     def outputs(self, number: int) -> dict[str, list[Read]]:
-        """All committed outputs of one partition, by unprefixed topic."""
+        """All committed outputs of one partition, by unprefixed topic; without the marks of `areba dlq replay`."""
         topics, cluster = self.config.topics, self.cluster
         return {
-            name: read_topic(cluster, TopicPartition(getattr(topics, name.replace("-", "_")), number))
+            name: [
+                read
+                for read in read_topic(cluster, TopicPartition(getattr(topics, name.replace("-", "_")), number))
+                if not is_of_a_replay(read.headers)
+            ]
             for name in OUTPUT_TOPICS
         }
 
@@ -547,29 +552,51 @@ def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: floa
     return models
 
 
+class Process(Protocol):
+    """What is needed of `subprocess.Popen`."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """The exit status, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Until it ends."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+
+def spawn(arguments: Sequence[str], log_file: Path) -> Process:
+    """`areba` with these arguments, in an interpreter of its own."""
+    with log_file.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "stream_app.cli", *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+
+
 class WorkerProcess:
     """`areba run` as a process of its own; its log goes to a file."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, spawn: Callable[[Sequence[str], Path], Process] = spawn) -> None:
         self._file = file
+        self._spawn = spawn
         self.log_file = file.with_suffix(".log")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._from = 0  # where in the log the present life of the process begins
 
     def start(self) -> None:
         """Start it (again)."""
         assert self._process is None
         self._from = self.log_file.stat().st_size if self.log_file.exists() else 0
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "stream_app.cli", "run", "-c", str(self._file)],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
+        self._process = self._spawn(["run", "-c", str(self._file)], self.log_file)
 
     def log(self) -> str:
         """What it has said since its start."""
@@ -588,7 +615,7 @@ class WorkerProcess:
 
         wait_until(said, f"{text!r} in the log of {self._file.name}", deadline_s)
 
-    def _running(self) -> "subprocess.Popen[bytes]":
+    def _running(self) -> Process:
         assert self._process is not None
         return self._process
 

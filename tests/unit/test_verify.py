@@ -45,6 +45,7 @@ from stream_app.records import (
     Words,
 )
 from stream_app.restore import GENESIS, Point
+from stream_app.state import Place, Snapshot
 from stream_app.task import Task
 
 CONFIG = Config.model_validate(
@@ -68,6 +69,9 @@ CORRECTING = Config.model_validate(
 )
 TOPICS = CONFIG.topics
 GROUP = CONFIG.group_id
+
+SNAPSHOT = Snapshot(Place(7, 1, 400, "ab" * 32), 3)
+"""A task that runs for long has one; the books do without."""
 
 
 @dataclass(frozen=True)
@@ -277,13 +281,16 @@ def history(seed: int = 1, batch: int = 97, kept: float = 1.0, config: Config = 
     log.records[TOPICS.examples], log.records[TOPICS.labels] = inputs(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module, "build", oracle)
-        return _processed(log, batch, kept, config)
+        return processed(log, batch, kept, config)
 
 
-def _processed(log: Log, batch: int, kept: float, config: Config) -> Log:
+def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log:
+    """What a task makes of this share of the inputs, written to the log in batches of about this size."""
     task = Task(0, config.task_settings(), (TOPICS.examples, TOPICS.labels))
     digest, at = GENESIS, (0, 0)
-    log.records[TOPICS.progress].append(Stored(0, None, codec.encode(Act(0, "configuration", "0", "{}"))))
+    log.records[TOPICS.progress].append(
+        Stored(0, None, codec.encode(Act(0, "configuration", "0", config.task_settings().to_json())))
+    )
     examples, labels = log.records[TOPICS.examples], log.records[TOPICS.labels]
     last = (int(len(examples) * kept), int(len(labels) * kept))
     for sequence in itertools.count():
@@ -305,7 +312,9 @@ def _processed(log: Log, batch: int, kept: float, config: Config) -> Log:
         log.records[TOPICS.progress].append(Stored(0, None, codec.encode(commit)))
         at = end
         for side, topic in enumerate((TOPICS.examples, TOPICS.labels)):
-            log.offsets[TopicPartition(topic, 0)] = Committed(end[side], Point(sequence + 1, digest).metadata())
+            log.offsets[TopicPartition(topic, 0)] = Committed(
+                end[side], Point(sequence + 1, digest).metadata((SNAPSHOT,))
+            )
     return log
 
 
@@ -537,6 +546,7 @@ def test_corrections_balance(batch: int) -> None:
     log = history(3, batch, config=CORRECTING)
     report = verify.verify(log, CORRECTING)
     assert report.findings == ()
+    assert not [note for note in report.notes if "not counted again" in note], "the metrics were"
     assert sum(figures.corrections for figures in report.figures.values()) > 20
     kinds = [outcome.outcome for outcome in map(_decoded, log.records[TOPICS.outcomes]) if isinstance(outcome, Outcome)]
     assert kinds.count("correction") == sum(figures.corrections for figures in report.figures.values())
@@ -803,6 +813,21 @@ def test_committed_offsets_that_were_reset(log: Log) -> None:
     log.offsets[TopicPartition(TOPICS.examples, 0)] = Committed(10, "")
     text = findings(log)
     assert "the committed offsets of examples and labels do not belong together" in text
+
+
+def test_a_group_that_was_reset_to_an_offset(log: Log) -> None:
+    """By Kafka's own tool: both offsets, without what we store beside them."""
+    for topic in (TOPICS.examples, TOPICS.labels):
+        log.offsets[TopicPartition(topic, 0)] = Committed(10, "")
+    assert f"{TOPICS.examples}[0]: the committed offset has no metadata of areba; was the group reset?" in findings(log)
+
+
+def test_a_group_whose_offsets_are_gone(log: Log) -> None:
+    """They expire when no member of the group was there for a week; then nothing tells what was processed."""
+    log.offsets.clear()
+    assert f"{TOPICS.progress}[0] offset 0: a record of the task, but the group has committed no offsets" in findings(
+        log
+    )
 
 
 def test_a_value_that_is_no_record(log: Log) -> None:

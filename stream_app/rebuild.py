@@ -1,0 +1,231 @@
+"""A task as it was at a committed point, rebuilt from snapshots, progress and inputs; nothing is written.
+
+It runs through the very code that restores a worker's task (`restore.OwnedTask`), so what it finds is what a worker
+would go on with: the digest of every commit record on the way is compared.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from stream_app import codec
+from stream_app.breaker import Breaker
+from stream_app.config import Config, TaskSettings
+from stream_app.errors import StateError, UnknownOutcomeError
+from stream_app.inputs import rows_of
+from stream_app.ports import Clock, Cluster, Fetched, LogReader, TopicPartition
+from stream_app.records import CONFIGURATION, Act, Commit
+from stream_app.restore import Logs, OwnedTask, Point, Stage, Target, Times, committed_target
+from stream_app.task import Task
+
+READ_TIMEOUT_S = 30.0
+"""Longest silence of a broker that is being read; a change of leader takes 6-9 s."""
+
+POLL_RECORDS = 10_000
+
+POLL_S = 0.1
+
+NO_SNAPSHOTS_S = 86_400.0
+"""A rebuilt task takes none."""
+
+
+class Told(Protocol):
+    """Hears how far it is: offsets (examples, labels) that are reached, and those that are wanted."""
+
+    def __call__(self, reached: tuple[int, int], wanted: tuple[int, int], /) -> None:
+        """Called every now and then."""
+
+
+class Recorded(NamedTuple):
+    """A commit record of a task, its offset in progress, and the configuration in force there."""
+
+    commit: Commit
+    progress_offset: int
+    settings: TaskSettings
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Offsets (examples, labels) behind what it processed."""
+        return self.commit.examples_end, self.commit.labels_end
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A task behind a commit record; before the first one, `sequence` is -1."""
+
+    task: Task
+    sequence: int
+    offsets: tuple[int, int]
+
+
+class History:
+    """What a task's own topics tell about its past.
+
+    Args:
+        config: The application.
+        cluster: Where its topics are.
+        number: The task's.
+
+    Raises:
+        StateError: It never committed, or its offsets are none of ours.
+    """
+
+    def __init__(self, config: Config, cluster: Cluster, number: int) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._number = number
+        topics = config.topics
+        self.inputs = (TopicPartition(topics.examples, number), TopicPartition(topics.labels, number))
+        target = committed_target(self.inputs, cluster.committed(config.group_id, self.inputs))
+        if target is None:
+            raise StateError(f"task {number} of {config.application.id} never committed anything")
+        self.target = target
+
+    def commits(self) -> Iterator[Recorded]:
+        """All of its commit records, up to the committed one."""
+        settings: TaskSettings | None = None
+        place = TopicPartition(self._config.topics.progress, self._number)
+        for offset, value in records_of(self._cluster, place):
+            record = codec.decode_one(value or b"")
+            if isinstance(record, Act) and record.kind == CONFIGURATION:
+                settings = TaskSettings.from_json(record.text)
+            elif isinstance(record, Commit) and record.sequence <= self.target.point.sequence:
+                if settings is None:
+                    raise StateError(f"{place.topic}[{place.partition}]: begins behind the first configuration")
+                yield Recorded(record, offset, settings)
+
+    def at(self, offsets: tuple[int, int] | None) -> Recorded:
+        """The commit record that ends at these offsets; None: the newest.
+
+        Raises:
+            StateError: None does; the message names those beside.
+        """
+        before: Recorded | None = None
+        for recorded in self.commits():
+            if recorded.ends == offsets:
+                return recorded
+            if offsets is not None and sum(recorded.ends) > sum(offsets):
+                known = f"{_pair(before.ends)} and " if before else ""
+                raise StateError(
+                    f"task {self._number} was never committed at offsets {_pair(offsets)}; "
+                    f"beside it are {known}{_pair(recorded.ends)}"
+                )
+            before = recorded
+        if before is None or offsets is not None:
+            end = f"; the last is {_pair(before.ends)}" if before else ""
+            raise StateError(f"task {self._number} was never committed at these offsets{end}")
+        return before
+
+    def rebuild(self, recorded: Recorded, clock: Clock, told: Told) -> Rebuilt:
+        """The task behind a commit record.
+
+        Raises:
+            StateError: Inputs that are needed are gone, or re-processing gives another digest.
+            UnknownOutcomeError: The broker fell silent.
+        """
+        commit, topics = recorded.commit, self._config.topics
+        snapshots = tuple(s for s in self.target.snapshots if s.progress_offset <= recorded.progress_offset)
+        with ExitStack() as stack:
+
+            def opened(topic: str) -> LogReader:
+                reader = self._cluster.reader(TopicPartition(topic, self._number))
+                stack.callback(reader.close)
+                return reader
+
+            logs = Logs(
+                progress=lambda: _Until(opened(topics.progress), recorded.progress_offset),
+                changelog=partial(opened, topics.changelog),
+            )
+            owned = OwnedTask(
+                inputs=self.inputs,
+                generation=0,
+                settings=recorded.settings,
+                target=Target(Point(commit.sequence, commit.digest), snapshots),
+                committed=recorded.ends,
+                logs=logs,
+                breaker=Breaker(self._config.breaker),
+                clock=clock,
+                times=Times(READ_TIMEOUT_S, NO_SNAPSHOTS_S),
+            )
+            stack.callback(owned.close)
+            readers = [opened(partition.topic) for partition in self.inputs]
+            _drive(owned, readers, recorded.ends, told)
+            if owned.task is None:
+                raise AssertionError("a restored task has its state")
+            return Rebuilt(owned.task, commit.sequence, recorded.ends)
+
+
+def _drive(owned: OwnedTask, readers: Sequence[LogReader], wanted: tuple[int, int], told: Told) -> None:
+    """Restore the task, reading of its inputs what it asks for."""
+    forever = float("inf")
+    while owned.stage not in (Stage.LIVE, Stage.TRIPPED):
+        if owned.stage is Stage.LOADING:
+            owned.load(forever)
+        elif owned.stage is Stage.READING:
+            if owned.read_progress():
+                for reader, offset in zip(readers, owned.offsets, strict=True):
+                    reader.seek(offset)
+        elif not owned.replay(forever):
+            told(owned.offsets, wanted)
+            for side, reader in enumerate(readers):
+                fetched = reader.poll(POLL_RECORDS, POLL_S) if owned.lacks(side) else None
+                if fetched is not None and len(fetched.records):
+                    owned.add(side, fetched)
+    told(owned.offsets, wanted)
+
+
+class _Until:
+    """A reader for which the log ends behind one record."""
+
+    def __init__(self, reader: LogReader, last_offset: int) -> None:
+        self._reader = reader
+        self._last = last_offset
+
+    def seek(self, offset: int) -> None:
+        """Go on reading from this offset."""
+        self._reader.seek(offset)
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """The next records, up to that one."""
+        fetched = self._reader.poll(max_records, timeout_s)
+        if fetched is None or not len(fetched.records) or fetched.records.offsets[-1] < self._last:
+            return fetched
+        rows = int(np.searchsorted(fetched.records.offsets, self._last + 1))
+        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True)
+
+    def close(self) -> None:
+        """Release the client."""
+        self._reader.close()
+
+
+@contextmanager
+def _reading(cluster: Cluster, place: TopicPartition) -> Iterator[LogReader]:
+    reader = cluster.reader(place)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def records_of(cluster: Cluster, place: TopicPartition) -> Iterator[tuple[int, bytes | None]]:
+    """Offset and value of every record of a partition.
+
+    Raises:
+        UnknownOutcomeError: The broker fell silent.
+    """
+    with _reading(cluster, place) as reader:
+        at_end = False
+        while not at_end:
+            fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)
+            if fetched is None:
+                raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: no answer for {READ_TIMEOUT_S:g} s")
+            yield from zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True)
+            at_end = fetched.at_end
+
+
+def _pair(offsets: tuple[int, int]) -> str:
+    return f"{offsets[0]}/{offsets[1]}"

@@ -1,0 +1,82 @@
+"""What `areba study` does; `stream_app.cli` has the options."""
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from stream_app.errors import ArebaError, ConfigurationError
+from study.experiment import FOLDER, choose, load_all, runs_of
+
+INTERRUPTED_EXIT_CODE = 130
+"""What shells report for Ctrl-C."""
+
+EXTRA = ("statsmodels", "scipy", "pandas")
+"""Modules of the optional extra that a report needs."""
+
+
+def list_runs(store: Path, experiments: Path | None) -> int:
+    """Print every run: what it is, what a repetition varies, how many are finished."""
+    from study.store import Store, engine_version  # noqa: PLC0415  (Torch and Numba take seconds)
+
+    finished = Store(store, engine_version())
+    table = Table(box=None, pad_edge=False)
+    for heading in ("experiment", "group", "varies", "finished", "title"):
+        table.add_column(heading, no_wrap=heading != "title")
+    for run in runs_of(load_all(experiments or FOLDER)):
+        count = f"{len(finished.finished(run))}/{run.experiment.repetitions}"
+        table.add_row(run.name, run.experiment.group, run.varies, count, run.experiment.title)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    return 0
+
+
+def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: Path, experiments: Path | None) -> int:
+    """Run what is missing of these experiments; the exit status."""
+    chosen = choose(runs_of(load_all(experiments or FOLDER)), names)
+    from study.parallel import missing, run_all  # noqa: PLC0415  (as above)
+    from study.store import Store, engine_version  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    engine = engine_version()
+    todo = missing(chosen, Store(store, engine), repetitions)
+    if not todo:
+        console.print("every repetition is there; `areba study report` shows them")
+        return 0
+    try:
+        run_all(todo, store, engine, jobs or os.cpu_count() or 1, console)
+    except KeyboardInterrupt:
+        console.print("stopped; what is finished is kept, the same command goes on from there")
+        return INTERRUPTED_EXIT_CODE
+    return 0
+
+
+def report(names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None) -> int:
+    """Write the report of what is finished; with `compare`, hold it against committed results; the exit status."""
+    missing = [name for name in EXTRA if not _there(name)]
+    if missing:
+        raise ConfigurationError(f"the report needs {', '.join(missing)}: pip install 'areba[study]'")
+    from study.report import write_report  # noqa: PLC0415  (as above)
+
+    console = Console(stderr=True)
+    chosen = choose(runs_of(load_all(experiments or FOLDER)), names or ["all"])
+    command = shlex.join(["areba", "study", "report", *names])
+    path = write_report(chosen, store, results, command, console)
+    console.print(f"wrote {path}")
+    if compare is None:
+        return 0
+    from study.compare import compare_repetitions  # noqa: PLC0415  (as above)
+
+    lines, equal = compare_repetitions(results, compare)
+    for line in lines:
+        console.print(line)
+    return 0 if equal else ArebaError.exit_code
+
+
+def _there(name: str) -> bool:
+    from importlib.util import find_spec  # noqa: PLC0415  (needed here alone)
+
+    return find_spec(name) is not None

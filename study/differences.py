@@ -1,0 +1,262 @@
+"""The parts of the report on differences: what a repetition varies, variants, other ways of scoring."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from study.experiment import VARIES_TEXT
+from study.page import CONCEPTS, DRIFTS, OUTSIDE, SMALLEST_DIFFERENCE, Context, cell, signed
+from study.paper import PAPER_REPETITIONS, TableFigure, table_figures
+from study.statistics import ALPHA, fisher
+from study.summary import LearnerSummary, RunSummary, mean_and_error
+from study.tables import markdown
+
+MOST_ROWS = 15
+"""Of a table of differences; the largest come first."""
+
+
+def varies(context: Context) -> list[str]:
+    """The same experiments with another thing varied."""
+    rows = []
+    for name, summary in context.summaries.items():
+        own = context.summaries.get(summary.run.experiment.name)
+        if own is None or name == own.run.name:
+            continue
+        for learner in summary.learners:
+            one, two = own.learners[learner].figures[own.last][2], summary.learners[learner].figures[summary.last][2]
+            (mean, _, error), (other, _, other_error) = mean_and_error(one), mean_and_error(two)
+            is_outside = abs(mean - other) > OUTSIDE * math.hypot(error, other_error)
+            rows.append((own.run, summary.run, learner, mean, error, other, other_error, is_outside))
+    if not rows:
+        return []
+    outside = [row for row in rows if row[-1]]
+    table = [
+        [
+            row[0].name,
+            row[2],
+            row[0].varies,
+            f"{row[3]:.4f} ({row[4]:.4f})",
+            row[1].varies,
+            f"{row[5]:.4f} ({row[6]:.4f})",
+            signed(row[5] - row[3]),
+        ]
+        for row in sorted(outside, key=lambda row: -abs(row[5] - row[3]))
+    ]
+    headings = ("experiment", "learner", "varies", "G-mean", "varies", "G-mean", "difference")
+    return [
+        "## What a repetition varies",
+        "",
+        (
+            "The authors' program draws other data in each repetition and starts every network from the same seed,"
+            " so its"
+            " standard errors say nothing of the initial weights. The sound way varies both. Ours runs both ways on the"
+            " synthetic streams; on the data sets the rows keep their published order and the weights vary, and beside"
+            " that both vary."
+        ),
+        "",
+        f"In {len(outside)} of {len(rows)} pairs the two ways differ by more than two standard errors of the"
+        " difference" + (":" if outside else "."),
+        "",
+        *(markdown(headings, table[:MOST_ROWS], left=3) if table else []),
+        *([f"({len(table) - MOST_ROWS} more are in `final.csv`.)", ""] if len(table) > MOST_ROWS else []),
+    ]
+
+
+def differences(context: Context) -> list[str]:
+    """Variants that were tried to explain where our figures are not the paper's."""
+    tried = {base: rows for base in _experiments() if (rows := _rows(context, base))}
+    other = [
+        summary
+        for summary in context.summaries.values()
+        if summary.run.experiment.group == "variant" and summary.run.experiment.variant_of not in _experiments()
+    ]
+    if not tried and not other:
+        return []
+    lines = [
+        "## Where our figures differ: what was tried",
+        "",
+        (
+            "A variant changes one thing of the study, or two where its line says so, and is reported as a variant: the"
+            " settings of the study are the paper's. Each column is ours less the paper's figure, **bold** where it is"
+            " within two standard errors; the distance is the mean of their sizes. Of two budgets, where the paper does"
+            " not say which it used, the nearer one counts."
+        ),
+        "",
+    ]
+    for base, rows in tried.items():
+        lines += _distances(context.summaries[base].run.experiment.title, rows)
+    if other:
+        lines += ["### Parts of the method, tried where the paper has no table", ""]
+    for summary in other:
+        finals = "; ".join(
+            f"{name} {cell(learner.figures[summary.last][2])}" for name, learner in summary.learners.items()
+        )
+        test = context.fisher[summary.run.name]
+        verdict = "these differ" if test.p_value < ALPHA else "these do not differ"
+        lines.append(
+            f"- `{summary.run.name}`, {summary.repetitions} repetitions: {summary.run.experiment.note}: {finals}:"
+            f" {verdict} (ANOVA, p = {test.p_value:.2g})."
+        )
+    return [*lines, *([""] if other else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """One row: a run, or a way of scoring, held against the paper's figures of a data set."""
+
+    name: str
+    what: str
+    repetitions: int
+    gaps: tuple[float, ...]
+    within: tuple[bool, ...]
+
+    @property
+    def distance(self) -> float:
+        return sum(abs(gap) for gap in self.gaps) / len(self.gaps)
+
+
+def _experiments() -> list[str]:
+    return sorted({figure.experiment for figure in table_figures()})
+
+
+def _rows(context: Context, base: str) -> list[_Tried]:
+    """The study's run first, then all that was tried."""
+    own = context.summaries.get(base)
+    if own is None:
+        return []
+    figures = [figure for figure in table_figures() if figure.experiment == base]
+    found = [_held(base, "the study", figures, own, _final)]
+    for summary in context.summaries.values():
+        experiment = summary.run.experiment
+        if summary is not own and base in {experiment.name, experiment.variant_of}:
+            what = experiment.note or f"varies {VARIES_TEXT[summary.run.varies]}"
+            found.append(_held(summary.run.name, what, figures, summary, _final))
+    scorings: tuple[tuple[str, Scoring], ...] = (
+        ("scored over all examples, without fading", _unfaded),
+        ("the G-mean averaged over the stream, not that at its end", _average),
+        ("the G-mean of the mean recall and the mean specificity", _of_means),
+    )
+    found += [_held(base, what, figures, own, scoring) for what, scoring in scorings]
+    return [row for row in found if row is not None]
+
+
+Scoring = Callable[[RunSummary, LearnerSummary], tuple[float, float]]
+"""Mean and standard error of a learner's figure."""
+
+
+def _final(summary: RunSummary, learner: LearnerSummary) -> tuple[float, float]:
+    mean, _, error = mean_and_error(learner.figures[summary.last][2])
+    return mean, error
+
+
+def _unfaded(_: RunSummary, learner: LearnerSummary) -> tuple[float, float]:
+    mean, _deviation, error = mean_and_error(learner.unfaded)
+    return mean, error
+
+
+def _average(_: RunSummary, learner: LearnerSummary) -> tuple[float, float]:
+    mean, _deviation, error = mean_and_error(learner.averages)
+    return mean, error
+
+
+def _of_means(summary: RunSummary, learner: LearnerSummary) -> tuple[float, float]:
+    recall, specificity, _ = learner.figures[summary.last].mean(axis=1)
+    return math.sqrt(recall * specificity), _final(summary, learner)[1]
+
+
+def _held(name: str, what: str, figures: Sequence[TableFigure], summary: RunSummary, scoring: Scoring) -> _Tried | None:
+    """None where a method is missing."""
+    gaps, within = [], []
+    for figure in figures:
+        scored = [scoring(summary, summary.learners[one]) for one in figure.learners if one in summary.learners]
+        if not scored:
+            return None
+        mean, error = min(scored, key=lambda pair: abs(pair[0] - figure.mean))
+        gaps.append(mean - figure.mean)
+        paper_error = figure.standard_deviation / math.sqrt(PAPER_REPETITIONS)
+        within.append(abs(gaps[-1]) <= max(OUTSIDE * math.hypot(error, paper_error), SMALLEST_DIFFERENCE))
+    return _Tried(name, what, summary.repetitions, tuple(gaps), tuple(within))
+
+
+def _distances(title: str, rows: Sequence[_Tried]) -> list[str]:
+    own, others = rows[0], rows[1:]
+    methods = [figure.row for figure in table_figures() if figure.experiment == own.name]
+    outside = [place for place, within in enumerate(own.within) if not within]
+    said = []
+    for place in outside:
+        by = [f"{row.what} (`{row.name}`)" for row in others if row.within[place]]
+        said.append(
+            f"- {methods[place]} ({signed(own.gaps[place])}): within two standard errors with {_or_nothing(by)}."
+        )
+    closest = min(rows, key=lambda row: row.distance)
+    first = f"{len(outside)} of {len(methods)} rows are outside. " if outside else "All rows are inside. "
+    first += (
+        f"Nothing comes closer over all rows than the study itself ({own.distance:.4f})."
+        if own.distance - closest.distance < SMALLEST_DIFFERENCE
+        else f"Closest over all rows: {closest.what} (`{closest.name}`), {closest.distance:.4f} in the place of"
+        f" {own.distance:.4f}; it leaves {closest.within.count(False)} outside."
+    )
+    table = [
+        [
+            f"`{row.name}`",
+            row.what,
+            str(row.repetitions),
+            f"{row.distance:.4f}",
+            *(f"**{signed(gap)}**" if near else signed(gap) for gap, near in zip(row.gaps, row.within, strict=True)),
+        ]
+        for row in (own, *sorted(others, key=lambda row: row.distance))
+    ]
+    tail = ["", *said] if said else []
+    return [
+        f"### {title}",
+        "",
+        first,
+        *tail,
+        "",
+        *markdown(("run", "what it is", "repetitions", "distance", *methods), table, left=2),
+    ]
+
+
+def _or_nothing(texts: Sequence[str]) -> str:
+    return "; ".join(texts) if texts else "nothing that was tried"
+
+
+def scoring(context: Context) -> list[str]:
+    """What the reset of the sums at a known drift does to the figures."""
+    own = context.some(f"{concept}-1-{kind}" for concept in CONCEPTS for kind in DRIFTS)
+    if not own:
+        return []
+    names = list(own[0].learners)
+    rows = [
+        [
+            summary.run.name,
+            *(
+                f"{summary.learners[n].mean(summary.last):.3f} / {summary.learners[n].unreset.mean():.3f}"
+                for n in names
+            ),
+        ]
+        for summary in own
+    ]
+    changed = [summary for summary in own if _best(summary, reset=True) != _best(summary, reset=False)]
+    best = [sum("areba_20" in _best(summary, reset=reset) for summary in own) for reset in (True, False)]
+    return [
+        "## What the reset at a drift does to the figures",
+        "",
+        (
+            "G-mean at the end with sums that start anew at the drift, as in the authors' program and everywhere else"
+            " on this page / with sums that do not, as the running application has them:"
+        ),
+        "",
+        *markdown(("experiment", *names), rows),
+        f"AREBA_20 is best, or not told from the best by Fisher's least significant difference, in {best[0]} of"
+        f" {len(own)} with the reset and in {best[1]} without; who is best changes in {len(changed)}"
+        + (f" ({', '.join(summary.run.name for summary in changed)})." if changed else "."),
+        "",
+    ]
+
+
+def _best(summary: RunSummary, *, reset: bool) -> frozenset[str]:
+    columns = [one.figures[summary.last][2] if reset else one.unreset for one in summary.learners.values()]
+    return fisher(np.column_stack(columns), list(summary.learners)).best

@@ -1,0 +1,295 @@
+"""One YAML file in `study/experiments` is one experiment: a stream, its methods, what a repetition varies.
+
+A file's first way of varying is the experiment's own; each further one is a run of its own with the name
+`EXPERIMENT.WAY`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from producers.datasets import RECIPES
+from producers.label_delay import parse_label_delay
+from producers.synthetic import CONCEPTS, MAX_LENGTH, Drift
+from stream_app.config import LearnerName, LearnerSettings, has_setting
+from stream_app.errors import ConfigurationError
+
+FOLDER = Path(__file__).parent / "experiments"
+
+MAX_FILE_BYTES = 1 << 16
+"""The largest experiment takes 2 kB."""
+
+MAX_REPETITIONS = 10_000
+
+Varies = Literal["both", "data", "weights"]
+"""What differs between two repetitions: the data (their order), the learners' seeds (initial weights), or both."""
+
+RAW_FEATURES = ("cervical", "credit")
+"""Data sets whose scaling can be taken back."""
+
+VARIES_TEXT = {
+    "both": "data and initial weights",
+    "data": "data alone; a learner starts from the same weights in every repetition",
+    "weights": "initial weights alone; the data keep their published order",
+}
+
+Group = Literal["budget", "stationary", "drift", "real", "beyond", "variant"]
+
+
+class Section(BaseModel):
+    """A part of a file: unknown keys are errors; nothing changes once it is read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class StreamChoice(Section):
+    """What the learners see.
+
+    Attributes:
+        source: A synthetic concept or a data set.
+        length: Examples; None: all of a data set, 5,000 of a synthetic stream.
+        imbalance: p(y=1) in percent, of a synthetic stream.
+        drift: What changes, of a synthetic stream.
+        drift_step: First example after the drift; None: the middle.
+        drift_every: The drift comes, and goes, again and again with this many examples between.
+        noise: Share of labels that the learners get with the other class; the scorer never does.
+        features: Numbers in an example of a synthetic stream; those beyond its own two are uniform noise.
+        label_delay: From an example to its label, as the replayer reads it.
+        label_share: Share of labels that come at all.
+        scaling: Of a data set's features: `study` as its recipe has them, `standard` less their mean and divided by
+            their deviation over the whole set, `raw` as published (cervical and credit).
+        rows: `file` brings the rows of Forest Cover Type back into the order of the publisher's file.
+    """
+
+    source: str
+    length: Annotated[int, Field(ge=1, le=MAX_LENGTH)] | None = None
+    imbalance: Annotated[float, Field(gt=0, lt=100)] | None = None
+    drift: Drift = Drift.NONE
+    drift_step: Annotated[int, Field(ge=1)] | None = None
+    drift_every: Annotated[int, Field(ge=1)] | None = None
+    noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    features: Annotated[int, Field(ge=2, le=10_000)] = 2
+    label_delay: str = "none"
+    label_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    scaling: Literal["study", "standard", "raw"] = "study"
+    rows: Literal["study", "file"] = "study"
+
+    @field_validator("source")
+    @classmethod
+    def _known(cls, source: str) -> str:
+        known = (*CONCEPTS, *RECIPES)
+        if source not in known:
+            raise ValueError(f"there is no stream {source!r}; known: {', '.join(known)}")
+        return source
+
+    @field_validator("label_delay")
+    @classmethod
+    def _readable(cls, text: str) -> str:
+        try:
+            parse_label_delay(text)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        synthetic_only = {"imbalance", "drift", "drift_step", "drift_every", "noise", "features"}
+        given = self.model_fields_set & synthetic_only
+        if not self.is_synthetic and given:
+            raise ValueError(f"{min(given)} is for synthetic streams, and {self.source} is a data set")
+        if self.scaling != "study" and self.is_synthetic:
+            raise ValueError("scaling is for data sets")
+        if self.scaling == "raw" and self.source not in RAW_FEATURES:
+            raise ValueError(f"scaling raw is for {' and '.join(RAW_FEATURES)}")
+        if self.rows == "file" and self.source != "forest":
+            raise ValueError("rows are those of the file already, except in forest")
+        if self.drift is Drift.NONE and (self.drift_step or self.drift_every):
+            raise ValueError("drift_step and drift_every need a drift")
+        if self.drift_every and (self.drift_step or self.drift is not Drift.POSTERIOR):
+            raise ValueError("drift_every is for a posterior drift, and has no drift_step beside it")
+        return self
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether it is made, not loaded."""
+        return self.source in CONCEPTS
+
+    def resets(self, length: int) -> tuple[int, ...]:
+        """The known drifts of a stream of this length: where the study's prequential sums start anew."""
+        if self.drift is Drift.NONE:
+            return ()
+        if self.drift_every:
+            return tuple(range(self.drift_every, length, self.drift_every))
+        return (self.drift_step or length // 2,)
+
+
+class Experiment(Section):
+    """One experiment.
+
+    Attributes:
+        name: That of its file.
+        title: One line for people.
+        group: The part of the report it belongs to.
+        paper: Label of the figure or table in the paper's source; None: not in the paper.
+        stream: What the learners see.
+        methods: Learners by name, with their settings.
+        repetitions: How often, unless the command says otherwise.
+        seed: Of everything random; repetition r has `seed` + r.
+        varies: What a repetition varies; the first is the experiment's own.
+        fading: Factor of the prequential sums.
+        note: A line for the report.
+        variant_of: The experiment that a variant changes one thing of.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    title: str
+    group: Group
+    paper: str | None = None
+    stream: StreamChoice
+    methods: Annotated[dict[LearnerName, LearnerSettings], Field(min_length=1)]
+    repetitions: Annotated[int, Field(ge=1, le=MAX_REPETITIONS)] = 50
+    seed: int = 0
+    varies: Annotated[tuple[Varies, ...], Field(min_length=1)] = ("both",)
+    fading: Annotated[float, Field(gt=0, le=1)] = 0.99
+    note: str = ""
+    variant_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An experiment with one way of varying: what is run, stored and reported.
+
+    Attributes:
+        experiment: The experiment.
+        varies: What a repetition varies.
+    """
+
+    experiment: Experiment
+    varies: Varies
+
+    @property
+    def name(self) -> str:
+        """That of the experiment, with the way of varying behind it where that is not its first."""
+        first = self.experiment.varies[0] == self.varies
+        return self.experiment.name if first else f"{self.experiment.name}.{self.varies}"
+
+    def digest(self, engine: str) -> str:
+        """SHA-256 over all that changes a repetition; texts for people and the number of repetitions do not."""
+        data = self.experiment.model_dump(mode="json", include={"stream", "seed", "fading"}, exclude_defaults=True)
+        data["methods"] = [[name, _effective(settings)] for name, settings in self.experiment.methods.items()]
+        text = json.dumps([data, self.varies, engine], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _effective(settings: LearnerSettings) -> dict[str, Any]:
+    """The settings that do something in a learner of this method."""
+    every = settings.model_dump(mode="json")
+    return {name: value for name, value in every.items() if has_setting(settings.method, name)}
+
+
+def read(path: Path) -> Experiment:
+    """The experiment of a file.
+
+    Raises:
+        ConfigurationError: It cannot be read, or a setting is wrong; a line for each.
+    """
+    try:
+        raw = path.read_bytes()
+        if len(raw) > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path.name}: more than {MAX_FILE_BYTES} bytes are no experiment")
+        data = yaml.safe_load(raw)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path.name}:{mark.line + 1}" if mark else path.name
+        raise ConfigurationError(f"{place}: {getattr(error, 'problem', None) or 'is no YAML'}") from error
+    if not isinstance(data, dict):
+        raise ConfigurationError(f"{path.name}: must be a mapping with settings")
+    return parse({"name": path.stem, **data}, path.name)
+
+
+def parse(data: dict[str, Any], where: str) -> Experiment:
+    """The experiment of plain data; `settings` hold for all methods, what a method sets itself goes before.
+
+    Args:
+        data: As in a file, with its `name`.
+        where: What an error names.
+
+    Raises:
+        ConfigurationError: A setting is wrong; a line for each.
+    """
+    data = dict(data)
+    common = data.pop("settings", None) or {}
+    methods = data.get("methods")
+    if isinstance(methods, dict) and isinstance(common, dict):
+        data["methods"] = {
+            name: {"method": name, **common, **(own or {})} if isinstance(own, dict | None) else own
+            for name, own in methods.items()
+        }
+    try:
+        return Experiment.model_validate(data)
+    except ValidationError as error:
+        raise ConfigurationError(_lines(where, error)) from error
+
+
+def _lines(where: str, error: ValidationError) -> Iterable[str]:
+    for details in error.errors(include_url=False):
+        key = ".".join(str(part) for part in details["loc"])
+        message = "unknown setting" if details["type"] == "extra_forbidden" else details["msg"]
+        message = message.removeprefix("Value error, ")
+        yield f"{where}: {key}: {message}" if key else f"{where}: {message}"
+
+
+def load_all(folder: Path = FOLDER) -> Sequence[Experiment]:
+    """Every experiment of a folder, by name.
+
+    Raises:
+        ConfigurationError: Something is wrong in some of them; a line for each.
+    """
+    lines: list[str] = []
+    experiments: list[Experiment] = []
+    for path in sorted(folder.glob("*.yaml")):
+        try:
+            experiments.append(read(path))
+        except ConfigurationError as error:
+            lines += error.lines
+    if lines:
+        raise ConfigurationError(lines)
+    return experiments
+
+
+def runs_of(experiments: Iterable[Experiment]) -> list[Run]:
+    """Every run of these experiments."""
+    return [Run(experiment, varies) for experiment in experiments for varies in experiment.varies]
+
+
+def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
+    """The runs that patterns name: run names with `*` and `?`, groups, `paper` (all that the paper has) or `all`.
+
+    Raises:
+        ConfigurationError: A pattern names nothing.
+    """
+    chosen: dict[str, Run] = {}
+    for pattern in patterns:
+        found = [run for run in runs if _named(run, pattern)]
+        if not found:
+            raise ConfigurationError(f"{pattern}: no such experiment; `areba study list` names them")
+        chosen.update({run.name: run for run in found})
+    return [run for run in runs if run.name in chosen]
+
+
+def _named(run: Run, pattern: str) -> bool:
+    group = run.experiment.group
+    if pattern in ("all", group):
+        return True
+    if pattern == "paper":
+        return group not in {"beyond", "variant"}
+    return fnmatchcase(run.name, pattern)

@@ -1,0 +1,95 @@
+"""Repetitions over all cores, one process each, with a progress bar; what is finished is kept at once."""
+
+import gc
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from study.experiment import Experiment, Run, Varies
+from study.store import Store
+
+AHEAD = 2
+"""Repetitions handed to each process beforehand: none waits, and Ctrl-C has little to take back."""
+
+
+class Todo(NamedTuple):
+    """One repetition to run."""
+
+    run: Run
+    repetition: int
+
+
+def missing(runs: Sequence[Run], store: Store, repetitions: int | None) -> list[Todo]:
+    """What is not finished yet, run by run; `repetitions` goes before the experiments' own number."""
+    todo = []
+    for run in runs:
+        finished = set(store.finished(run))
+        wanted = run.experiment.repetitions if repetitions is None else repetitions
+        todo += [Todo(run, number) for number in range(wanted) if number not in finished]
+    return todo
+
+
+def _initialise() -> None:
+    """Ctrl-C ends a child silently; threads of Torch and BLAS are set to one when `stream_app.native` is imported."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    gc.disable()  # a repetition makes a million tuples that live; looking through them took a fifth of its time
+
+
+def _work(experiment: str, varies: Varies, repetition: int, folder: Path, engine: str) -> None:
+    from study.runs import repeat  # noqa: PLC0415  (Torch and Numba are for the children)
+
+    run = Run(Experiment.model_validate_json(experiment), varies)
+    Store(folder, engine).put(run, repetition, repeat(run, repetition))
+    gc.collect()
+
+
+def run_all(todo: Sequence[Todo], folder: Path, engine: str, jobs: int, console: Console) -> None:
+    """Run and keep them.
+
+    Args:
+        todo: What to run, in this order.
+        folder: The store's.
+        engine: `store.engine_version()`.
+        jobs: Processes.
+        console: Shows the progress.
+
+    Raises:
+        ArebaError: A repetition failed; those that were finished are kept.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("repetitions", total=len(todo))
+        for done in _finished(todo, folder, engine, jobs):
+            progress.update(bar, advance=1, description=done.run.name)
+
+
+def _finished(todo: Sequence[Todo], folder: Path, engine: str, jobs: int) -> Iterator[Todo]:
+    """Each repetition once it is kept."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_initialise)
+    rest, under_way = iter(todo), dict[Future[None], Todo]()
+    try:
+        while True:
+            while len(under_way) < jobs * AHEAD and (item := next(rest, None)) is not None:
+                text = item.run.experiment.model_dump_json(exclude_unset=True)
+                under_way[pool.submit(_work, text, item.run.varies, item.repetition, folder, engine)] = item
+            if not under_way:
+                break
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                item = under_way.pop(future)
+                future.result()
+                yield item
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

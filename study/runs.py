@@ -1,0 +1,111 @@
+"""One repetition, through the worker's own stages: records as a replayer sends them, one task, all learners in it."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from producers.datasets.base import DataSet
+from producers.label_delay import parse_label_delay
+from producers.replay import Plan, Sent, StreamPlan, events, id_prefix
+from stream_app.config import MetricSettings, StreamSettings, TaskSettings
+from stream_app.records import RawRecords
+from stream_app.task import Task
+from study.experiment import Run
+from study.reading import Answered, read_predictions
+from study.streams import application_id, data_of, data_seed
+
+START_MS = 1_700_000_000_000
+"""Event time of the first example. No result depends on it."""
+
+BATCH_RECORDS = 10_000
+"""As a worker's `max_batch_records`. No result depends on where a batch is cut."""
+
+TOPICS = ("examples", "labels")
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """What one repetition gave.
+
+    Attributes:
+        classes: int8 `[learners, n]`, each learner's class on the arrival of each example.
+        scores: float32 `[learners, n]`.
+        labels: int8 `[n]`, the clean class of each example.
+        seconds: How long it took.
+    """
+
+    classes: NDArray[np.int8]
+    scores: NDArray[np.float32]
+    labels: NDArray[np.int8]
+    seconds: float
+
+
+def settings_of(run: Run, repetition: int) -> TaskSettings:
+    """A task's settings: the stream has its source's name, the first method is the champion."""
+    experiment = run.experiment
+    stream = StreamSettings.model_construct(
+        features=None, champion=next(iter(experiment.methods)), learners=experiment.methods
+    )
+    return TaskSettings.model_construct(
+        application_id=application_id(run, repetition),
+        metrics=MetricSettings(every_labels=1_000_000_000, fading_factor=experiment.fading),
+        predictions="all",
+        streams={experiment.stream.source: stream},
+        default_stream=stream,
+    )
+
+
+def plan_of(run: Run, data: DataSet, seed: int) -> Plan:
+    """What a replayer would send: with no delay each label comes directly behind its example."""
+    choice = run.experiment.stream
+    stream = StreamPlan(
+        stream=choice.source,
+        data=data,
+        delay=parse_label_delay(choice.label_delay),
+        unlabelled_share=1.0 - choice.label_share,
+    )
+    return Plan(streams=(stream,), seed=seed, start_ms=START_MS)
+
+
+def repeat(run: Run, repetition: int) -> Repetition:
+    """Run one repetition.
+
+    Raises:
+        DataSetError: A data set is missing or damaged.
+        ConfigurationError: A learner cannot be built.
+    """
+    start_s = time.perf_counter()
+    data = data_of(run, repetition)
+    plan = plan_of(run, data, data_seed(run, repetition))
+    learners = tuple(run.experiment.methods)
+    task = Task(0, settings_of(run, repetition), TOPICS)
+    answered = Answered.empty(len(learners), len(data))
+    prefix = id_prefix(plan, plan.streams[0])
+    for examples, labels in batches(plan):
+        outputs = task.step(examples, labels)
+        read_predictions(outputs.topics["predictions"].values, learners, prefix, answered)
+    clean = data.labels if data.clean_labels is None else data.clean_labels
+    return Repetition(answered.classes, answered.scores, clean, time.perf_counter() - start_s)
+
+
+def batches(plan: Plan) -> Iterator[tuple[RawRecords, RawRecords]]:
+    """The records of a plan as a worker gets them: ranges of `examples` and of `labels`, cut in event-time order."""
+    records = events(plan)
+    read = [0, 0]
+    while batch := list(islice(records, BATCH_RECORDS)):
+        sides = tuple([record for record in batch if record.topic == topic] for topic in TOPICS)
+        yield _raw(sides[0], read[0]), _raw(sides[1], read[1])
+        read = [count + len(side) for count, side in zip(read, sides, strict=True)]
+
+
+def _raw(records: list[Sent], first_offset: int) -> RawRecords:
+    return RawRecords(
+        offsets=np.arange(first_offset, first_offset + len(records), dtype=np.int64),
+        timestamps=np.array([record.timestamp_ms for record in records], np.int64),
+        keys=[record.key for record in records],
+        values=[record.value for record in records],
+    )

@@ -1,0 +1,58 @@
+"""Prequential recall, specificity and G-mean at every step, as the authors' program has them.
+
+The sums are those of `stream_app.evaluate`. A class that has not come yet counts as 1.0; at a drift whose step is known
+the sums start anew, and until a class comes again it counts as 0.0. The running application does neither.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.evaluate import COLUMNS, Prequential
+
+METRICS = ("recall", "specificity", "gmean")
+
+BEFORE_FIRST, AFTER_RESET = 1.0, 0.0
+"""The figure of a class that has no example yet: from the start, and from a reset on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Figures after each of n steps, float64 `[n]`."""
+
+    recall: NDArray[np.float64]
+    specificity: NDArray[np.float64]
+    gmean: NDArray[np.float64]
+
+
+def prequential_sums(
+    predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int], fading: float
+) -> NDArray[np.float64]:
+    """The sums after each step, float64 `[n, 4]` by `stream_app.evaluate.COLUMNS`; new ones from each reset on."""
+    sums = np.empty((len(labels), len(COLUMNS)))
+    starts = [0, *resets]
+    for start, end in zip(starts, [*resets, len(labels)], strict=True):
+        sums[start:end] = Prequential(fading).run(predicted[start:end], labels[start:end])
+    return sums
+
+
+def curves_of(
+    predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int] = (), fading: float = 0.99
+) -> Curves:
+    """Figures at every step.
+
+    Args:
+        predicted: int8 `[n]`, the classes on arrival.
+        labels: int8 `[n]`, the clean classes.
+        resets: Steps of known drifts, ascending.
+        fading: Factor of the sums.
+    """
+    sums = prequential_sums(predicted, labels, resets, fading)
+    missing = np.full(len(labels), BEFORE_FIRST)
+    if resets:
+        missing[resets[0] :] = AFTER_RESET
+    recall = np.divide(sums[:, 0], sums[:, 1], out=missing.copy(), where=sums[:, 1] > 0.0)
+    specificity = np.divide(sums[:, 2], sums[:, 3], out=missing, where=sums[:, 3] > 0.0)
+    return Curves(recall, specificity, np.sqrt(recall * specificity))

@@ -1,0 +1,133 @@
+"""The data of one repetition: features, the labels that are sent, and the clean ones that score."""
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from producers import datasets
+from producers.datasets import cervical, credit, forest
+from producers.datasets.base import DataSet
+from producers.datasets.files import DATA_DIR_VARIABLE, data_dir_from_environment
+from producers.draws import Draws
+from producers.synthetic import Drift, Piece, SyntheticSpec, generate, synthetic
+from stream_app.errors import DataSetError
+from study.experiment import Run, StreamChoice
+
+DEFAULT_LENGTH = 5_000
+"""The paper's short streams."""
+
+DEFAULT_IMBALANCE = 1.0
+
+
+def data_seed(run: Run, repetition: int) -> int:
+    """The seed of a repetition's data."""
+    return run.experiment.seed + (0 if run.varies == "weights" else repetition)
+
+
+def application_id(run: Run, repetition: int) -> str:
+    """The application id of a repetition; a learner's seed is made of it, the stream and the learner's name."""
+    return f"study-{run.experiment.seed + (0 if run.varies == 'data' else repetition)}"
+
+
+def length_of(choice: StreamChoice) -> int | None:
+    """Examples, where the file says it; None: as many as the data set has."""
+    return choice.length or (DEFAULT_LENGTH if choice.is_synthetic else None)
+
+
+def source_of(choice: StreamChoice) -> str:
+    """`synthetic`, or whether a data set comes from its publisher's files (`published`) or is the `shipped` part."""
+    if choice.is_synthetic:
+        return "synthetic"
+    return "shipped" if data_dir_from_environment() is None else "published"
+
+
+def data_of(run: Run, repetition: int) -> DataSet:
+    """The data of a repetition.
+
+    Raises:
+        DataSetError: A file of a data set is missing or damaged.
+    """
+    choice = run.experiment.stream
+    seed = data_seed(run, repetition)
+    if choice.is_synthetic:
+        return made(choice, seed)
+    data = _loaded(choice.source, choice.scaling, choice.rows, data_dir_from_environment())
+    if run.varies != "weights":
+        order = Draws("study", choice.source, seed).shuffled(len(data))
+        data = replace(data, features=data.features[order], labels=data.labels[order])
+    return data if choice.length is None else data.prefix(choice.length)
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, scaling: str, rows: str, folder: Path | None) -> DataSet:
+    """A data set, kept for the next repetition: reading the largest takes ten seconds."""
+    data = datasets.load(name, folder)
+    if rows == "file":
+        order = np.argsort(_forest_places(folder))
+        data = replace(data, features=data.features[order], labels=data.labels[order])
+    if scaling == "standard":
+        deviations = data.features.std(axis=0, dtype=np.float64)
+        scaled = (data.features - data.features.mean(axis=0, dtype=np.float64)) / np.where(deviations, deviations, 1.0)
+        data = replace(data, features=scaled.astype(np.float32))
+    elif scaling == "raw":
+        ranges = {"cervical": (cervical.LOWEST, cervical.HIGHEST), "credit": (credit.LOWEST, credit.HIGHEST)}
+        lowest, highest = (np.array(bounds) for bounds in ranges[name])
+        features = data.features.copy()
+        features[:, : len(lowest)] *= np.where(highest > lowest, highest - lowest, 1)
+        features[:, : len(lowest)] += lowest
+        data = replace(data, features=features)
+    return data
+
+
+def _forest_places(folder: Path | None) -> NDArray[np.int64]:
+    """Where in the publisher's file the rows of the study are.
+
+    Raises:
+        DataSetError: There is no such file; what is shipped has lost the order.
+    """
+    if folder is None:
+        raise DataSetError(f"rows in the order of the file need the publisher's files: set {DATA_DIR_VARIABLE}")
+    (file,) = forest.RECIPE.files
+    types = [int(line.rpartition(b",")[2]) for line in file.read(folder).splitlines()]
+    return forest.chosen(np.array(types, np.int16))
+
+
+def made(choice: StreamChoice, seed: int) -> DataSet:
+    """A synthetic stream, with recurring drift and further features where the choice has them."""
+    length = length_of(choice) or DEFAULT_LENGTH
+    spec = SyntheticSpec(
+        choice.source,
+        length,
+        choice.imbalance or DEFAULT_IMBALANCE,
+        Drift.NONE if choice.drift_every else choice.drift,
+        None if choice.drift_every else choice.drift_step,
+        choice.noise,
+        seed,
+    )
+    data = synthetic(spec)
+    if choice.drift_every:
+        data = _swapped(data, spec, choice.resets(length))
+    if choice.features > data.dimension:
+        data = replace(data, features=_widened(data.features, choice, seed))
+    return data
+
+
+def _swapped(data: DataSet, spec: SyntheticSpec, steps: tuple[int, ...]) -> DataSet:
+    """The regions change places at each step: odd stretches come from a stream that has drifted since example 1."""
+    drifted = replace(spec, drift=Drift.POSTERIOR, drift_at=1)
+    features = data.features.copy()
+    for start, end in zip(steps[::2], (*steps[1::2], spec.length), strict=False):
+        piece: Piece = generate(drifted, start, end - start)
+        features[start:end] = piece.features
+    return replace(data, features=features)
+
+
+def _widened(features: NDArray[np.float32], choice: StreamChoice, seed: int) -> NDArray[np.float32]:
+    """Uniform noise on [0, 1) beside the two features that matter."""
+    count, own = features.shape
+    more = choice.features - own
+    noise = Draws("study", "wide", choice.source, seed).uniforms(0, count * more).astype(np.float32)
+    return np.hstack([features, noise.reshape(count, more)])

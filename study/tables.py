@@ -1,0 +1,97 @@
+"""The CSV files of the results, and Markdown tables."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from study.experiment import Run
+from study.scores import METRICS
+from study.summary import RunSummary, mean_and_error
+
+FINAL_COLUMNS = (
+    "experiment",
+    "stream",
+    "imbalance",
+    "drift",
+    "noise",
+    "learner",
+    "budget",
+    "step",
+    "metric",
+    "mean",
+    "standard_deviation",
+    "repetitions",
+)
+"""`imbalance` is in percent (a data set's own share of class 1), `noise` a share, as in a replayer's stream options."""
+
+REPETITION_COLUMNS = ("experiment", "learner", "budget", "repetition", "step", *METRICS, "average_gmean")
+
+DECIMALS = 6
+
+BUDGETED = ("areba", "qbr")
+"""Methods with a budget."""
+
+
+def learner_and_budget(run: Run, name: str) -> tuple[str, str]:
+    """`areba_20` as `areba` and `20`; a learner without a budget, or with another name, keeps it."""
+    settings = run.experiment.methods[name]
+    if settings.method not in BUDGETED:
+        return name, ""
+    plain = name == f"{settings.method}_{settings.budget}"
+    return (settings.method if plain else name), str(settings.budget)
+
+
+def imbalance_of(summary: RunSummary) -> str:
+    """In percent: what a synthetic stream was asked for, what a data set has."""
+    choice = summary.run.experiment.stream
+    percent = (choice.imbalance or 1.0) if choice.is_synthetic else summary.positive_percent
+    return f"{percent:.4g}"
+
+
+def write_final(summaries: Sequence[RunSummary], path: Path) -> None:
+    """Means and standard deviations at the published steps."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(FINAL_COLUMNS)
+        for summary in summaries:
+            writer.writerows(_final_rows(summary))
+
+
+def _final_rows(summary: RunSummary) -> Iterable[Sequence[object]]:
+    run, choice = summary.run, summary.run.experiment.stream
+    head = (run.name, choice.source, imbalance_of(summary), str(choice.drift), f"{choice.noise:g}")
+    for name, learner in summary.learners.items():
+        for step in summary.steps:
+            for row, metric in enumerate(METRICS):
+                mean, deviation, _ = mean_and_error(learner.figures[step][row])
+                numbers = (f"{mean:.{DECIMALS}f}", f"{deviation:.{DECIMALS}f}", summary.repetitions)
+                yield (*head, *learner_and_budget(run, name), step, metric, *numbers)
+
+
+def write_repetitions(summaries: Sequence[RunSummary], path: Path) -> None:
+    """Every repetition's figures after the last step: what the statistics are made of."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(REPETITION_COLUMNS)
+        for summary in summaries:
+            for name, learner in summary.learners.items():
+                head = (summary.run.name, *learner_and_budget(summary.run, name))
+                for number in range(summary.repetitions):
+                    figures = [f"{value:.{DECIMALS}f}" for value in learner.figures[summary.last][:, number]]
+                    average = f"{learner.averages[number]:.{DECIMALS}f}"
+                    writer.writerow((*head, summary.numbers[number], summary.last, *figures, average))
+
+
+def write_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], path: Path) -> None:
+    """Any other table."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
+    """A table; all columns but the first `left` are right-aligned."""
+    marks = ["---" if number < left else "---:" for number in range(len(headings))]
+    lines = [headings, marks, *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines] + [""]

@@ -1,0 +1,125 @@
+"""`make chaos`: see the package. Exit status 1 when anything that was written is not what it must be."""
+
+import logging
+import math
+import shutil
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from stream_app.errors import ArebaError
+from tests.chaos import record
+from tests.chaos.members import ChaosError
+from tests.chaos.restarts import measure
+from tests.chaos.round import run_round
+
+DEFAULT_FOLDER = Path(".local/chaos")
+
+PAGE = Path("docs/chaos.md")
+
+ROUND_KILLS = 50
+"""Kills before everything is checked and a new cluster begins: bounds what is re-processed, and what a stop loses."""
+
+
+def _terminated(*_: int | FrameType | None) -> NoReturn:
+    sys.exit(143)
+
+
+def _tell(progress: Progress, bar: TaskID, before: int, kills: int) -> None:
+    progress.update(bar, completed=before + kills)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--kills", type=click.IntRange(1), default=30, show_default=True, help="SIGKILLs, in rounds of 50.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Decides on the schedule.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_FOLDER,
+    show_default=True,
+    help="Of the record; rounds that it has are not run again. A failed round leaves its logs and topics there.",
+)
+@click.option("--plain", is_flag=True, help="Start each worker in an interpreter of its own: slow, and all of a start.")
+@click.option(
+    "--restarts", type=click.IntRange(0), default=0, help="Measure so many restarts of each kind instead, nothing else."
+)
+@click.option("--report", is_flag=True, help=f"Only write {PAGE} from the record in the folder.")
+def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, report: bool) -> None:
+    """Kill workers and brokers of a real Kafka, N times; then see that nobody who reads the topics can tell."""
+    if report:
+        _write_page(folder)
+        return
+    signal.signal(signal.SIGTERM, _terminated)
+    logging.basicConfig(level=logging.CRITICAL)  # clients tell of every broker that was killed
+    folder.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    if restarts:
+        _measure(folder, restarts, console)
+        return
+    done = {(result.seed, result.number): result for result in record.read(folder)}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        bar = progress.add_task("kills", total=kills)
+        before = 0
+        for number in range(math.ceil(kills / ROUND_KILLS)):
+            wanted = min(ROUND_KILLS, kills - number * ROUND_KILLS)
+            known = done.get((seed, number))
+            if known is None or known.kills < wanted:
+                progress.update(bar, description=f"seed {seed}, round {number}")
+                place = folder / f"seed-{seed}-round-{number}"
+                shutil.rmtree(place, ignore_errors=True)  # of a run that was stopped
+                tell = partial(_tell, progress, bar, before)
+                try:
+                    known = run_round(place, seed, number, wanted, tell, forked=not plain)
+                except (ChaosError, AssertionError, ArebaError) as problem:
+                    console.print(f"seed {seed}, round {number}: {problem}", markup=False, highlight=False)
+                    console.print(f"logs and topics: {place}", markup=False, highlight=False)
+                    sys.exit(1)
+                record.append(folder, known)
+                console.print(
+                    f"seed {seed}, round {number}: {known.kills} kills, {known.commits:,} commits, "
+                    f"{known.outputs:,} outputs as they must be ({known.duration_s:.0f} s)",
+                    highlight=False,
+                )
+            before += known.kills
+            progress.update(bar, completed=before)
+    click.echo(f"{before} kills left no trace (seed {seed}, record in {folder / record.FILE})")
+
+
+def _write_page(folder: Path) -> None:
+    PAGE.write_text(record.page(list(record.read(folder)), record.read_restarts(folder)), encoding="utf-8")
+    PAGE.with_suffix(".jsonl").write_text((folder / record.FILE).read_text(encoding="utf-8"), encoding="utf-8")
+    click.echo(f"written: {PAGE}")
+
+
+def _measure(folder: Path, restarts: int, console: Console) -> None:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("restarts", total=2 * restarts)
+        try:
+            times = measure(folder / "restarts", restarts, lambda: progress.advance(bar))
+        except (ChaosError, ArebaError) as problem:
+            console.print(f"{problem}\nlogs: {folder / 'restarts'}", markup=False, highlight=False)
+            sys.exit(1)
+    record.append_restarts(folder, times)
+    for line in record.restart_lines([times]).items():
+        click.echo(": ".join(line))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""Worker processes that faults are applied to, and what their logs tell of them."""
+
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from tests.chaos.plan import Fault, Kind, Moment
+from tests.kafka.support import App, Process, Section, WorkerProcess
+
+PAUSE_S = 0.03
+"""Between two looks at a log: short against all that a worker does."""
+
+READY_DEADLINE_S = 300.0
+"""A worker that has not even loaded its compiled code by then hangs: four that start at once on a busy machine take a
+minute."""
+
+MOMENT_PATIENCE_S: Mapping[Moment, float] = {
+    Moment.START: 0.0,
+    Moment.ASSIGNED: 25.0,
+    Moment.LIVE: 25.0,
+    Moment.SAVING: 3.0,
+}
+"""A moment that does not come (a member without tasks takes no snapshots) is waited for so long; then it is now."""
+
+STOP_DEADLINE_S = 90.0
+
+AFRESH = "starting afresh"
+READY = "compiled code is ready"
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
+
+LINE = re.compile(r"^(\d+-\d+-\d+ \d+:\d+:\d+,\d+) (\w+) \S+ (.*)$")
+ASSIGNED = re.compile(r"assigned tasks=(\S+)")
+OF_TASK = re.compile(r"(restored|saving|saved) task=(\d+)")
+
+WRONG = ("Traceback", "parked task", "tripped task", "damaged task")
+"""None of the faults may lead to these."""
+
+
+class ChaosError(Exception):
+    """A round did not go as it must."""
+
+
+class HaltedError(ChaosError):
+    """Something else went wrong meanwhile."""
+
+
+Spawn: TypeAlias = Callable[[Sequence[str], Path], Process]
+
+
+class Line(NamedTuple):
+    """A line of a worker's log: when, in seconds since the epoch, and its text."""
+
+    time_s: float
+    text: str
+
+
+def lines_of(log: str) -> Iterator[Line]:
+    """The lines that have a time."""
+    for text in log.splitlines():
+        if found := LINE.match(text):
+            yield Line(datetime.strptime(found[1], TIME_FORMAT).astimezone().timestamp(), found[3])
+
+
+@dataclass
+class State:
+    """What a worker was doing, by its log so far."""
+
+    stage: str = "starting"
+    tasks: frozenset[int] = frozenset()
+    waiting: set[int] = field(default_factory=set)
+    saving: set[int] = field(default_factory=set)
+
+    def read(self, text: str) -> None:
+        """Take in the next line."""
+        if AFRESH in text:
+            self.__init__()  # type: ignore[misc]  # a new life begins
+        elif READY in text or text.startswith("revoked"):
+            self.stage, self.tasks = "joining", frozenset()
+            self.saving.clear()
+        elif found := ASSIGNED.match(text):
+            self.tasks = frozenset() if found[1] == "none" else frozenset(map(int, found[1].split(",")))
+            self.waiting = set(self.tasks)
+            self.stage = "restoring" if self.waiting else "idle"
+        elif found := OF_TASK.match(text):
+            self._read_of_task(found[1], int(found[2]))
+
+    def _read_of_task(self, what: str, task: int) -> None:
+        if what == "restored":
+            self.waiting.discard(task)
+            if not self.waiting:
+                self.stage = "live"
+        elif what == "saving":
+            self.saving.add(task)
+        else:
+            self.saving.discard(task)
+
+    @property
+    def name(self) -> str:
+        """For the count of kills by stage."""
+        return "saving" if self.stage == "live" and self.saving else self.stage
+
+
+def state_of(log: str) -> State:
+    """What a worker was doing when its log ended so."""
+    state = State()
+    for line in lines_of(log):
+        state.read(line.text)
+    return state
+
+
+class Life(NamedTuple):
+    """One life of a worker: from its start to its end, in seconds since the epoch, and what it said."""
+
+    start_s: float
+    end_s: float
+    log: str
+
+
+class Member:
+    """One named worker, which is killed and comes back.
+
+    Args:
+        app: Its application.
+        name: Its instance.
+        halt: Set when the round is given up.
+        spawn: How its process is started.
+        changed: Sections of its own.
+    """
+
+    def __init__(self, app: App, name: str, halt: threading.Event, spawn: Spawn, **changed: Section) -> None:
+        self.name = name
+        self.lives: list[Life] = []
+        self.done: list[tuple[Kind, str]] = []  # what was done, and what it was doing then
+        self._process = WorkerProcess(app.file(name, **changed), spawn)
+        self._halt = halt
+        self._start_s = 0.0
+        self._runs = False
+
+    def start(self) -> None:
+        """Start it."""
+        self._start_s = time.time()
+        self._process.start()
+        self._runs = True
+
+    @property
+    def log(self) -> str:
+        """Of its present life."""
+        return self._process.log()
+
+    def suffer(self, fault: Fault) -> None:
+        """Have this done to it; it runs again in the end, or is about to.
+
+        Raises:
+            ChaosError: It ended by itself, or did not end as it should.
+        """
+        self._await(fault.moment)
+        self._sleep(fault.delay_s)
+        self.check()
+        stage = state_of(self.log).name
+        if fault.kind is Kind.KILL:
+            self.kill()
+        elif fault.kind is Kind.FREEZE:
+            self._process.signal(signal.SIGSTOP)
+            try:
+                self._sleep(fault.lasts_s)
+            finally:
+                self._process.signal(signal.SIGCONT)
+        else:
+            self.wait_ready()
+            self.stop(statuses=(0, 4))  # 4: a broker died under its last transaction
+            self._sleep(fault.lasts_s)
+        self.done.append((fault.kind, stage))
+        if not self._runs:
+            self.start()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._bury()
+
+    def check(self) -> None:
+        """See that it runs, and has said nothing that must not be.
+
+        Raises:
+            ChaosError: It has not, or has.
+        """
+        log = self.log
+        if self._process.has_ended:
+            raise ChaosError(f"{self.name} ended by itself:\n{_tail(log)}")
+        if wrong := next((word for word in WRONG if word in log), None):
+            raise ChaosError(f"{self.name}: {wrong!r} in its log:\n{_tail(log)}")
+
+    def wait_ready(self) -> None:
+        """Until a SIGTERM is more than the end of an interpreter that starts."""
+        self.wait_for(lambda: READY in self.log, READY_DEADLINE_S, "compiled code")
+
+    def wait_for(self, condition: Callable[[], object], deadline_s: float, what: str) -> None:
+        """Until it holds.
+
+        Raises:
+            ChaosError: It does not in time.
+        """
+        if not self._comes(condition, deadline_s):
+            raise ChaosError(f"{self.name}: no {what} within {deadline_s:g} s:\n{_tail(self.log)}")
+
+    def stop(self, statuses: Sequence[int] = (0,)) -> None:
+        """SIGTERM, and see that it ends well."""
+        self._process.ask_to_stop()
+        try:
+            status = self._process.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            raise ChaosError(
+                f"{self.name} still runs {STOP_DEADLINE_S:g} s after SIGTERM:\n{_tail(self.log)}"
+            ) from None
+        self._bury()
+        if status not in statuses:
+            raise ChaosError(f"{self.name} ended with status {status} when asked to stop:\n{_tail(self.lives[-1].log)}")
+
+    def models(self) -> dict[int, str]:
+        """The digests of its last words, by task."""
+        return self._process.models()
+
+    def end(self) -> None:
+        """Whatever its state."""
+        self._process.end()
+
+    def _bury(self) -> None:
+        self.lives.append(Life(self._start_s, time.time(), self.log))
+        self._runs = False
+
+    def _await(self, moment: Moment) -> None:
+        """Until its log says so, or patience ends."""
+        if moment is Moment.START:
+            return
+        self.wait_ready()
+        saved = self.log.count("saving task")
+
+        def has_come() -> bool:
+            if moment is Moment.SAVING:
+                return self.log.count("saving task") > saved
+            stage = state_of(self.log).stage
+            return stage in ("live", "idle") or (moment is Moment.ASSIGNED and stage == "restoring")
+
+        self._comes(has_come, MOMENT_PATIENCE_S[moment])
+
+    def _comes(self, condition: Callable[[], object], patience_s: float) -> bool:
+        deadline = time.monotonic() + patience_s
+        while not condition():
+            if time.monotonic() >= deadline:
+                return False
+            self.check()
+            self._sleep(PAUSE_S)
+        return True
+
+    def _sleep(self, seconds: float) -> None:
+        if self._halt.wait(seconds):
+            raise HaltedError("the round was given up")
+
+
+def _tail(log: str, lines: int = 25) -> str:
+    return "\n".join(log.splitlines()[-lines:])

@@ -1,0 +1,153 @@
+"""The record of rounds: a JSON line each, and the page that is made from them."""
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.restarts import Times
+from tests.chaos.round import Result
+
+FILE = "record.jsonl"
+
+RESTARTS_FILE = "restarts.jsonl"
+
+PAGE_HEAD = """# Chaos
+
+Workers and brokers of a real Apache Kafka (three brokers on one machine, everything replicated to all) are killed on a
+seeded schedule while records keep coming, some of them late, twice, in conflict or garbage. The run is made of rounds,
+each on a new cluster. At the end of a round every output record is compared, byte for byte, with what a fresh process
+makes of the same inputs along the recorded ranges; the models with those of that process; and `areba verify` balances
+the books. One difference ends the run.
+
+    make chaos N={kills} SEED={seed}     # goes on where it was stopped; `python -m tests.chaos --help`
+"""
+
+RESTARTS_HEAD = """Restarts, `python -m tests.chaos --restarts 50`: all timeouts at their defaults (sessions last 10 s),
+a new interpreter for each worker. The clock runs from SIGKILL until every task of the worker has committed again.
+"""
+
+PAGE_TAIL = """
+- Workers are forks of one process that has Torch loaded (`tests/chaos/forks.py`), unless a run says `--plain`: an hour
+  of a thousand kills would be Python's own start. Each is a process with clients of its own, and SIGKILL ends it.
+- A round that fails leaves its workers' logs and its brokers' data in the folder of the record; its seed and number
+  make the same schedule again (not the same moments: those are the machine's). The topics can be looked at:
+  `python -m ops.local_kafka up --brokers 3 --folder FOLDER/kafka`.
+- A worker that was frozen for longer than its session (6 s here) finds its tasks elsewhere when it wakes; some of them
+  sleep for longer than a transaction may last (10 s).
+- `worker.snapshot_after_ms` is 0, 5, 50 and 2,000 in the four workers; the changelog is compacted all the time.
+- A worker that is struck while `restoring` has been given tasks and not yet processed a new record; while `saving`, a
+  snapshot is on its way to the changelog.
+"""
+
+
+def read(folder: Path) -> Iterator[Result]:
+    """The rounds that are done."""
+    file = folder / FILE
+    names = {field.name for field in fields(Result)}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        yield Result(**{name: value for name, value in json.loads(line).items() if name in names})
+
+
+def append(folder: Path, result: Result) -> None:
+    """Add one that is done."""
+    with (folder / FILE).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(result)) + "\n")
+
+
+def read_restarts(folder: Path) -> list[Times]:
+    """What was measured of restarts."""
+    file = folder / RESTARTS_FILE
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [Times(**json.loads(line)) for line in lines]
+
+
+def append_restarts(folder: Path, times: Times) -> None:
+    """Add what was measured."""
+    with (folder / RESTARTS_FILE).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(times._asdict()) + "\n")
+
+
+def restart_lines(measured: Sequence[Times]) -> Mapping[str, str]:
+    """How long restarts take, for people."""
+    found = {}
+    for name, kinds in (
+        ("the same instance comes back", [times.same_ms for times in measured]),
+        ("another takes over", [times.other_ms for times in measured]),
+    ):
+        values = sorted(value for kind in kinds for value in kind)
+        found[name] = (
+            f"p50 {_quantile(values, 0.5) / 1000:.1f} s, p99 {_quantile(values, 0.99) / 1000:.1f} s, "
+            f"largest {values[-1] / 1000:.1f} s of {len(values)}"
+        )
+    return found
+
+
+def page(results: Sequence[Result], restarts: Sequence[Times]) -> str:
+    """The page of the documentation, in Markdown."""
+    kills = sum(result.kills for result in results)
+    seeds = ", ".join(map(str, sorted({result.seed for result in results})))
+    head = PAGE_HEAD.format(kills=kills, seed=results[0].seed)
+    lines = [head, *_rows("what", "", _summary(results, seeds)), *_counts(results)]
+    if restarts:
+        lines += ["", RESTARTS_HEAD, *_rows("from SIGKILL to the next commits", "", restart_lines(restarts))]
+    return "\n".join([*lines, PAGE_TAIL])
+
+
+def _summary(results: Sequence[Result], seeds: str) -> Mapping[str, str]:
+    kills = sum(result.kills for result in results)
+    duration_s = sum(result.duration_s for result in results)
+    firsts = sorted(value for result in results for value in result.first_commits_ms)
+    used, left = (sum(result.changelog[number] for result in results) for number in (0, 1))
+    return {
+        "result": f"{len(results)} of {len(results)} rounds: every byte as it must be",
+        "kills (SIGKILL)": f"{kills:,}",
+        "seeds": seeds,
+        "duration": f"{duration_s / 3600:.2f} h, {duration_s / kills:.1f} s for each kill",
+        "machine": f"{_several(result.cores for result in results)} cores, {platform.machine()}, three brokers on it",
+        "rounds whose workers were interpreters of their own": _sum(not result.forked for result in results),
+        "areba": _several(result.version for result in results),
+        "input records, all checked": f"{sum(result.records for result in results):,}",
+        "output records, all compared": f"{sum(result.outputs for result in results):,}",
+        "commits": f"{sum(result.commits for result in results):,}",
+        "commits for each kill": f"{sum(result.commits for result in results) / kills:.1f}",
+        "transactions cut off behind their commit record": f"{sum(result.aborted for result in results):,}",
+        "workers that started afresh by themselves (fenced, unknown outcome)": _sum(r.afresh for r in results),
+        "snapshots": f"{sum(result.snapshots for result in results):,}",
+        "changelog offsets used, records left by compaction": f"{used:,}, {left:,}",
+        "process start to its first commit, ms (p50, p99)": f"{_quantile(firsts, 0.5):,}, {_quantile(firsts, 0.99):,}",
+    }
+
+
+def _counts(results: Sequence[Result]) -> Iterator[str]:
+    for title, counts in (
+        ("fault", [result.faults for result in results]),
+        ("workers killed while", [result.stages for result in results]),
+    ):
+        total: Counter[str] = Counter()
+        for one in counts:
+            total.update(one)
+        yield ""
+        yield from _rows(title, "times", {name: f"{count:,}" for name, count in sorted(total.items())})
+
+
+def _rows(name: str, value: str, rows: Mapping[str, Any]) -> Iterator[str]:
+    yield f"| {name} | {value} |"
+    yield "| --- | --- |"
+    for left, right in rows.items():
+        yield f"| {left} | {right} |"
+
+
+def _several(values: Iterable[object]) -> str:
+    return ", ".join(sorted(set(map(str, values))))
+
+
+def _sum(values: Iterable[int]) -> str:
+    return f"{sum(values):,}"
+
+
+def _quantile(ordered: Sequence[int], share: float) -> int:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0

@@ -1,0 +1,115 @@
+"""How long a task stands still when its worker is killed, with every timeout at its default."""
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from ops import local_kafka
+from stream_app.start import warm_up
+from tests.chaos.commits import Watch
+from tests.chaos.members import ChaosError, Member, state_of
+from tests.chaos.plan import BROKERS
+from tests.chaos.round import CALM_DEADLINE_S, Replay, ended
+from tests.kafka.support import App, StreamOf, spawn
+
+STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 30), StreamOf("gamma", 2, 5))
+
+PAUSE_S = 0.02
+
+
+class Times(NamedTuple):
+    """From SIGKILL until every task of the worker has committed again.
+
+    Attributes:
+        same_ms: The only worker of a group is started again at once.
+        other_ms: The others of its group take over; it is started again afterwards.
+    """
+
+    same_ms: list[int]
+    other_ms: list[int]
+
+
+def measure(folder: Path, restarts: int, tell: Callable[[], None]) -> Times:
+    """Two applications on three brokers, each killed so often.
+
+    Raises:
+        ChaosError: A task did not go on.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    halt = threading.Event()
+    with ExitStack() as stack:
+        kafka = stack.enter_context(local_kafka.start(BROKERS, folder / "kafka"))
+        groups = []
+        for name, instances in (("same-", ["solo"]), ("other-", ["ada", "bob", "cyd"])):
+            app = App(kafka.bootstrap_servers, name, folder, _sections(), len(STREAMS), replication=BROKERS)
+            app.create_topics()
+            warm_up(app.config.task_settings())
+            watch = stack.enter_context(Watch(app))
+            members = [Member(app, instance, halt, spawn) for instance in instances]
+            stack.enter_context(ended(members))
+            for member in members:
+                member.start()
+            stack.enter_context(Replay(app, STREAMS, seed=1))
+            groups.append((members, watch))
+        with ThreadPoolExecutor(len(groups)) as pool:
+            jobs = [pool.submit(_strike, members, watch, restarts, halt, tell) for members, watch in groups]
+            times = Times(*(job.result() for job in jobs))
+    shutil.rmtree(folder)
+    return times
+
+
+def _sections() -> dict[str, dict[str, object]]:
+    return {
+        "streams": {stream.name: {"features": stream.features} for stream in STREAMS},
+        "join": {"ttl_ms": 1_500, "max_clock_lead_ms": 100},
+        "kafka": {"consumer": {}},
+    }
+
+
+def _strike(
+    members: Sequence[Member], watch: Watch, restarts: int, halt: threading.Event, tell: Callable[[], None]
+) -> list[int]:
+    """Kill one after the other; a worker that is alone is started again at once, others when they were replaced."""
+    draw = random.Random(len(members))
+    found = []
+    try:
+        for number in range(restarts):
+            victim = members[number % len(members)]
+            while not (tasks := _tasks_of(victim)):
+                victim.wait_for(partial(_tasks_of, victim), CALM_DEADLINE_S, "tasks")
+                halt.wait(draw.uniform(0.2, 1.2))  # they may be taken from it meanwhile
+            killed_s = time.time()
+            victim.kill()
+            if len(members) == 1:
+                victim.start()
+            found.append(_first_ms(watch, tasks, killed_s) - int(killed_s * 1000))
+            if len(members) > 1:
+                victim.start()
+            tell()
+    except BaseException:
+        halt.set()
+        raise
+    return found
+
+
+def _tasks_of(member: Member) -> frozenset[int]:
+    """Those that it works on: none before all are restored."""
+    state = state_of(member.log)
+    return state.tasks if state.stage == "live" else frozenset()
+
+
+def _first_ms(watch: Watch, tasks: frozenset[int], time_s: float) -> int:
+    deadline = time.monotonic() + CALM_DEADLINE_S
+    while (found := watch.first_after_ms(tasks, time_s)) is None:
+        if time.monotonic() > deadline:
+            raise ChaosError(f"tasks {sorted(tasks)} made no commit within {CALM_DEADLINE_S:g} s of a kill")
+        time.sleep(PAUSE_S)
+    return found

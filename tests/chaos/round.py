@@ -1,0 +1,372 @@
+"""One round: a cluster, an application, load, waves of faults; then everything that was written is checked."""
+
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from ops import local_kafka
+from stream_app import __version__
+from stream_app.start import warm_up
+from stream_app.verify import verify
+from tests.chaos.commits import Watch, aborted_commits, compacted, first_commits_ms
+from tests.chaos.forks import Nursery
+from tests.chaos.members import AFRESH, ChaosError, Member, Spawn
+from tests.chaos.plan import BROKERS, BrokerKill, Wave, waves
+from tests.kafka import support
+from tests.kafka.support import App, Load, Section, StreamOf, check_exactly_once
+
+MEMBERS: Mapping[str, int] = {"ada": 0, "bob": 5, "cyd": 50, "dee": 2_000}
+"""The workers, and what a restore of each may have to repeat in ms (`worker.snapshot_after_ms`): from a snapshot with
+every transaction to the default."""
+
+STREAMS = (
+    StreamOf("alpha", 0, 3),
+    StreamOf("beta", 1, 2),
+    StreamOf("gamma", 1, 5),
+    StreamOf("delta", 2, 2),
+    StreamOf("epsilon", 3, 30),
+)
+
+PARTITIONS = 4
+
+CONSUMER: Mapping[str, Any] = {
+    "session.timeout.ms": support.SESSION_TIMEOUT_MS,
+    "heartbeat.interval.ms": 1_000,
+    "fetch.wait.max.ms": 50,  # fewer empty fetches: three brokers, four workers and two cores
+}
+
+SECTIONS: Mapping[str, Section] = {
+    "streams": {stream.name: {"features": stream.features} for stream in STREAMS},
+    "join": {"ttl_ms": 1_500, "max_clock_lead_ms": 100, "max_pending_per_stream": 120},
+    "metrics": {"every_labels": 25},
+    "predictions": "all",
+    "kafka": {"consumer": CONSUMER},
+}
+
+WORKER: Mapping[str, Any] = {"commit_interval_ms": 30, "max_batch_records": 200, "max_restarts": 1_000}
+"""Many small transactions: a moment is likely to be in the midst of one. One that was fenced comes back each time."""
+
+CHANGELOG: Mapping[str, str] = {
+    "segment.ms": "2000",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "2000",
+    "delete.retention.ms": "1000",
+}
+"""What takes days elsewhere takes seconds here: compaction runs beside every restore."""
+
+CALM_DEADLINE_S = 240.0
+"""From the end of a wave until each task has made the wave's commits: workers start (a minute on a busy machine), dead
+sessions run out, a broker's partitions find another leader."""
+
+IN_SYNC_DEADLINE_S = 120.0
+
+PAUSE_S = 0.2
+"""Between two looks at progress and at all logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a round was; a line of the record.
+
+    Attributes:
+        seed: With `number`, that of its schedule.
+        number: Of the round.
+        kills: SIGKILLs, of workers and brokers.
+        faults: How often what was done.
+        stages: What workers were doing when they were killed.
+        duration_s: From the first worker's start to the last one's end.
+        commits: Transactions with records, all of which were checked.
+        aborted: Transactions that had written their commit record and were never committed.
+        afresh: How often a worker started afresh by itself: fenced, or an unknown outcome.
+        records: Input records, all of which were checked.
+        outputs: Output records, all of which were compared byte for byte.
+        snapshots: How many were taken and named.
+        changelog: Offsets used, and records left by compaction.
+        first_commits_ms: From a process's start to its first commit.
+        cores: Of the machine.
+        version: Of areba.
+        forked: Whether workers were forks of a process that had everything loaded.
+    """
+
+    seed: int
+    number: int
+    kills: int
+    faults: Mapping[str, int]
+    stages: Mapping[str, int]
+    duration_s: float
+    commits: int
+    aborted: int
+    afresh: int
+    records: int
+    outputs: int
+    snapshots: int
+    changelog: Sequence[int]
+    first_commits_ms: Sequence[int]
+    cores: int
+    version: str = __version__
+    forked: bool = True
+
+
+class Replay(Load):
+    """Some 200 records a second; the workers have few cores, and what counts is how often they are struck."""
+
+    INTERVAL_S = 0.05
+
+
+class Round:
+    """A running round.
+
+    Args:
+        kafka: Its cluster.
+        app: Its application, with topics.
+        watch: Of its progress.
+        spawn: How its workers are started.
+        tell: Called with the number of kills so far.
+    """
+
+    def __init__(
+        self, kafka: local_kafka.LocalKafka, app: App, watch: Watch, spawn: Spawn, tell: Callable[[int], None]
+    ) -> None:
+        self._kafka = kafka
+        self._app = app
+        self._watch = watch
+        self._tell = tell
+        self._halt = threading.Event()
+        self.broker_kills = 0
+        self.members = [
+            Member(app, name, self._halt, spawn, worker={**WORKER, "snapshot_after_ms": after_ms})
+            for name, after_ms in MEMBERS.items()
+        ]
+
+    @property
+    def kills(self) -> int:
+        """SIGKILLs so far."""
+        return self.broker_kills + sum(
+            kind.startswith("worker SIGKILL") for member in self.members for kind, _ in member.done
+        )
+
+    def strike(self, wave: Wave) -> None:
+        """Do what a wave says, all at once; then wait until every task has gone on.
+
+        Raises:
+            ChaosError: Something did not go as it must.
+        """
+        by_name = {member.name: member for member in self.members}
+        with ThreadPoolExecutor(len(by_name) + 1) as pool:
+            jobs = [pool.submit(self._suffer, by_name[name], chain) for name, chain in wave.faults.items()]
+            if wave.broker is not None:
+                jobs.append(pool.submit(self._kill_broker, wave.broker))
+            try:
+                for job in jobs:
+                    job.result()
+            except BaseException:
+                self._halt.set()
+                raise
+        self.settle(wave.commits)
+
+    def _suffer(self, member: Member, chain: Sequence[Any]) -> None:
+        try:
+            for fault in chain:
+                member.suffer(fault)
+                self._tell(self.kills)
+        except BaseException:
+            self._halt.set()
+            raise
+
+    def _kill_broker(self, kill: BrokerKill) -> None:
+        try:
+            self._halt.wait(kill.delay_s)
+            self._kafka.kill(kill.node)
+            self.broker_kills += 1
+            self._tell(self.kills)
+            self._halt.wait(kill.lasts_s)
+            self._kafka.restart(kill.node)
+            wait_in_sync(self._app.servers)
+        except BaseException:
+            self._halt.set()
+            raise
+
+    def settle(self, commits: int) -> None:
+        """Wait until each task has made so many more.
+
+        Raises:
+            ChaosError: One has not in time, or a worker has ended.
+        """
+        wanted = [count + commits for count in self._watch.counts]
+        deadline = time.monotonic() + CALM_DEADLINE_S
+        while any(count < want for count, want in zip(self._watch.counts, wanted, strict=True)):
+            for member in self.members:
+                member.check()
+            if time.monotonic() > deadline:
+                raise ChaosError(
+                    f"tasks stand still: {self._watch.counts} commits of {wanted} {CALM_DEADLINE_S:g} s after a wave"
+                )
+            time.sleep(PAUSE_S)
+
+    def finish(self) -> dict[int, str]:
+        """All inputs are there: wait until they are worked off, end the workers one by one; the models, by task."""
+        ends = self._app.input_ends()
+        deadline = time.monotonic() + CALM_DEADLINE_S
+        while dict(enumerate(self._watch.ends)) != ends:
+            _ = self._watch.counts
+            for member in self.members:
+                member.check()
+            if time.monotonic() > deadline:
+                raise ChaosError(f"committed {self._watch.ends} of {ends} within {CALM_DEADLINE_S:g} s")
+            time.sleep(PAUSE_S)
+        for member in self.members:
+            member.wait_ready()
+        *others, last = self.members
+        for member in others:
+            member.stop()
+        everything = f"assigned tasks={','.join(map(str, range(self._app.partitions)))}"
+
+        def has_all() -> bool:
+            said = last.log.rpartition(everything)
+            return bool(said[1]) and said[2].count("restored task") >= self._app.partitions
+
+        last.wait_for(has_all, CALM_DEADLINE_S, "restored tasks, all of them")
+        last.stop()
+        return last.models()
+
+
+def wait_in_sync(servers: str) -> None:
+    """Until every partition is on all brokers again: only then may another one die."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    deadline = time.monotonic() + IN_SYNC_DEADLINE_S
+    while True:
+        topics = admin.list_topics(timeout=10).topics.values()
+        behind = [
+            f"{topic.topic}[{number}]"
+            for topic in topics
+            for number, partition in topic.partitions.items()
+            if len(partition.isrs) < BROKERS or partition.leader < 0
+        ]
+        if topics and not behind:
+            return
+        if time.monotonic() > deadline:
+            raise ChaosError(f"not in sync within {IN_SYNC_DEADLINE_S:g} s: {', '.join(behind)}")
+        time.sleep(0.2)
+
+
+def compact_soon(app: App) -> None:
+    """Have the changelog compacted all the time."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in CHANGELOG.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, app.config.topics.changelog, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": app.servers})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(10)
+
+
+@contextmanager
+def ended(members: Sequence[Member]) -> Iterator[None]:
+    """None of them outlives the block."""
+    try:
+        yield
+    finally:
+        for member in members:
+            member.end()
+
+
+def run_round(
+    folder: Path, seed: int, number: int, kills: int, tell: Callable[[int], None], *, forked: bool = True
+) -> Result:
+    """One round from a new cluster to the checked topics; the folder is removed if all is well, else left.
+
+    Args:
+        folder: For the brokers' data and the workers' logs.
+        seed: Of the run.
+        number: Of the round; with the seed, it decides on the schedule.
+        kills: SIGKILLs in this round.
+        tell: Called with the number of kills so far.
+        forked: Whether workers are forks of a process that has everything loaded (see `forks`).
+
+    Raises:
+        ChaosError: A worker or a task did not do as it must.
+        AssertionError: What was written is not what it must be.
+    """
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        kafka = stack.enter_context(local_kafka.start(BROKERS, folder / "kafka"))
+        app = App(kafka.bootstrap_servers, f"r{number}-", folder, SECTIONS, PARTITIONS, replication=BROKERS)
+        app.create_topics()
+        compact_soon(app)
+        warm_up(app.config.task_settings())
+        start = (
+            stack.enter_context(Nursery(app.file("nursery"), folder / "nursery.log")).start if forked else support.spawn
+        )
+        watch = stack.enter_context(Watch(app))
+        course = Round(kafka, app, watch, start, tell)
+        stack.enter_context(ended(course.members))
+        start_s = time.monotonic()
+        with Replay(app, STREAMS, seed=hash_of(seed, number)):
+            for member in course.members:
+                member.start()
+            course.settle(1)
+            for wave in waves(f"{seed}/{number}", list(MEMBERS), kills):
+                course.strike(wave)
+        models = course.finish()
+        duration_s = time.monotonic() - start_s
+        result = replace(_checked(course, app, watch, models, seed, number, duration_s), forked=forked)
+    shutil.rmtree(folder)
+    return result
+
+
+def hash_of(seed: int, number: int) -> int:
+    """One number for the load."""
+    return 1_000_003 * seed + number
+
+
+def _checked(
+    course: Round, app: App, watch: Watch, models: Mapping[int, str], seed: int, number: int, duration_s: float
+) -> Result:
+    """Check everything that was written, with two opinions, and count what happened."""
+    checked = check_exactly_once(app)
+    found = {task: one.models for task, one in checked.items()}
+    if found != models:
+        raise ChaosError(f"the workers' models at the end are {models}, those of a fresh process {found}")
+    report = verify(app.cluster, app.config)
+    if not report.ok:
+        raise ChaosError("\n".join(["areba verify:", *report.findings[:20]]))
+    logs = [life.log for member in course.members for life in member.lives]
+    done = [entry for member in course.members for entry in member.done]
+    commits = sum(one.commits for one in checked.values())
+    faults = Counter(str(kind) for kind, _ in done) + Counter({"broker SIGKILL": course.broker_kills})
+    return Result(
+        seed=seed,
+        number=number,
+        kills=course.kills,
+        faults=dict(sorted(faults.items())),
+        stages=dict(sorted(Counter(stage for kind, stage in done if kind == "worker SIGKILL").items())),
+        duration_s=round(duration_s, 1),
+        commits=commits,
+        aborted=aborted_commits(app, commits),
+        afresh=sum(log.count(AFRESH) for log in logs),
+        records=sum(sum(one.offsets) for one in checked.values()),
+        outputs=sum(len(rows) for one in checked.values() for rows in one.outputs.values()),
+        snapshots=sum(log.count("saved task") for log in logs),
+        changelog=compacted(app),
+        first_commits_ms=[
+            value for member in course.members for value in first_commits_ms(member.lives, watch.times_ms)
+        ],
+        cores=os.cpu_count() or 0,
+    )

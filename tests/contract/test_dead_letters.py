@@ -1,0 +1,459 @@
+"""`areba dlq` over both backends: what was put aside can be found, understood and sent back, each record once."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from stream_app import codec, topics
+from stream_app.config import Config
+from stream_app.dead_letters import (
+    Place,
+    Replayed,
+    Selection,
+    list_letters,
+    places_of,
+    replay,
+    show_letter,
+    time_of,
+)
+from stream_app.errors import ConfigurationError, FencedError, TopicError
+from stream_app.kafka import SystemClock
+from stream_app.letters import DEAD_LETTER_HEADERS, SENT_BACK, read_replay
+from stream_app.ports import Cluster, TopicPartition, Transaction
+from stream_app.reading import Row, read_rows
+from stream_app.records import Example, Header, Label, OutputRecords
+from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
+
+EVERYTHING = Selection()
+TRACE: Header = ("traceparent", b"00-1")
+
+
+class Died(Exception):  # noqa: N818  (it stands for a SIGKILL)
+    """The tool is gone."""
+
+
+class Dying:
+    """A transaction whose owner dies at its n-th commit, before or behind it."""
+
+    def __init__(self, transaction: Transaction, commits: int, *, behind: bool) -> None:
+        self._transaction = transaction
+        self._left = commits
+        self._behind = behind
+        self.initialise, self.begin = transaction.initialise, transaction.begin
+        self.produce, self.send_offsets = transaction.produce, transaction.send_offsets
+
+    def commit(self) -> None:
+        """The last one is not survived."""
+        self._left -= 1
+        if not self._left and not self._behind:
+            raise Died
+        self._transaction.commit()
+        if not self._left:
+            raise Died
+
+    def abort(self) -> None:
+        """The dead do not."""
+
+    def close(self) -> None:
+        """The dead do not."""
+
+
+class Told(NamedTuple):
+    """A dead letter to be written: the reason, and the record that it was."""
+
+    reason: str
+    value: bytes | None
+    offset: int = 0
+    topic: str = "examples"
+    timestamp_ms: int = START_MS
+    key: bytes | None = b"pumps"
+    headers: Sequence[Header] = ()
+    partition: int = 0
+
+
+class World:
+    """An application's topics, and what the tool does to them."""
+
+    def __init__(self, backend: Backend, prefix: str, partitions: int, retention_ms: int) -> None:
+        self.backend = backend
+        self.config = Config.model_validate(
+            {
+                "application": {"id": f"{prefix}app"},
+                "kafka": {"topic_prefix": prefix},
+                "streams": {"pumps": {"features": 2}},
+            }
+        )
+        self.names = self.config.topics
+        plan = topics.plan(self.names, partitions)
+        # retention never sleeps, and the records of these tests are old
+        kept = {"retention.ms": str(retention_ms)}
+        self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan], 1)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Administration."""
+        return self.backend.cluster()
+
+    def write(self, letters: Sequence[Told], transaction: Transaction | None = None, partition: int = 0) -> None:
+        """As a worker does; in a transaction that stays open, if one is given."""
+        records = OutputRecords(
+            [letter.key for letter in letters],
+            [letter.value for letter in letters],
+            [letter.timestamp_ms for letter in letters],
+            {row: [*letter.headers, *self._headers(letter)] for row, letter in enumerate(letters)},
+        )
+        place = TopicPartition(self.names.dead_letters, partition)
+        if transaction is not None:
+            transaction.begin()
+            transaction.produce(place, records)
+            return
+        transaction = self.backend.transaction(f"{self.config.application.id}-w")
+        transaction.begin()
+        transaction.produce(place, records)
+        transaction.commit()
+        transaction.close()
+
+    def _headers(self, letter: Told) -> list[Header]:
+        topic = getattr(self.names, letter.topic, letter.topic)
+        texts = (topic, str(letter.partition), str(letter.offset), "areba.x", "the detail", letter.reason)
+        return [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, texts, strict=True)]
+
+    def replay(
+        self,
+        selection: Selection = EVERYTHING,
+        dies: Callable[[Transaction], Transaction] = lambda transaction: transaction,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Replayed:
+        """As `areba dlq replay` does."""
+
+        def open_transaction(transactional_id: str) -> Transaction:
+            assert transactional_id == f"{self.config.application.id}-dlq-replay"
+            return dies(self.backend.transaction(transactional_id))
+
+        clock = SystemClock()
+        return replay(self.cluster, self.config, clock, selection, open_transaction, limit=limit, dry_run=dry_run)
+
+    def rows(self, topic: str, partition: int = 0) -> list[Row]:
+        """All committed records."""
+        reader = self.cluster.reader(TopicPartition(topic, partition))
+        try:
+            return list(read_rows(reader, topic))
+        finally:
+            reader.close()
+
+    def marks(self) -> list[int]:
+        """The offsets of dead letters that are marked as sent back."""
+        rows = self.rows(self.names.dead_letters)
+        return [int(row.headers[-1][1] or b"") for row in rows if row.headers and row.headers[-1][0] == SENT_BACK]
+
+
+@pytest.fixture
+def world(backend: Backend, prefix: str) -> Callable[..., World]:
+    """Makes one."""
+    return lambda partitions=1, retention_ms=-1: World(backend, prefix, partitions, retention_ms)
+
+
+def _examples(count: int) -> list[bytes | None]:
+    return [codec.encode(Example("pumps", str(number), [0.5, number])) for number in range(count)]
+
+
+def _told(count: int) -> list[Told]:
+    return [
+        Told("unknown-stream", value, offset, timestamp_ms=START_MS + offset)
+        for offset, value in enumerate(_examples(count))
+    ]
+
+
+def test_what_came_is_sent_back_once(world: Callable[..., World]) -> None:
+    """Key, value, headers, event time and place are those of the original, whatever its bytes; then never again."""
+    here = world()
+    letters = [
+        Told("undecodable", bytes(range(256)), 3, "examples", START_MS + 5, b"\xff", (("a", b"1"), ("a", None), TRACE)),
+        Told("unknown-stream", codec.encode(Label("pumps", "1", 1)), 7, "labels", START_MS + 6),
+        Told("undecodable", None, 4, "examples", START_MS + 7, None),
+    ]
+    here.write(letters)
+    assert here.replay(dry_run=True).sent.total() == 3
+    assert not here.rows(here.names.examples), "a rehearsal writes nothing"
+    assert not here.marks()
+    done = here.replay()
+    assert (done.sent.total(), done.before, done.ok) == (3, 0, True)
+    one, two = here.rows(here.names.examples)
+    (three,) = here.rows(here.names.labels)
+    for row, letter in ((one, letters[0]), (three, letters[1]), (two, letters[2])):
+        assert (row.timestamp_ms, row.key, row.value) == (letter.timestamp_ms, letter.key, letter.value)
+        assert tuple(row.headers[: len(letter.headers)]) == tuple(letter.headers)
+        told = read_replay(row.headers)
+        assert told is not None
+        assert told[:2] == (here.names.dead_letters, 0)
+        assert told[3:7] == (getattr(here.names, letter.topic), 0, letter.offset, 1)
+        assert len(row.headers) == len(letter.headers) + len(told)
+    assert here.marks() == [0, 1, 2]
+    before = len(here.rows(here.names.dead_letters))
+    again = here.replay()
+    assert (again.sent.total(), again.before) == (0, 3)
+    assert len(here.rows(here.names.dead_letters)) == before, "nothing to do writes nothing"
+    assert len(here.rows(here.names.examples)) == 2
+
+
+@pytest.mark.parametrize(("commits", "behind"), [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True)])
+def test_a_kill_on_the_way(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, commits: int, *, behind: bool
+) -> None:
+    """Before the commit or just behind it, at the first transaction or a later one: the next run sends what is left."""
+    monkeypatch.setattr("stream_app.dead_letters.BATCH_RECORDS", 4)
+    here = world()
+    here.write(_told(10))
+    with pytest.raises(Died):
+        here.replay(dies=lambda transaction: Dying(transaction, commits, behind=behind))
+    # the first transaction says that a replay begins
+    sent = 4 * max(0, commits - 1 - (not behind))
+    done = here.replay()
+    assert (done.sent.total(), done.before) == (10 - sent, sent)
+    assert [row.value for row in here.rows(here.names.examples)] == _examples(10)
+    assert sorted(here.marks()) == list(range(10))
+
+
+def test_an_open_transaction_hides_nothing(world: Callable[..., World]) -> None:
+    """A worker's round in the way of the reader must not make the tool believe that nothing was sent back before."""
+    here = world()
+    here.write(_told(3))
+    worker = here.backend.transaction(f"{here.config.application.id}-w2")
+    here.write([Told("undecodable", b"x", 9)], worker)
+    place = TopicPartition(here.names.dead_letters, 0)
+    wait_for_records(here.backend, place, 5)  # three letters, their commit, the open one
+    mine = Selection(reasons=frozenset({"unknown-stream"}))
+    with pytest.raises(Died):  # the start is written, but cannot be read before the worker's transaction ends
+        here.replay(mine, dies=lambda transaction: Dying(transaction, 1, behind=True))
+    first = here.backend.transaction(f"{here.config.application.id}-dlq-replay")
+    first.begin()
+    first.produce(TopicPartition(here.names.examples, 0), OutputRecords([None], [b"sent before"], [START_MS]))
+    marks: Mapping[int, Sequence[Header]] = {row: [(SENT_BACK, str(row).encode())] for row in range(3)}
+    first.produce(place, OutputRecords([None] * 3, [None] * 3, [START_MS] * 3, marks))
+    first.commit()
+    results: list[Replayed] = []
+    tool = threading.Thread(target=lambda: results.append(here.replay(mine)), daemon=True)
+    tool.start()
+    wait_for_records(here.backend, place, 13)  # so far: 2 of the first start, 3 marks and a commit; the second start
+    tool.join(0.3)
+    assert not results, "it did not wait"
+    worker.commit()
+    tool.join(DEADLINE_S)
+    assert (results[0].sent.total(), results[0].before) == (0, 3)
+    assert [row.value for row in here.rows(here.names.examples)] == [b"sent before"]
+
+
+def test_a_second_tool_ends_the_first(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two operators at once: the first one's is told, and nothing is sent twice."""
+    monkeypatch.setattr("stream_app.dead_letters.BATCH_RECORDS", 2)
+    here = world()
+    here.write(_told(6))
+    others: list[Replayed] = []
+
+    class Slow(Dying):
+        def commit(self) -> None:
+            super().commit()
+            if not others:
+                others.append(here.replay())
+
+    with pytest.raises(FencedError):
+        here.replay(dies=lambda transaction: Slow(transaction, -1, behind=True))
+    assert others[0].sent.total() == 6
+    assert [row.value for row in here.rows(here.names.examples)] == _examples(6)
+
+
+def test_what_comes_back_again_counts_its_attempts(world: Callable[..., World]) -> None:
+    """Sent back before the cause was mended it is a new dead letter, with one set of headers that says so."""
+    here = world()
+    value = _examples(1)[0]
+    here.write([Told("unknown-stream", value, 0, headers=(TRACE,))])
+    here.replay()
+    (back,) = here.rows(here.names.examples)
+    here.write([Told("undecodable", value, back.offset, headers=back.headers)])
+    second = here.rows(here.names.dead_letters)[-1].offset
+    text = "\n".join(show_letter(here.cluster, here.config, Place(0, second)))
+    assert f"{here.names.dead_letters}[0] offset 0, sent back " in text
+    assert "(attempt 1)" in text
+    assert here.replay().sent == {("undecodable", here.names.examples): 1}
+    last = here.rows(here.names.examples)[-1]
+    told = read_replay(last.headers)
+    assert told is not None
+    assert (told.offset, told.origin_offset, told.attempt) == (second, back.offset, 2)
+    assert last.headers[0] == TRACE
+    assert len(last.headers) == len(back.headers)
+
+
+def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[..., World]) -> None:
+    """Its dead letter has the time of what closed it; with that, its delay would be wrong."""
+    here = world()
+    labels = [codec.encode(Label("pumps", str(number), 1)) for number in range(4)]
+    sender = here.backend.sender()
+    for number, value in enumerate(labels):
+        sender.send(here.names.labels, b"pumps", value, START_MS + number, partition=0)
+    sender.flush(DEADLINE_S)
+    here.backend.delete_before(TopicPartition(here.names.labels, 0), 1)
+    reasons = ("orphan-label", "orphan-label", "late-label", "orphan-label")
+    late = [
+        Told(reason, value, number, "labels", START_MS + 60_000)
+        for number, (reason, value) in enumerate(zip(reasons, labels, strict=True))
+    ]
+    here.write([*reversed(late), Told("orphan-label", b"another", 3, "labels", START_MS + 60_000)])
+    done = here.replay()
+    assert [(why, count) for why, count in done.refused_counts.items()] == [
+        ("its time of event was in the input record, which is gone", 2)
+    ]
+    assert not done.ok
+    assert "2 not sent: its time of event was in the input record, which is gone (0:3, 0:4)" in "\n".join(done.texts())
+    back = here.rows(here.names.labels)[3:]
+    assert [(row.timestamp_ms, row.value) for row in back] == [(START_MS + n, labels[n]) for n in (3, 2, 1)]
+
+
+def test_what_cannot_go_back_is_named(world: Callable[..., World]) -> None:
+    """Sent all the same it would be a dead letter again, or land where nobody reads it."""
+    here = world()
+    stranger = codec.encode(Example("fans", "1", [1.0]))
+    here.write(
+        [
+            Told("bad-time", _examples(1)[0], 0, timestamp_ms=1),
+            Told("unknown-stream", stranger, 1, key=b"fans"),
+            Told("undecodable", b"x", 2, topic="elsewhere"),
+            Told("undecodable", b"x", 3, partition=7),
+            Told("too-large", b"x" * 1_048_300, 4),
+            Told("undecodable", b"y", 5),
+        ]
+    )
+    done = here.replay()
+    assert done.refused == {
+        "it has no time of event (bad-time): its producer has to send it again": ["0:0"],
+        "stream fans is still not among the configured ones": ["0:1"],
+        "it does not come from an input of this application": ["0:2", "0:3"],
+        f"with the headers of a replay it is larger than max.message.bytes of {here.names.examples}": ["0:4"],
+    }
+    assert [row.value for row in here.rows(here.names.examples)] == [b"y"]
+
+
+def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., World]) -> None:
+    """It goes back with its own time, and Kafka deletes by that: the operator must have a worker running."""
+    here = world(retention_ms=86_400_000)
+    here.write([Told("undecodable", b"x", 0), Told("undecodable", b"y", 1, timestamp_ms=SystemClock().now_ms())])
+    text = f"1 are older than retention.ms of {here.names.examples}: they may be deleted before a worker reads them"
+    assert text in (line.strip() for line in here.replay(dry_run=True).texts())
+
+
+def _chosen(world: World, **chosen: object) -> list[int]:
+    listing = list_letters(world.cluster, world.config, Selection(**chosen), 50)  # type: ignore[arg-type]
+    return [line.place.offset for line in listing.lines]
+
+
+def test_dead_letters_are_chosen(world: Callable[..., World]) -> None:
+    """By reason, stream, time, partition and place, alone and together, in `list` and `replay` alike."""
+    here = world(2)
+    here.write(
+        [
+            Told("undecodable", b"a", 0, timestamp_ms=START_MS + 40),
+            Told("unknown-stream", _examples(1)[0], 1, timestamp_ms=START_MS + 30, key=b"other"),
+            Told("undecodable", b"c", 2, timestamp_ms=START_MS + 20, key=b"fans"),
+            Told("late-label", codec.encode(Label("fans", "1", 0)), 3, "labels", START_MS + 10),
+        ]
+    )
+    here.write([Told("undecodable", b"d", 0, timestamp_ms=START_MS, partition=1)], partition=1)
+    assert _chosen(here) == [0, 3, 2, 1, 0], "in order of event time"
+    assert _chosen(here, reasons=frozenset({"undecodable", "late-label"})) == [0, 3, 2, 0]
+    assert _chosen(here, streams=frozenset({"pumps"})) == [0, 1, 0], "the value's stream goes before the key"
+    assert _chosen(here, streams=frozenset({"fans"})) == [3, 2]
+    assert _chosen(here, partitions=frozenset({0}), since_ms=START_MS + 20, until_ms=START_MS + 40) == [2, 1]
+    assert _chosen(here, places=frozenset({Place(0, 2), Place(1, 0)})) == [0, 2]
+    listing = list_letters(here.cluster, here.config, EVERYTHING, 2)
+    assert [line.place for line in listing.lines] == [Place(0, 1), Place(0, 0)], "the newest"
+    text = list(listing.texts())
+    assert text[0].split("  ")[0] == "place"
+    assert f"{here.names.examples}[0]:1" in text[1]
+    assert text[1].endswith("no")
+    assert text[3:] == [
+        "the newest 2 of 5; --limit shows more",
+        "5 dead letters, 0 of them sent back",
+        "        3 undecodable",
+        "        1 unknown-stream",
+        "        1 late-label",
+    ]
+    done = here.replay(Selection(reasons=frozenset({"undecodable"})), limit=2)
+    assert (done.sent.total(), done.left) == (2, 1)
+    done = here.replay(Selection(reasons=frozenset({"undecodable"})))
+    assert (done.sent.total(), done.before) == (1, 2)
+    after = list_letters(here.cluster, here.config, EVERYTHING, 50)
+    assert [line.is_sent_back for line in after.lines] == [True, False, True, False, True]
+    assert list(after.texts())[-3:-1] == ["        3 undecodable, 3 sent back", "        1 unknown-stream"]
+
+
+def test_one_is_shown(world: Callable[..., World]) -> None:
+    """All that an operator needs to find the cause: where from, why, every byte."""
+    here = world()
+    headers: Sequence[Header] = (("source", b"a scale\x1b[2J"), ("raw", b"\xff\x00"), ("none", None))
+    here.write(
+        [
+            Told("conflicting-example", _examples(1)[0], 12, headers=headers),
+            Told("undecodable", b"\x00" * 5_000, 13, key=None),
+        ]
+    )
+    text = list(show_letter(here.cluster, here.config, Place(0, 0)))
+    for line in (
+        f"dead letter  {here.names.dead_letters}[0] offset 0",
+        f"from         {here.names.examples}[0] offset 12",
+        "reason       conflicting-example",
+        "detail       the detail",
+        f"event time   2023-11-14 22:13:20.000 UTC ({START_MS} ms)",
+        "sent back    no",
+        "stream, id   pumps, 0",
+        "key          pumps",
+        "header       source: b'a scale\\x1b[2J'",
+        "header       raw: ff 00",
+        "header       none: null",
+        "decoded      Example(stream='pumps', id='0', features=(0.5, 0.0))",
+    ):
+        assert line in text
+    value = _examples(1)[0] or b""
+    assert text[-2].startswith(f"  00000000  {value[:16].hex(' ')}  ")
+    here.replay(Selection(places=frozenset({Place(0, 0)})))
+    assert any(line.startswith("sent back    at 20") for line in show_letter(here.cluster, here.config, Place(0, 0)))
+    text = list(show_letter(here.cluster, here.config, Place(0, 1)))
+    assert text[-1] == "  and 904 bytes more; --full shows them"
+    assert any(line.startswith("detail       the detail; ") for line in text), "what the decoder says"
+    assert len(list(show_letter(here.cluster, here.config, Place(0, 1), full=True))) == len(text) - 1 + 904 // 16 + 1
+
+
+def test_what_does_not_exist_is_named(world: Callable[..., World]) -> None:
+    """A typing error must not look like an empty topic."""
+    here = world()
+    here.write(_told(1))
+    here.replay()
+    end = here.cluster.watermarks(TopicPartition(here.names.dead_letters, 0)).high
+    mark = here.rows(here.names.dead_letters)[-1].offset
+    for place, message in (
+        (Place(0, end), rf"\[0\] has no offset {end}: it has offsets 0 to {end - 1}"),
+        (Place(3, 0), "has 1 partitions: there is no partition 3"),
+        (Place(0, 1), "is no dead letter: it is a control record of a transaction"),
+        (Place(0, mark), "is no dead letter: it says that offset 0 was sent back"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            show_letter(here.cluster, here.config, place)
+    with pytest.raises(ConfigurationError, match="no reason 'undecodabel'; did you mean undecodable"):
+        here.replay(Selection(reasons=frozenset({"undecodabel"})))
+    elsewhere = Config.model_validate({"kafka": {"topic_prefix": "nowhere-"}})
+    with pytest.raises(TopicError, match="nowhere-dead-letters: there is no such topic"):
+        list_letters(here.cluster, elsewhere, EVERYTHING, 1)
+
+
+def test_places_and_times_as_they_are_typed() -> None:
+    """UTC where no zone is given; a number and a letter is so long ago."""
+    assert places_of(["3:17", "0:0"]) == {Place(3, 17), Place(0, 0)}
+    with pytest.raises(ConfigurationError, match="'17' is no dead letter: write partition:offset"):
+        places_of(["17"])
+    assert time_of("2026-01-31", 0) == time_of("2026-01-31T01:00+01:00", 0) == 1_769_817_600_000
+    assert time_of("90m", 10_000_000) == 10_000_000 - 5_400_000
+    with pytest.raises(ConfigurationError, match="'yesterday' is no time"):
+        time_of("yesterday", 0)
