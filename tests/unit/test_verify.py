@@ -20,7 +20,7 @@ from producers.sources import parse_source
 from stream_app import codec, order, verify
 from stream_app import stream as stream_module
 from stream_app import topics as topic_plan
-from stream_app.books import MAX_FINDINGS
+from stream_app.books import MAX_FINDINGS, Output
 from stream_app.config import Config, LearnerSettings
 from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.errors import ConfigurationError, TopicError
@@ -44,6 +44,7 @@ from stream_app.records import (
     Side,
     Words,
 )
+from stream_app.recount import Recount
 from stream_app.restore import GENESIS, Point
 from stream_app.state import Place, Snapshot
 from stream_app.task import Task
@@ -554,6 +555,39 @@ def test_corrections_balance(batch: int) -> None:
 
 def _decoded(stored: Stored) -> object:
     return codec.decode_one(stored.value or b"")
+
+
+@pytest.mark.parametrize(
+    ("negatives", "positive", "right"),
+    [(1.99, 0.0, True), (1.0, 1.0, True), (2.0, 0.0, False), (1.99, 1.0, False)],
+)
+def test_metrics_before_or_after_a_correction(negatives: float, positive: float, right: bool) -> None:
+    """A mark publishes metrics without a label, and nothing says which corrections came before it."""
+    outcomes = [
+        Outcome("s", "a", "joined", 1, "one", 0.25, 0, 0, 0),
+        Outcome("s", "b", "joined", 0, "one", 0.25, 0, 1, 1),
+        Outcome("s", "a", "correction", 0, None, None, None, None, 2),
+    ]
+    predictions = [Prediction("s", name, "one", True, 0.25, 0, 0) for name in "ab"]
+    given = (
+        [Output(offset, 0, b"s", record) for offset, record in enumerate(side)] for side in (predictions, outcomes)
+    )
+    metric = replace(
+        _changed(0),
+        stream="s",
+        learner="one",
+        labelled=2,
+        positive_correct=0.0,
+        positive_total=positive,
+        negative_correct=negatives,
+        negative_total=negatives,
+        recall=0.0 if positive else None,
+        specificity=1.0 if positive else None,
+        gmean=0.0 if positive else None,
+    )
+    recount = Recount(0.99, *given, max_closed=10)
+    assert (recount.fault(metric) is None) == right
+    assert recount.unknown == 0
 
 
 def test_corrections_that_are_none(corrected: Log) -> None:
