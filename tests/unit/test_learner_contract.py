@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stream_app.errors import StateError
-from stream_app.learners import CORRECT, LEARN, METHODS, PREDICT, REPORT, Learner
-from tests.learner_steps import Stream, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
+from stream_app.learners import CORRECT, LEARN, METHODS, PREDICT, REPORT, Learner, LearnerSettings
+from tests.learner_steps import Stream, ids, in_turn, learner, operations, pair, run_in_cuts, same_state, stream
 
 OWN = "tests.unit.test_own_learner:NearestMean"
 """A user's own learner keeps the same contract."""
@@ -232,6 +232,19 @@ def test_a_correction_undoes_no_step(method: str) -> None:
     assert all(name.startswith(("negative_", "positive_", "window_")) or name == "capacities" for name in changed)
     assert (answers.versions == before["updates"].sum()).all()
     assert bool(changed) == (method in ("areba", "qbr", "sliding"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_correction_is_the_same_for_compiled_and_other_networks(method: str) -> None:
+    """What a method keeps depends on labels alone, whoever trains; the queues must not part."""
+    data = stream(120, 3, positives=0.3)
+    both = pair(LearnerSettings.model_validate({"method": method}), 3)
+    for which in both:
+        bits(which, late(data.labels), data)
+    fast, slow = (which.arrays() for which in both)
+    own = [name for name in fast if name not in {"parameters", "first_moments", "second_moments", "beta_powers"}]
+    assert list(fast) == list(slow)
+    assert all(fast[name].tobytes() == slow[name].tobytes() for name in own)
 
 
 @every

@@ -569,9 +569,8 @@ def test_metrics_before_or_after_a_correction(negatives: float, positive: float,
         Outcome("s", "a", "correction", 0, None, None, None, None, 2),
     ]
     predictions = [Prediction("s", name, "one", True, 0.25, 0, 0) for name in "ab"]
-    given = (
-        [Output(offset, 0, b"s", record) for offset, record in enumerate(side)] for side in (predictions, outcomes)
-    )
+    asked = [Output(offset, 0, b"s", prediction) for offset, prediction in enumerate(predictions)]
+    settled = [Output(offset, 0, b"s", outcome) for offset, outcome in enumerate(outcomes)]
     metric = replace(
         _changed(0),
         stream="s",
@@ -585,7 +584,7 @@ def test_metrics_before_or_after_a_correction(negatives: float, positive: float,
         specificity=1.0 if positive else None,
         gmean=0.0 if positive else None,
     )
-    recount = Recount(0.99, *given, max_closed=10)
+    recount = Recount(0.99, asked, settled, max_closed=10)
     assert (recount.fault(metric) is None) == right
     assert recount.unknown == 0
 
