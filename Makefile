@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup kafka demo test check fast recut bench chaos study-quick format clean help
+.PHONY: setup kafka demo test simulate mutants check fast recut bench chaos study-quick format clean help
 
 N ?= 30
 SEED ?= 1
+FIRST ?= 0
+SEEDS ?= 10000
 
 help: ## this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -28,8 +30,14 @@ demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
 test: setup ## every test, Kafka included
 	$(BIN)/python -m pytest
 
-fast: setup ## unit and property tests
-	$(BIN)/python -m pytest -q -n 2 tests/unit tests/property -m "not slow and not kafka"
+simulate: setup ## faults at every call of the shell: SEEDS seeds (10000), the same each time from FIRST (0) on
+	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))
+
+mutants: setup ## break the shell in known ways; the simulation must find each
+	$(BIN)/python -m tests.simulation --mutants
+
+fast: setup ## unit and property tests, and some seeds of the simulation
+	$(BIN)/python -m pytest -q -n 2 tests/unit tests/property tests/simulation -m "not slow and not kafka"
 
 check: setup ## format, lint, types, fast tests
 	$(BIN)/ruff format --check .

@@ -34,6 +34,8 @@ MAX_ADVANCES = 1_000
 UNKNOWN_STREAM_NAME = "?"
 """The stream of a record whose value and key tell none."""
 
+NOT_LATE = "is called a late-label, but its example was not closed without a label"
+
 REASONS = {reason.text: reason for reason in Reason}
 OUTCOMES = {kind.name.lower(): kind for kind in OutcomeKind}
 
@@ -217,7 +219,10 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class _Advance:
-    """A pair of `advance` marks: what it closes, and where and when its two records are, by `Side`."""
+    """A pair of `advance` marks: what it closes, and where and when its two records are, by `Side`.
+
+    A mark that may have met its twin or not, for there were more of them than the join keeps, has no `offsets`.
+    """
 
     time_ms: int
     offsets: dict[Side, int]
@@ -246,9 +251,12 @@ class _Stream:
     closings: int = 0
     open: Counter[Side] = field(default_factory=Counter)
     peak: Counter[Side] = field(default_factory=Counter)
+    ahead: Counter[Side] = field(default_factory=Counter)  # closed, but perhaps by records of later slices
+    late: dict[str, _Item] = field(default_factory=dict)  # late labels whose examples have not come
     known: tuple[dict[str, _Item], dict[str, _Item]] = field(default_factory=lambda: ({}, {}))
     settled: tuple[deque[_Item], deque[_Item]] = field(default_factory=lambda: (deque(), deque()))
     unpaired: dict[int, _Item] = field(default_factory=dict)
+    is_crowded: bool = False
     corrected: dict[str, tuple[int, int]] = field(default_factory=dict)  # in this slice: offset and class, by id
     advances: deque[_Advance] = field(default_factory=lambda: deque(maxlen=MAX_ADVANCES))
     doubts: deque[_Closing] = field(default_factory=lambda: deque(maxlen=MAX_FINDINGS))
@@ -288,8 +296,12 @@ class _Stream:
         if self.time_ms > item.timestamp_ms + self.rules.life_ms:
             return True
         return any(
-            item.timestamp_ms <= pair.time_ms and item.offset < pair.offsets[item.side] for pair in self.advances
+            item.timestamp_ms <= pair.time_ms and item.offset < pair.offsets.get(item.side, 0) for pair in self.advances
         )
+
+    def expect_marks(self, count: int) -> None:
+        """Of more marks than are kept the order of the merge decides which are dropped: no pair is sure any more."""
+        self.is_crowded |= len(self.unpaired) + count > self.rules.max_open_marks
 
     def forget(self) -> None:
         """End a slice: drop ids that the join cannot know any more; it is behind us by what is open, not by more."""
@@ -397,8 +409,9 @@ class PartitionBooks:
         self._ends = ends
         items = [self._item(Side.EXAMPLES, record) for record in examples]
         labelled = [self._item(Side.LABELS, record) for record in labels]
+        self._expect_marks((*items, *labelled))
         for stream in self._streams.values():
-            stream.peak = stream.open.copy()
+            stream.peak = stream.open + stream.ahead
         self._settle_dead_letters()
         for item in (*items, *labelled):
             self._move_time(item)
@@ -485,6 +498,19 @@ class PartitionBooks:
             if item.record.content.kind is MarkKind.ADVANCE:
                 _note_advance(stream, item, item.record.content.time_ms or 0)
 
+    def _expect_marks(self, items: Sequence[_Item]) -> None:
+        contents = ((item.stream, item.record.content) for item in items if item.record is not None)
+        advances = Counter(
+            name for name, content in contents if isinstance(content, Mark) and content.kind is MarkKind.ADVANCE
+        )
+        for name, count in advances.items():
+            self._stream(name).expect_marks(count)
+
+    def _anchor(self, side: Side) -> None:
+        """A record that some record of this slice caused: what was read before it was closed before it."""
+        for stream in self._streams.values():
+            del stream.ahead[side]
+
     # Dead letters -----------------------------------------------------------------------------------------------------
 
     def _settle_dead_letters(self) -> None:
@@ -523,6 +549,10 @@ class PartitionBooks:
             self._off(topic, output.offset, f"{where}{_of(item)} cannot be {letter.reason!r}: {_what(item)}")
         if reason is Reason.ORPHAN_LABEL:
             self._closings.append(_Closing(item, reason, topic, output.offset, output.timestamp_ms))
+            item.closed_ms = output.timestamp_ms
+            stream.ahead[side] += 1
+        elif reason is not Reason.LATE_LABEL:  # that may be one that waited for an example which came too late
+            self._anchor(Side.LABELS)
         self._close(item, Reason.UNDECODABLE if reason is None else reason)
 
     # Outcomes ---------------------------------------------------------------------------------------------------------
@@ -550,6 +580,8 @@ class PartitionBooks:
             self._outcome_off(output, "its key is not its stream")
         _count(stream.figures, kind, offsets)
         settles = (offsets[0] is not None, offsets[1] is not None)
+        if kind not in (OutcomeKind.UNLABELLED, OutcomeKind.EVICTED):
+            self._anchor(Side.EXAMPLES)
         if not _settles_rightly(kind, settles):
             self._outcome_off(output, f"{outcome.outcome} settles the wrong sides")
         if label is not None and kind in (OutcomeKind.JOINED, OutcomeKind.CORRECTION):
@@ -561,8 +593,7 @@ class PartitionBooks:
                 self._close(item, kind)
         if example is not None and kind is not OutcomeKind.DUPLICATE:
             if kind is not OutcomeKind.JOINED:
-                closing = _Closing(example, kind, self._names.outcomes, output.offset, output.timestamp_ms)
-                self._closings.append(closing)
+                self._give_up(example, kind, output)
             example.outcome = output
             self._compare(example)
 
@@ -574,6 +605,12 @@ class PartitionBooks:
             self._outcome_off(output, f"class {outcome.label}, but {self._at(label)} says {said}")
         if example is not None and outcome.delay_ms != (delay_ms := label.timestamp_ms - example.timestamp_ms):
             self._outcome_off(output, f"delay_ms {outcome.delay_ms}, but the records' timestamps say {delay_ms}")
+
+    def _give_up(self, example: _Item, kind: OutcomeKind, output: Output[Outcome]) -> None:
+        """Ask later why: what closed it may lie in a later slice, for outcomes are read ahead of the inputs."""
+        self._closings.append(_Closing(example, kind, self._names.outcomes, output.offset, output.timestamp_ms))
+        example.closed_ms = max(example.closed_ms, output.timestamp_ms)
+        self._stream(example.stream).ahead[Side.EXAMPLES] += 1
 
     def _settled(self, side: Side, offset: int | None, output: Output[Outcome]) -> _Item | None:
         """The open record at this offset."""
@@ -611,7 +648,8 @@ class PartitionBooks:
         stream.open[item.side] -= 1
         if item.side is Side.EXAMPLES and not _repeat_or_dead(item):
             stream.closings += 1
-        item.closing, item.closed_slice, item.closed_ms = stream.closings, self._slice, stream.time_ms
+        item.closing, item.closed_slice = stream.closings, self._slice
+        item.closed_ms = max(item.closed_ms, stream.time_ms)
         if item.slice_number < self._slice:
             self._late_fate(item, fate)
             item.record = None
@@ -638,6 +676,8 @@ class PartitionBooks:
             fault = self._refused_example(item, stream, before)
         else:
             fault = self._new_example(item, stream, before)
+            if _unlabelled(item):
+                stream.late.pop(item.id, None)
             item.again = before is not None
             known[item.id] = item
         if fault:
@@ -679,7 +719,7 @@ class PartitionBooks:
             fault = self._taken_label(item, stream, before)
         if fault:
             self._input_off(item, fault)
-        if not isinstance(item.fate, Reason) or item.fate is Reason.ORPHAN_LABEL:
+        if not isinstance(item.fate, Reason) or item.fate in (Reason.ORPHAN_LABEL, Reason.LATE_LABEL):
             _remember_label(known, before, item)
 
     def _refused_label(self, item: _Item, stream: _Stream, before: _Item | None) -> str | None:
@@ -690,9 +730,15 @@ class PartitionBooks:
             if stream.rules.corrections and item.revision > before.revision:
                 return f"is called a conflicting-label, but its revision {item.revision} is a higher one"
         if item.fate is Reason.LATE_LABEL and not (example is not None and (example.again or _unlabelled(example))):
-            return "is called a late-label, but its example was not closed without a label"
+            late = self._stream(item.stream).late
+            if example is not None or len(late) == MAX_FINDINGS:
+                return NOT_LATE
+            late[item.id] = item  # it may have waited for an example that came too late
         if item.fate is Reason.ORPHAN_LABEL and example is not None and example.slice_number < self._slice:
-            joined_later = example.fate is OutcomeKind.JOINED and example.closed_slice >= self._slice
+            joined_before = before is not None and before.fate is OutcomeKind.JOINED
+            joined_later = (
+                example.fate is OutcomeKind.JOINED and example.closed_slice >= self._slice and not joined_before
+            )
             if example.fate is None or joined_later:
                 return f"is called an orphan-label, but {self._at(example)} was pending"
         return None
@@ -801,6 +847,8 @@ class PartitionBooks:
     def _finish_stream(self, name: str, stream: _Stream) -> None:
         for closing in stream.doubts:
             self._unexplained(closing)
+        for item in stream.late.values():
+            self._input_off(item, NOT_LATE)
         for equation, left, right in stream.figures.equations():
             if left != right:
                 text = f"the books of stream {name} are off by {left - right:+,}: {equation}; {left:,}, not {right:,}"
@@ -880,14 +928,19 @@ def _possible(item: _Item, reason: Reason) -> bool:
 
 
 def _note_advance(stream: _Stream, mark: _Item, time_ms: int) -> None:
-    """Pair an `advance` mark with its twin; like the join, forget the oldest single one above the bound."""
+    """Pair an `advance` mark with its twin, as long as the order of the merge cannot matter."""
+    if stream.is_crowded:
+        stream.advances.append(_Advance(time_ms, {}, (mark.timestamp_ms,)))
+        return
     first = stream.unpaired.setdefault(time_ms, mark)
-    if first.side is not mark.side:
+    if first is not mark and first.side is mark.side:  # which of the two has met a twin, the merge decides
+        stream.is_crowded = True
+        singles = (*((time_ms, single) for time_ms, single in stream.unpaired.items()), (time_ms, mark))
+        stream.advances.extend(_Advance(closes_ms, {}, (single.timestamp_ms,)) for closes_ms, single in singles)
+    elif first.side is not mark.side:
         del stream.unpaired[time_ms]
         offsets = {first.side: first.offset, mark.side: mark.offset}
         stream.advances.append(_Advance(time_ms, offsets, (first.timestamp_ms, mark.timestamp_ms)))
-    elif len(stream.unpaired) > stream.rules.max_open_marks:
-        del stream.unpaired[next(iter(stream.unpaired))]
 
 
 def _remember_label(known: dict[str, _Item], before: _Item | None, item: _Item) -> None:

@@ -286,7 +286,7 @@ class ChangeMonitor:
         """
         for name, own in self._arrays.items():
             array = arrays.get(name)
-            if array is None or array.shape != own.shape:
+            if array is None or array.shape != own.shape or array.dtype != own.dtype:
                 shape = list(own.shape)
                 raise StateError(f"the state of a change monitor must have numbers {shape} by the name {name}")
             own[...] = array

@@ -315,7 +315,7 @@ def load(
     for number, (snapshot, manifest) in enumerate(manifests):
         try:
             contents = yield from _read_contents(log, manifest)
-            task = Task(partition, TaskSettings.from_json(manifest.settings), inputs)
+            task = Task(partition, _settings_of(manifest, log.where), inputs)
             loaded.book = load_task(task, manifest, contents, log.where)
         except StateError as problem:
             loaded.damage.append(str(problem))
@@ -329,6 +329,13 @@ def load(
     behind = loaded.snapshot.manifest.offset if loaded.snapshot else 0
     loaded.garbage |= yield from _read_orphans(log, behind, loaded.listings)
     return loaded
+
+
+def _settings_of(manifest: Manifest, where: str) -> TaskSettings:
+    try:
+        return TaskSettings.from_json(manifest.settings)
+    except StateError as problem:
+        raise StateError(f"{where}, {manifest_key(manifest.sequence)}: {problem}") from problem
 
 
 def _own_chunks(snapshot: Snapshot, manifest: Manifest) -> KeyChunks:

@@ -23,7 +23,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.errors import DeliveryError, FencedError, StateError, TopicError, TransactionAbortedError
+from stream_app.errors import (
+    DeliveryError,
+    FencedError,
+    StateError,
+    TopicError,
+    TransactionAbortedError,
+    UnknownOutcomeError,
+)
 from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import Header, OutputRecords, RawRecords
 
@@ -212,10 +219,12 @@ class EmbeddedBroker:
 
     Args:
         clock: Times transactions and members out. With a `ManualClock`, waiting moves it and takes no time.
+        max_poll_interval_s: A member that does not poll for so long is out of its group.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, max_poll_interval_s: float = MAX_POLL_INTERVAL_S) -> None:
         self.clock = clock
+        self._max_poll_interval_s = max_poll_interval_s
         self.changed = threading.Condition(threading.RLock())
         self._topics: dict[str, TopicInfo] = {}
         self._logs: dict[TopicPartition, _Partition] = {}
@@ -419,7 +428,7 @@ class EmbeddedBroker:
             now_s = self.clock.monotonic_s()
             if name in group.members:
                 group.members[name].polled_s = now_s
-            for other in [m.name for m in group.members.values() if now_s - m.polled_s > MAX_POLL_INTERVAL_S]:
+            for other in [m.name for m in group.members.values() if now_s - m.polled_s > self._max_poll_interval_s]:
                 self.leave(group_id, other)
             member = group.members.get(name)
             return member is None or member.joined != group.rebalance
@@ -478,13 +487,13 @@ class EmbeddedBroker:
         """The group's committed offsets, once no open transaction holds any of them.
 
         Raises:
-            StateError: One still does after `STABLE_TIMEOUT_S`.
+            UnknownOutcomeError: One still does after `STABLE_TIMEOUT_S`.
         """
         with self.changed:
             deadline_s = self.clock.monotonic_s() + STABLE_TIMEOUT_S
             while self._held(group_id, partitions):
                 if self.clock.monotonic_s() > deadline_s:
-                    raise StateError(f"{group_id}: offsets are held by an open transaction")
+                    raise UnknownOutcomeError(f"{group_id}: offsets are held by an open transaction")
                 self.wait(0.1)
                 self.expire()
             offsets = self._group(group_id).offsets
@@ -788,7 +797,7 @@ class EmbeddedCluster:
         """A group's committed offsets, asked by somebody who is no member of it.
 
         Raises:
-            StateError: An open transaction held one for `STABLE_TIMEOUT_S`.
+            UnknownOutcomeError: An open transaction held one for `STABLE_TIMEOUT_S`.
         """
         return self._broker.committed(group_id, partitions)
 

@@ -171,12 +171,15 @@ class Prequential:
         """Go on from these.
 
         Raises:
-            StateError: They are not four sums.
+            StateError: They are not four sums, which are finite and not negative.
         """
         sums = arrays.get(_NAME)
         if sums is None or sums.shape != self._sums.shape:
             raise StateError(f"the prequential sums must be {len(COLUMNS)} numbers by the name {_NAME}")
-        self._sums[...] = sums
+        numbers = np.asarray(sums, np.float64)
+        if sums.dtype != self._sums.dtype or not (np.isfinite(numbers) & (numbers >= 0)).all():
+            raise StateError(f"the prequential sums cannot be {sums.tolist()}")
+        self._sums[...] = numbers
 
 
 def scores_of(sums: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:

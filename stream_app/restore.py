@@ -221,6 +221,11 @@ class OwnedTask:
         return self._loaded.manifest.sequence if self._loaded.manifest else -1
 
     @property
+    def target(self) -> Point | None:
+        """The committed point that is restored; None where nothing was ever committed."""
+        return self._target
+
+    @property
     def point(self) -> Point:
         """The last point that was restored or committed."""
         return self._point

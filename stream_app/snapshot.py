@@ -237,10 +237,11 @@ def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], 
         if len(held[CORE]) != 1:
             raise StateError(f"{where}: stream {stream} has {len(held[CORE])} cores")
         try:
-            core, pending, closed = _gathered(held[CORE][0], held[PENDING], held[CLOSED])
-        except (KeyError, ValueError, IndexError) as problem:
-            raise StateError(f"{where}: stream {stream}: {problem!r}") from problem
-        task.load_stream(stream, core, pending, closed)
+            task.load_stream(stream, *_gathered(held[CORE][0], held[PENDING], held[CLOSED]))
+        except StateError as problem:
+            raise StateError(f"{where}, stream {stream}: {problem}") from problem
+        except (KeyError, ValueError, IndexError, TypeError, OverflowError) as problem:
+            raise StateError(f"{where}, stream {stream}: {problem!r}") from problem
     return book
 
 

@@ -147,18 +147,16 @@ class Task:
 
         Raises:
             StateError: The arrays are not those of such a stream under these settings.
+            KeyError, ValueError, IndexError, TypeError, OverflowError: They have not even the form of any.
         """
-        try:
-            features = int(core["features_count"][0])
-            if not 0 <= features <= self.settings.limits.max_features or name in self._streams.names:
-                raise StateError(f"a stream with {features} features, or one that is there already")
-            number = len(self._streams)
-            self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))
-            if features and not self._streams.dimensions[number]:
-                self._streams.set_features(number, features)
-            load_stream(self._streams[number], core, pending, closed)
-        except (KeyError, IndexError, ValueError, TypeError, OverflowError) as problem:
-            raise StateError(f"stream {name}: {problem!r}") from problem
+        features = int(core["features_count"][0])
+        if not 0 <= features <= self.settings.limits.max_features or name in self._streams.names:
+            raise StateError(f"a stream with {features} features, or one that is there already")
+        number = len(self._streams)
+        self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))
+        if features and not self._streams.dimensions[number]:
+            self._streams.set_features(number, features)
+        load_stream(self._streams[number], core, pending, closed)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """All model state by `stream/learner/array`, for digests and snapshots."""

@@ -474,11 +474,10 @@ class _PartitionCheck:
         following = 0
         if not end:
             return
+        low = self._checker.cluster.watermarks(TopicPartition(topic, self._partition)).low
+        if low:
+            self._off(topic, None, f"starts at offset {low}: the books need every record, older ones are gone")
         for row in self._rows(topic):
-            if not following and row.offset:
-                self._off(
-                    topic, None, f"starts at offset {row.offset}: the books need every record, older ones are gone"
-                )
             if row.offset >= end:
                 return
             following = row.offset + 1

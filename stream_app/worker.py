@@ -317,8 +317,28 @@ class Worker:
             else:
                 self._observer.restoring(task.number, task.offsets, task.goal)
         except StateError as error:
-            self._park(task, str(error))
+            if self._is_overtaken(task):
+                self._renew(task)
+            else:
+                self._park(task, str(error))
         return task.got_ahead
+
+    def _is_overtaken(self, task: OwnedTask) -> bool:
+        """Whether the group committed more of this task since it was given to us.
+
+        Who stood still for long reads the records of the next owner: that is no damage, and the next poll tells us.
+        """
+        try:
+            target = committed_target(task.inputs, self._ports.source.committed(task.inputs))
+        except StateError:
+            return False
+        return (target.point if target else None) != task.target
+
+    def _renew(self, task: OwnedTask) -> None:
+        """Restore it from its beginning behind the next poll, if it is still ours then."""
+        self._ports.source.stop_reading(task.inputs)
+        self._drop(task.number)
+        self._new.append(task.number)
 
     def _look_for_resume(self, task: OwnedTask) -> None:
         try:
@@ -539,9 +559,7 @@ class Worker:
                 f"{self._aborts} transactions in a row were aborted; the last: {error}"
             ) from error
         for task in tasks:
-            self._ports.source.stop_reading(task.inputs)
-            self._drop(task.number)
-            self._new.append(task.number)
+            self._renew(task)
 
     def _close(self) -> None:
         self._is_closing = True

@@ -396,6 +396,22 @@ def test_a_restarted_worker_stays_stopped() -> None:
 # What cannot be restored ----------------------------------------------------------------------------------------------
 
 
+def test_a_zombie_that_wakes_while_restoring_is_no_damage() -> None:
+    """It reads what the next owner has recorded since: no reason to ask for an operator, who would find nothing."""
+    world = World(_config(worker={"max_batch_records": 1}))
+    world.send(4)
+    zombie = _started(world.worker())
+    zombie._poll(0.0)
+    zombie._own_new()
+    other = _started(world.worker(_config(application={"instance": "two"})))
+    _turns(other, until=_all_at(other, 4))
+    zombie._restore_slice()
+    assert not zombie.tasks
+    two = (zombie, other)
+    _turns(*two, until=lambda: [task.offsets for member in two for task in member.tasks] == [(4, 4)] * 2)
+    assert world.outputs() == _undisturbed(4)
+
+
 def _processed(count: int = 20) -> World:
     world = World()
     world.send(count)

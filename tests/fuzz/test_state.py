@@ -1,0 +1,280 @@
+"""Hostile state against what reads it. By hand: `python -m tests.fuzz.test_state SEED COUNT`.
+
+The invariant: whatever a changelog holds, with checksums that are right, reading it gives a task or a StateError that
+names where, takes little memory beyond the bytes that are there, and working with a task that was loaded ends without
+a crash of the interpreter: no array that compiled code was given lies to it about where things are. (Absurd numbers in
+the right places, with the right checksum, cannot be told from a model's; they make absurd predictions, or an error.)
+"""
+
+import random
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stream_app import changelog
+from stream_app.config import StreamSettings, TaskSettings
+from stream_app.errors import ConfigurationError, StateError
+from stream_app.ports import Fetched, TopicPartition
+from stream_app.records import RawRecords
+from stream_app.snapshot import Blob, Book, load_task
+from stream_app.state import Entry, Manifest, Place, Snapshot, checksum_of, chunk_key, pack, read_manifest, unpack
+from stream_app.task import Task
+from tests.property.test_task import PARTITION, TOPICS, columns, fixed_input
+
+Loaded = TypeVar("Loaded")
+
+METHODS: Mapping[str, dict[str, Any]] = {
+    "areba": {"budget": 4},
+    "qbr": {"budget": 4},
+    "sliding": {"window": 3},
+    "adaptive_cs": {"cost_interval_labels": 4},
+    "oob": {"ensemble_size": 2},
+}
+
+EXTREMES = (-(2**63), -1, 0, 1, 7, 2**31, 2**40, 2**63 - 1)
+
+
+class Original:
+    """A good snapshot of a small task, and records that may follow it."""
+
+    def __init__(self, method: str) -> None:
+        settings, examples, labels = fixed_input(80)
+        learner = {"method": method, "scaler": "standard" if method == "qbr" else "none", **METHODS[method]}
+        stream = StreamSettings.model_validate({"features": 2, "champion": method, "learners": {method: learner}})
+        self.settings = settings.model_copy(update={"streams": {"a": stream}, "default_stream": stream})
+        task = Task(PARTITION, self.settings, TOPICS)
+        task.step(columns(examples[:50]), columns(labels[:40]))
+        self.more = columns(examples[50:]), columns(labels[40:])
+        blobs = [blob for blob in Book().draft(task.take_states(), 1) if isinstance(blob, Blob)]
+        self.contents = {blob.key: blob.content for blob in blobs}
+        self.entries = [blob.entry(number) for number, blob in enumerate(blobs)]
+
+    def manifest(self, contents: Mapping[str, bytes]) -> Manifest:
+        """Of these blobs, with their right lengths and checksums."""
+        entries = tuple(
+            entry.model_copy(update={"length": len(contents[entry.key]), "checksum": checksum_of(contents[entry.key])})
+            for entry in self.entries
+        )
+        return Manifest(
+            format=1,
+            engine="test",
+            partition=PARTITION,
+            sequence=1,
+            digest="0" * 64,
+            offsets=(50, 40),
+            settings=self.settings.to_json(),
+            malformed=(0, 0, 0),
+            entries=entries,
+        )
+
+    def load(self, contents: Mapping[str, bytes]) -> Task:
+        """A task of these blobs."""
+        task = Task(PARTITION, self.settings, TOPICS)
+        load_task(task, self.manifest(contents), contents, "changelog[0]")
+        return task
+
+
+def _bytes(draw: random.Random, content: bytes) -> bytes:
+    """Flipped, cut, spliced, or numbers in the head changed."""
+    damaged = bytearray(content)
+    kind = draw.randrange(4)
+    if kind == 0:
+        for _ in range(draw.choice((1, 3))):
+            damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+    elif kind == 1:
+        del damaged[draw.randrange(len(damaged)) :]
+    elif kind == 2:
+        start, end = sorted(draw.randrange(len(damaged)) for _ in range(2))
+        damaged[start:end] = draw.randbytes(draw.randrange(9))
+    else:
+        head = min(len(damaged), 2_000)
+        damaged[draw.randrange(head)] = draw.choice(b'0123456789,[]{}":-')
+    return bytes(damaged)
+
+
+def _arrays(draw: random.Random, content: bytes) -> bytes:
+    """One array with another value, shape or type; or none, or one too much."""
+    arrays = unpack(content, "original")
+    name = draw.choice(list(arrays))
+    array = arrays[name]
+    kind = draw.randrange(6)
+    if kind <= 2 and array.size and array.dtype.kind in "iuf":
+        arrays[name] = _with_value(draw, array)
+    elif kind == 3:
+        arrays[name] = array[: draw.randrange(len(array) + 1)]
+    elif kind == 4:
+        arrays[name] = np.concatenate([array, array]) if array.ndim else array
+    elif kind == 5:
+        arrays[name] = array.astype(draw.choice((np.float64, np.int8, np.int64, np.uint64, np.float32)))
+    else:
+        del arrays[name]
+    return pack(arrays)
+
+
+def _with_value(draw: random.Random, array: NDArray[Any]) -> NDArray[Any]:
+    changed = array.copy()
+    value = draw.choice(EXTREMES)
+    if array.dtype.kind in "iu":
+        limits = np.iinfo(array.dtype)
+        value = min(max(value, limits.min), limits.max)
+    flat = changed.reshape(-1)
+    flat[draw.randrange(len(flat))] = value if draw.random() < 0.9 or array.dtype.kind != "f" else np.nan
+    return changed
+
+
+def run(seed: int, count: int, originals: Sequence[Original]) -> Counter[str]:
+    """Read so many damaged snapshots; how many met each fate."""
+    draw = random.Random(seed)
+    fates: Counter[str] = Counter()
+    for _ in range(count):
+        original = draw.choice(originals)
+        key = draw.choice(list(original.contents))
+        damage: Callable[[random.Random, bytes], bytes] = draw.choice((_bytes, _arrays, _arrays))
+        contents = {**original.contents, key: damage(draw, original.contents[key])}
+        task = _loaded(lambda original=original, contents=contents: original.load(contents))  # type: ignore[misc]
+        fates["loaded" if isinstance(task, Task) else "refused"] += 1
+        if isinstance(task, Task):
+            fates["worked with" if _works(task, original) else "raised"] += 1
+        else:
+            assert task.startswith("changelog[0]")
+        fates[_manifest(draw, original)] += 1
+    return fates
+
+
+def _works(task: Task, original: Original) -> bool:
+    """Whether no number was so absurd that Python stumbled over it; the interpreter itself must not."""
+    try:
+        task.step(*original.more)
+    except (ArithmeticError, ValueError):
+        return False
+    return True
+
+
+def _manifest(draw: random.Random, original: Original) -> str:
+    text = _bytes(draw, original.manifest(original.contents).to_bytes())
+    manifest = _loaded(lambda: read_manifest(text, "changelog[0] offset 7"))
+    if isinstance(manifest, str):
+        assert manifest.startswith("changelog[0] offset 7")
+        return "no manifest"
+    settings = _loaded(lambda: TaskSettings.from_json(manifest.settings))
+    return "no settings" if isinstance(settings, str) else "a manifest"
+
+
+def _loaded(loading: Callable[[], Loaded]) -> Loaded | str:
+    """What it gives, or the text of its refusal."""
+    try:
+        return loading()
+    except (StateError, ConfigurationError) as problem:
+        return str(problem)
+
+
+@pytest.fixture(scope="module")
+def originals() -> list[Original]:
+    """One for each method."""
+    return list(map(Original, METHODS))
+
+
+@pytest.fixture(scope="module")
+def original(originals: list[Original]) -> Original:
+    """One of them."""
+    return originals[0]
+
+
+def test_damaged_state(originals: list[Original]) -> None:
+    """A disk or an operator that changes a byte must end in a line of text, not in a crash or a wrong model."""
+    fates = run(seed=1, count=2_000, originals=originals)
+    assert fates["refused"] > 500
+    assert fates["worked with"] > 100
+    assert fates["no manifest"] > 1_000
+
+
+@pytest.mark.slow
+def test_much_damaged_state(originals: list[Original]) -> None:
+    """The same, fifty thousand times: a hundred thousand inputs, half of them manifests."""
+    fates = run(seed=2, count=50_000, originals=originals)
+    assert fates["refused"] + fates["loaded"] == 50_000
+
+
+class _Records:
+    """A reader of these records."""
+
+    def __init__(self, rows: Sequence[tuple[int, bytes | None, bytes | None]]) -> None:
+        self._rows, self._from, self._told = rows, 0, False
+
+    def seek(self, offset: int) -> None:
+        """Go on from here."""
+        self._from, self._told = offset, False
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:  # noqa: ARG002  (it never waits)
+        """The rest, once."""
+        if self._told:
+            return None
+        self._told = True
+        rows = [row for row in self._rows if row[0] >= self._from][:max_records]
+        offsets = np.array([row[0] for row in rows], np.int64)
+        records = RawRecords(offsets, offsets.copy(), [row[1] for row in rows], [row[2] for row in rows])
+        return Fetched(TopicPartition("changelog", 0), records, at_end=True)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _read(rows: Sequence[tuple[int, bytes | None, bytes | None]], manifest: Place) -> changelog.Loaded:
+    """What a changelog of these rows gives."""
+    reading = changelog.load(_Records(rows), (Snapshot(manifest, 0),), PARTITION, TOPICS)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as done:
+            loaded: changelog.Loaded = done.value
+            return loaded
+
+
+def test_claims_of_size_take_no_memory(original: Original) -> None:
+    """A manifest of a few bytes that lists a terabyte must not take the worker down with it."""
+    huge = original.entries[0].model_copy(update={"length": 1 << 30, "chunks": 1_193, "offset": 0})
+    manifest = original.manifest(original.contents).model_copy(update={"entries": (huge,)})
+    text = manifest.to_bytes()
+    place = Place(5, 1, len(text), checksum_of(text))
+    rows = [(0, chunk_key(huge.key, 0), b"x" * 100), (5, chunk_key("1/manifest", 0), text)]
+    tracemalloc.start()
+    loaded = _read(rows, place)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert loaded.task is None
+    assert [line for line in loaded.damage if "offset 0" in line]
+    assert peak < 20e6
+    claims = [
+        (8 + len(head)).to_bytes(8, "little") + head
+        for head in (b'{"x":{"dtype":"F64","shape":[1099511627776],"data_offsets":[0,8796093022208]}}', b"[" * 10_000)
+    ]
+    for claim in claims:
+        with pytest.raises(StateError):
+            unpack(claim, "changelog[0] offset 0")
+
+
+def test_another_tasks_or_a_newer_snapshot(original: Original) -> None:
+    """State of another version or task is told apart from damage."""
+    manifest = original.manifest(original.contents)
+    with pytest.raises(StateError, match=r"offset 7: a snapshot of format 2, this version reads 1"):
+        read_manifest(manifest.model_copy(update={"format": 2}).to_bytes(), "offset 7")
+    text = manifest.model_copy(update={"partition": PARTITION + 1}).to_bytes()
+    rows = [(5, chunk_key("1/manifest", 0), text)]
+    loaded = _read(rows, Place(5, 1, len(text), checksum_of(text)))
+    assert loaded.damage == [f"changelog[{PARTITION}] offset 5, manifest: is of task {PARTITION + 1}"]
+
+
+def test_entries_are_of_bounded_size() -> None:
+    """No number of a manifest can ask for more than a blob may have."""
+    with pytest.raises(ValueError, match="less than or equal"):
+        Entry(stream="s", kind="core", number=0, offset=0, chunks=1, length=1 << 40, checksum="0" * 64, key="k")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{run(int(sys.argv[1]), int(sys.argv[2]), list(map(Original, METHODS)))}\n")

@@ -1,0 +1,18 @@
+"""Workers, an in-process log and everything that can go wrong, in one thread under a clock of our own.
+
+    python -m tests.simulation --seed N       one seed again, with a trace of what was done
+    python -m tests.simulation --seeds A:B    many, and how often each kind of fault was hit
+    python -m tests.simulation --mutants      is the code broken in known ways, it must be found
+
+A seed decides everything: the shape of the application, its inputs, who runs when, and which faults come where. The
+code under test is the code that runs: `Worker.run`, `OwnedTask`, `Task`; only its ports are wrapped.
+
+    schedule.py    greenlets as processes, virtual time, who goes next
+    faults.py      kinds of faults, how often each is drawn by a seed, and the count of those that hit
+    ports.py       the ports of a worker: every call may fail, stall, crash, or say less than there is
+    inputs.py      examples, labels, marks, garbage, repeats
+    world.py       the broker, the processes and who starts them again, the producer, the operator, the subscriber
+    checks.py      what must hold in the end
+    many.py        thousands of seeds over processes
+    mutants.py     known ways to break the code; hunt.py runs seeds until each is found
+"""

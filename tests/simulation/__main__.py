@@ -1,0 +1,82 @@
+"""The command of the simulation; see the package's docstring."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+
+from tests.simulation.hunt import MAX_SEEDS, hunt
+from tests.simulation.many import default_processes, run_many, run_seed, show
+from tests.simulation.mutants import MUTANTS
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--seed", type=click.IntRange(0), help="One seed, with a trace of what was done.")
+@click.option("--seeds", help="A:B runs the seeds from A on, below B.")
+@click.option("--mutants", is_flag=True, help="Break the code in known ways; each must be found.")
+@click.option(
+    "--mutant",
+    type=click.Choice(["", *MUTANTS]),
+    default="",
+    metavar="NAME",
+    help="With --seed: break the code in this one way.",
+)
+@click.option("--max-seeds", type=click.IntRange(1), default=MAX_SEEDS, show_default=True, help="For each mutant.")
+@click.option("--processes", type=click.IntRange(1, 256), default=default_processes, help="By default one a core.")
+@click.option(
+    "--settings",
+    default="",
+    metavar="YAML",
+    help="Settings of all workers in place of the seed's own, by section: 'worker: {commit_interval_ms: 0}'.",
+)
+def main(
+    seed: int | None,
+    seeds: str | None,
+    mutants: bool,
+    mutant: str,
+    max_seeds: int,
+    processes: int,
+    settings: str,
+) -> None:
+    """Run workers over an in-process log while everything goes wrong that may; check what was committed."""
+    console = Console()
+    sections = _sections(settings)
+    if sum((seed is not None, seeds is not None, mutants)) != 1:
+        raise click.UsageError("one of --seed, --seeds and --mutants is needed")
+    if mutants:
+        sys.exit(0 if hunt(range(max_seeds), sections, processes, console) else 1)
+    if seed is not None:
+        sys.exit(_one(seed, sections, mutant))
+    total = run_many(_range(seeds or ""), sections, processes, console)
+    show(total, console)
+    sys.exit(1 if total.failed or total.never else 0)
+
+
+def _one(seed: int, sections: Mapping[str, Any], mutant: str) -> int:
+    """Run it with its trace; the exit status."""
+    result = run_seed(seed, sections, say=click.echo, mutant=mutant)
+    for name, count in (*result.hits.items(), *result.events.items()):
+        click.echo(f"{count:6}  {name}")
+    click.echo(f"seed {seed}: {result.wrong or 'all holds'}")
+    return 1 if result.wrong else 0
+
+
+def _range(text: str) -> range:
+    first, _, end = text.partition(":")
+    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+        raise click.UsageError(f"--seeds {text}: A:B is needed, with A smaller than B")
+    return range(int(first), int(end))
+
+
+def _sections(text: str) -> Mapping[str, Any]:
+    sections = yaml.safe_load(text) if text else {}
+    if not isinstance(sections, dict):
+        raise click.UsageError("--settings: sections of settings are needed, as in a configuration file")
+    return sections
+
+
+if __name__ == "__main__":
+    main()

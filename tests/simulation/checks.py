@@ -1,0 +1,259 @@
+"""What must hold in the end, and one seed from its beginning to there."""
+
+import hashlib
+import logging
+import traceback
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stream_app import codec
+from stream_app.breaker import Breaker
+from stream_app.config import BreakerSettings, TaskSettings
+from stream_app.outputs import OUTPUT_TOPICS, chain_digest
+from stream_app.ports import TopicPartition
+from stream_app.records import CONFIGURATION, Act, Commit, Outcome, Prediction, RawRecords
+from stream_app.restore import GENESIS
+from stream_app.task import Task
+from stream_app.verify import verify
+from tests.simulation.faults import Event, Fault
+from tests.simulation.schedule import StuckError
+from tests.simulation.world import Read, World, WrongError, draw_shape
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one seed; `wrong` is empty where all holds."""
+
+    seed: int
+    hits: Counter[Fault]
+    events: Counter[Event]
+    wrong: str
+    seconds: float
+    switches: int
+
+
+def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable[[str], None] | None = None) -> Result:
+    """Run one seed and check it.
+
+    Args:
+        seed: Decides everything.
+        sections: Settings of all workers in place of ours, by section.
+        say: Takes the lines of the trace.
+    """
+    world = World(draw_shape(seed), sections or {}, say)
+    wrong = ""
+    try:
+        with _quiet():
+            world.run()
+        check(world)
+    except (WrongError, StuckError) as error:
+        wrong = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  (whatever it is, it must be told with its seed)
+        wrong = traceback.format_exc()
+    faults, scheduler = world.faults, world.scheduler
+    return Result(seed, faults.hits, faults.events, wrong, scheduler.now_s, scheduler.switches)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What a worker logs of its troubles is no news here; what matters is in the trace."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def check(world: World) -> None:
+    """All of it.
+
+    Raises:
+        WrongError: Something does not hold.
+    """
+    if world.wrong:
+        raise WrongError("; ".join(world.wrong))
+    _check_offsets(world)
+    for number in range(world.shape.partitions):
+        _check_task(world, number)
+    _check_subscriber(world)
+    report = verify(world.cluster, world.config("w1"))
+    if not report.ok:
+        raise WrongError(f"the books are off: {'; '.join(report.findings[:5])}")
+
+
+def _check_offsets(world: World) -> None:
+    """Everything was read."""
+    ends = world.input_ends()
+    committed = world.broker.committed(world.config("w1").group_id, list(ends))
+    for number in range(world.shape.partitions):
+        places = world.input_places(number)
+        found = tuple(known.offset if (known := committed[place]) else 0 for place in places)
+        wanted = tuple(ends[place] for place in places)
+        if found != wanted:
+            raise WrongError(f"task {number}: committed are {found}, the inputs end at {wanted}")
+
+
+def _check_subscriber(world: World) -> None:
+    """What somebody has read stays what it was."""
+    for place, seen in world.seen.items():
+        final = world.read(place)
+        if seen != final[: len(seen)]:
+            raise WrongError(f"{place}: a subscriber saw {len(seen)} records, which are others now")
+
+
+# The second opinion ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Fresh:
+    """What a fresh process makes of the inputs: (key, value, time, headers) by topic."""
+
+    task: Task
+    outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {name: [] for name in OUTPUT_TOPICS})
+    breaker: Breaker = field(default_factory=lambda: Breaker(BreakerSettings()))
+    digest: bytes = GENESIS
+    at: tuple[int, int] = (0, 0)
+    is_stopped: bool = False
+
+    def step(self, examples: RawRecords, labels: RawRecords, ranges: tuple[int, int, int, int]) -> str | None:
+        """One batch; why the breaker trips."""
+        outputs = self.task.step(examples, labels)
+        self.digest = chain_digest(self.digest, ranges, outputs)
+        for topic, records in outputs.topics.items():
+            for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
+                self.outputs[topic].append((*cells, tuple(records.headers.get(row, ()))))
+        return self.breaker.count(outputs.malformed)
+
+    @property
+    def models(self) -> str:
+        """As a worker tells them at its stop."""
+        return hashlib.sha256(repr(sorted(self.task.model_digests().items())).encode()).hexdigest()
+
+
+def _check_task(world: World, number: int) -> None:
+    """Outputs, models and progress of one task are those of a fresh process."""
+    topics = world.config("w1").topics
+    inputs = [_columns(world.read(place)) for place in world.input_places(number)]
+    fresh = _along_progress(world, number, inputs)
+    if fresh is None:
+        if any(len(side) for side in inputs):
+            raise WrongError(f"task {number}: it has inputs, but nothing was recorded")
+        return
+    _compare(world, number, fresh, "a fresh process along the recorded ranges")
+    if world.shape.all_before and not world.version:
+        names = (topics.examples, topics.labels)
+        undisturbed = Fresh(Task(number, world.config("w1").task_settings(), names))
+        ends = tuple(int(side.offsets[-1]) + 1 if len(side) else 0 for side in inputs)
+        undisturbed.step(inputs[0], inputs[1], (0, ends[0], 0, ends[1]))
+        _compare(world, number, undisturbed, "an undisturbed run")
+
+
+def _compare(world: World, number: int, fresh: Fresh, what: str) -> None:
+    topics = world.config("w1").topics
+    for topic, expected in fresh.outputs.items():
+        place = TopicPartition(getattr(topics, topic.replace("-", "_")), number)
+        found = [(row.time_ms, row.key, row.value, row.headers) for row in world.read(place)]
+        if found != expected:
+            same = next((i for i, pair in enumerate(zip(found, expected, strict=False)) if pair[0] != pair[1]), None)
+            at = f"record {same} differs" if same is not None else f"{len(found)} records, {len(expected)} expected"
+            raise WrongError(f"{topic}[{number}] is not that of {what}: {at}")
+    if world.models.get(number) != fresh.models:
+        raise WrongError(f"task {number}: the models are not those of {what}")
+
+
+def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> Fresh | None:
+    """Along the recorded ranges; the chain of digests is checked on the way."""
+    fresh: Fresh | None = None
+    sequence = -1
+    for row in world.read(TopicPartition(world.config("w1").topics.progress, number)):
+        record = codec.decode_one(row.value or b"")
+        if not isinstance(record, Commit | Act):
+            raise WrongError(f"progress[{number}] offset {row.offset}: {type(record).__name__}")
+        if isinstance(record, Act) and record.kind != CONFIGURATION and record.sequence == sequence:
+            continue  # resumed twice
+        if record.sequence != sequence + 1:
+            raise WrongError(f"progress[{number}] offset {row.offset}: {record.sequence} follows {sequence}")
+        sequence = record.sequence
+        if isinstance(record, Act):
+            fresh = _redo_act(world, number, fresh, record)
+            continue
+        if fresh is None:
+            raise WrongError(f"progress[{number}] does not begin with a configuration")
+        _redo(fresh, record, number, inputs)
+    if fresh is not None:
+        _count(world, fresh)
+    return fresh
+
+
+def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh | None:
+    """Take over a configuration, or go on behind the breaker."""
+    topics = world.config("w1").topics
+    if act.kind == CONFIGURATION:
+        settings = TaskSettings.from_json(act.text)
+        if fresh is None:
+            task = Task(number, settings, (topics.examples, topics.labels))
+            fresh = Fresh(task, breaker=Breaker(world.config("w1").breaker))
+        else:
+            world.faults.events[Event.CONFIGURED] += 1
+        fresh.task.apply_settings(settings)
+    elif fresh is not None:
+        fresh.breaker.reset()
+        fresh.is_stopped = False
+    return fresh
+
+
+def _redo(fresh: Fresh, record: Commit, number: int, inputs: Sequence[RawRecords]) -> None:
+    ranges = (record.examples_start, record.examples_end, record.labels_start, record.labels_end)
+    if (ranges[0], ranges[2]) != fresh.at:
+        raise WrongError(f"progress[{number}]: sequence {record.sequence} does not start at {fresh.at}")
+    if fresh.is_stopped:
+        raise WrongError(f"progress[{number}]: sequence {record.sequence} came behind the breaker, and no resume")
+    tripped = fresh.step(_range(inputs[0], *ranges[:2]), _range(inputs[1], *ranges[2:]), ranges)
+    if record.tripped != tripped:
+        raise WrongError(f"progress[{number}]: sequence {record.sequence} says {record.tripped}, not {tripped}")
+    fresh.is_stopped = tripped is not None
+    fresh.at = (ranges[1], ranges[3])
+    if fresh.digest != record.digest:
+        raise WrongError(f"progress[{number}]: the digest of sequence {record.sequence} is another one")
+
+
+def _count(world: World, fresh: Fresh) -> None:
+    """What the records came to."""
+    events = world.faults.events
+    events[Event.DEAD_LETTER] += len(fresh.outputs["dead-letters"])
+    kinds = {"unlabelled": Event.EXPIRED, "evicted": Event.EVICTED, "duplicate": Event.DUPLICATE}
+    for _, _, value, _ in fresh.outputs["outcomes"]:
+        record = codec.decode_one(value)
+        if isinstance(record, Outcome) and record.outcome in kinds:
+            events[kinds[record.outcome]] += 1
+    for _, _, value, _ in fresh.outputs["predictions"]:
+        record = codec.decode_one(value)
+        events[Event.PROMOTED] += isinstance(record, Prediction) and record.champion and record.learner != "areba"
+
+
+def _columns(records: Sequence[Read]) -> RawRecords:
+    return RawRecords(
+        np.array([row.offset for row in records], np.int64),
+        np.array([row.time_ms for row in records], np.int64),
+        [row.key for row in records],
+        [row.value for row in records],
+        {place: row.headers for place, row in enumerate(records) if row.headers},
+    )
+
+
+def _range(records: RawRecords, start: int, end: int) -> RawRecords:
+    first, last = (bisect_left(records.offsets, offset) for offset in (start, end))
+    return RawRecords(
+        records.offsets[first:last].copy(),
+        records.timestamps[first:last].copy(),
+        records.keys[first:last],
+        records.values[first:last],
+        {row - first: cells for row, cells in records.headers.items() if first <= row < last},
+    )

@@ -1,0 +1,252 @@
+"""What can go wrong, how a seed chooses among it, and the count of what really did.
+
+Each seed enables a random part of the kinds at rates of its own (swarm testing: a world in which everything fails
+equally often never gets as far as one in which only commits do).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+
+class Fault(StrEnum):
+    """Kinds of faults; one is counted where it hit, not where it was planned."""
+
+    CRASH = "crash"
+    STALL = "stall"
+    OUTAGE = "outage"
+    JOIN = "join"
+    LEAVE = "leave"
+    EVICT = "evict"
+    TWIN = "twin"
+    FENCE = "fence"
+    ABORT = "abort"
+    COMMITTED_UNHEARD = "committed unheard"
+    COMMIT_LOST = "commit lost"
+    COMMIT_LATE = "commit late"
+    UNANSWERED = "unanswered"
+    SHORT_POLL = "short poll"
+    EMPTY_POLL = "empty poll"
+    LAG = "lag"
+    LATE_END = "late end"
+    LATE_RECORDS = "late records"
+    OPEN_INPUT = "open input"
+    ABORTED_INPUT = "aborted input"
+    DEPLOY = "deploy"
+    COMPACT = "compaction"
+    RESUMED_TWICE = "resumed twice"
+
+
+MEANINGS: Mapping[Fault, str] = {
+    Fault.CRASH: "a process is killed at a port call",
+    Fault.STALL: "it stands still for up to a minute and a half, and wakes",
+    Fault.OUTAGE: "it reaches no broker for a while",
+    Fault.JOIN: "one more joins the group",
+    Fault.LEAVE: "one stops cleanly and leaves",
+    Fault.EVICT: "the group throws a member out that lives",
+    Fault.TWIN: "a second process of one name is started",
+    Fault.FENCE: "the broker raises the epoch of a transactional id",
+    Fault.ABORT: "a transaction is aborted at one of its calls",
+    Fault.COMMITTED_UNHEARD: "committed, but the outcome is told as unknown",
+    Fault.COMMIT_LOST: "not committed, and the outcome is told as unknown",
+    Fault.COMMIT_LATE: "the outcome is told as unknown; it is committed later, unless the epoch is over",
+    Fault.UNANSWERED: "a question (offsets, watermarks, fencing) stays without an answer",
+    Fault.SHORT_POLL: "a poll gives one to three records",
+    Fault.EMPTY_POLL: "a poll gives nothing",
+    Fault.LAG: "one side of a task gives nothing for a while",
+    Fault.LATE_END: "the end of a partition is told some polls later",
+    Fault.LATE_RECORDS: "a reader of progress says nothing though there is more",
+    Fault.OPEN_INPUT: "a producer's transaction holds the end of an input back",
+    Fault.ABORTED_INPUT: "a producer's transaction is aborted",
+    Fault.COMPACT: "the cleaner removes what it may from the changelog",
+    Fault.DEPLOY: "new processes start with a configuration that has one more stream",
+    Fault.RESUMED_TWICE: "two operators let a task go on at once",
+}
+
+COSTLY = frozenset(
+    {
+        Fault.CRASH,
+        Fault.STALL,
+        Fault.OUTAGE,
+        Fault.EVICT,
+        Fault.FENCE,
+        Fault.ABORT,
+        Fault.COMMITTED_UNHEARD,
+        Fault.COMMIT_LOST,
+        Fault.COMMIT_LATE,
+        Fault.UNANSWERED,
+    }
+)
+"""Each makes somebody restore; a seed has a budget of them, so that it ends."""
+
+ANYWHERE = (Fault.CRASH, Fault.STALL, Fault.OUTAGE)
+"""At any call of any port."""
+
+DISASTERS = (Fault.JOIN, Fault.LEAVE, Fault.EVICT, Fault.TWIN, Fault.FENCE, Fault.DEPLOY, Fault.COMPACT)
+"""At any time, whatever a worker does."""
+
+
+class Event(StrEnum):
+    """What came of it: places that a fault must have reached for the count to mean anything."""
+
+    CRASH_IN_TRANSACTION = "crash in a transaction"
+    STALL_IN_TRANSACTION = "stall in a transaction"
+    CRASH_IN_RESTORE = "crash while restoring"
+    REBALANCE = "rebalance"
+    ZOMBIE_REFUSED = "zombie refused: its generation is over"
+    FENCED = "fenced"
+    FENCED_AGAIN = "fenced again: ends with status 5"
+    TIMED_OUT = "transaction timed out"
+    COMMITTED_LATE = "late commit came through"
+    STARTED_AFRESH = "process started afresh by itself"
+    STARTED = "process started by its supervisor"
+    RESTORED = "task restored from progress"
+    LOADED = "task restored from a snapshot"
+    SAVED = "snapshot is whole"
+    OUTDATED = "snapshot dropped by later owners while it was read"
+    RESTORE_BROKEN_OFF = "restore broken off by a rebalance"
+    OFFSETS_HELD = "committed offsets waited for"
+    TRIPPED = "breaker tripped"
+    RESUMED = "resumed"
+    CONFIGURED = "changed configuration recorded"
+    REFUSED_OLD_CONFIGURATION = "old configuration refused"
+    EXPIRED = "unlabelled"
+    EVICTED = "evicted"
+    DUPLICATE = "duplicate"
+    DEAD_LETTER = "dead letter"
+    PROMOTED = "promoted"
+
+
+@dataclass(frozen=True, slots=True)
+class Swarm:
+    """The faults of one seed.
+
+    Attributes:
+        rates: Chance at each opportunity, of the kinds that are enabled.
+        budget: How many costly ones there may be.
+        focus: The port call at which those that may be anywhere are much more frequent; "" for none.
+        longest_stall_s: Of a stall.
+    """
+
+    rates: Mapping[Fault, float]
+    budget: int
+    focus: str
+    longest_stall_s: float
+
+
+CALLS = (
+    "initialise",
+    "subscribe",
+    "poll",
+    "group_metadata",
+    "committed",
+    "watermarks",
+    "reader",
+    "reader.poll",
+    "reader.close",
+    "start_at",
+    "stop_reading",
+    "begin",
+    "produce",
+    "send_offsets",
+    "commit",
+    "close",
+    "clock",
+)
+
+FOCUS_FACTOR = 12.0
+
+_RANGES: Mapping[Fault, tuple[float, float]] = {
+    **dict.fromkeys(ANYWHERE, (0.0005, 0.01)),
+    **dict.fromkeys(DISASTERS, (0.05, 0.5)),
+    Fault.ABORT: (0.02, 0.3),
+    Fault.COMMITTED_UNHEARD: (0.02, 0.3),
+    Fault.COMMIT_LOST: (0.02, 0.3),
+    Fault.COMMIT_LATE: (0.02, 0.3),
+    Fault.UNANSWERED: (0.005, 0.1),
+    Fault.SHORT_POLL: (0.05, 0.9),
+    Fault.EMPTY_POLL: (0.05, 0.5),
+    Fault.LAG: (0.05, 0.5),
+    Fault.LATE_END: (0.1, 0.9),
+    Fault.LATE_RECORDS: (0.05, 0.6),
+    Fault.OPEN_INPUT: (0.02, 0.2),
+    Fault.ABORTED_INPUT: (0.02, 0.2),
+    Fault.RESUMED_TWICE: (0.5, 0.5),
+}
+
+
+def draw_swarm(draw: Random) -> Swarm:
+    """The faults of a seed: one in sixteen has none at all, most have about half of the kinds."""
+    share = draw.choice((0.0, *(0.25,) * 5, *(0.5,) * 6, *(0.8,) * 4))
+    rates = {}
+    for fault in Fault:
+        low, high = _RANGES[fault]
+        rate = low * (high / low) ** draw.random()
+        if draw.random() < share:
+            rates[fault] = rate
+    return Swarm(
+        rates=rates,
+        budget=draw.choice((1, 2, 3, 4, 5, 6, 8)),
+        focus=draw.choice(CALLS) if draw.random() < 0.6 else "",
+        longest_stall_s=draw.choice((1.0, 5.0, 15.0, 40.0, 90.0)),
+    )
+
+
+class Faults:
+    """Draws the faults of one world, and counts.
+
+    Attributes:
+        hits: How often each kind hit.
+        events: What came of it.
+        is_calm: No more of them: the world is to come to its end.
+    """
+
+    def __init__(self, swarm: Swarm, draw: Random) -> None:
+        self.hits: Counter[Fault] = Counter()
+        self.events: Counter[Event] = Counter()
+        self.is_calm = False
+        self._swarm = swarm
+        self._draw = draw
+        self._left = swarm.budget
+        self._anywhere = [(fault, swarm.rates[fault]) for fault in ANYWHERE if fault in swarm.rates]
+        self._any_rate = sum(rate for _, rate in self._anywhere)
+
+    @property
+    def draw(self) -> Random:
+        """For the details of a fault."""
+        return self._draw
+
+    def hit(self, fault: Fault) -> bool:
+        """Whether this fault comes now; if so it is counted."""
+        rate = self._swarm.rates.get(fault, 0.0)
+        if not rate or self.is_calm or self._draw.random() >= rate:
+            return False
+        return self._count(fault)
+
+    def anywhere(self, call: str) -> Fault | None:
+        """What comes at this port call."""
+        if self.is_calm or not self._left or not self._anywhere:
+            return None
+        factor = FOCUS_FACTOR if call == self._swarm.focus else 1.0
+        number = self._draw.random() / factor
+        if number >= self._any_rate:
+            return None
+        for fault, rate in self._anywhere:
+            number -= rate
+            if number < 0:
+                return fault if self._count(fault) else None
+        return None
+
+    def stall_s(self) -> float:
+        """How long somebody stands still: short ones are frequent."""
+        return self._swarm.longest_stall_s * self._draw.random() ** 2
+
+    def _count(self, fault: Fault) -> bool:
+        if fault in COSTLY:
+            if not self._left:
+                return False
+            self._left -= 1
+        self.hits[fault] += 1
+        return True

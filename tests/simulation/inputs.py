@@ -1,0 +1,149 @@
+"""What a seed's producers send: some dozens of records in which everything happens that may happen to one."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from stream_app import codec
+from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
+from tests.simulation.schedule import START_MS
+
+STEP_MS = 10
+"""Event time from one example of a stream to the next."""
+
+HEAVY = bytes(20_000)
+"""A header: some records with it fill the buffer of a partition, which is paused."""
+
+LATE_STREAM = "late"
+"""The stream that only the second configuration knows."""
+
+
+class Sent(NamedTuple):
+    """One input record."""
+
+    side: Side
+    partition: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class StreamOf(NamedTuple):
+    """A stream: its partition, and how many features its examples have."""
+
+    name: str
+    partition: int
+    features: int
+
+
+class Trouble(NamedTuple):
+    """How often each thing goes wrong with a record, beside its time."""
+
+    repeated: float
+    unlabelled: float
+    garbage: float
+    marks: float
+    disorder: float
+    heavy: float
+
+
+def draw_trouble(draw: Random) -> Trouble:
+    """Some seeds are clean, some are mostly trouble."""
+    light = Trouble(*(draw.choice((0.0, 0.05, 0.15, 0.4)) for _ in Trouble._fields))
+    return light._replace(heavy=draw.choice((0.0, 0.0, 0.0, 0.3)))
+
+
+def draw_records(
+    draw: Random, streams: Sequence[StreamOf], examples: int, learners: Sequence[str], trouble: Trouble
+) -> list[Sent]:
+    """All records of a seed, in the order in which they are sent: about that of their times."""
+    records: list[tuple[float, Sent]] = []
+    for stream in streams:
+        for number in range(examples):
+            now_ms = START_MS + STEP_MS * number + 1
+            for sent in _moment(draw, stream, number, now_ms, learners, trouble):
+                lag_ms = STEP_MS * 4 * draw.random() if draw.random() < trouble.disorder else 0.0
+                records.append((sent.time_ms + lag_ms, sent))
+        if draw.random() < 0.5:
+            end_ms = START_MS + STEP_MS * (examples + draw.randrange(0, 8))
+            records += [(end_ms, mark) for mark in _pair(stream, end_ms, end_ms)]
+    records.sort(key=lambda record: record[0])
+    return [sent for _, sent in records]
+
+
+def _moment(
+    draw: Random, stream: StreamOf, number: int, now_ms: int, learners: Sequence[str], trouble: Trouble
+) -> Iterator[Sent]:
+    """One example with its label, and what else happens just then."""
+    key, id_, truth = stream.name.encode(), f"{stream.name}-{number}", int(draw.random() < 0.3)
+    features = [round(draw.gauss(truth, 1.0), 3) for _ in range(stream.features)]
+    trace = (("traceparent", b"00-%032x-01" % number),) if draw.random() < 0.1 else ()
+    if draw.random() < trouble.heavy:
+        trace = (*trace, ("heavy", HEAVY))
+    yield Sent(Side.EXAMPLES, stream.partition, now_ms, key, codec.encode(Example(stream.name, id_, features)), trace)
+    if draw.random() < trouble.repeated:
+        again = features if draw.random() < 0.6 else [value + 1 for value in features]
+        value = codec.encode(Example(stream.name, id_, again))
+        yield Sent(Side.EXAMPLES, stream.partition, now_ms + draw.choice((0, 5, 40, 200)), key, value)
+    if draw.random() >= trouble.unlabelled:
+        yield from _labels(draw, stream, id_, truth, now_ms, trouble)
+    if draw.random() < trouble.garbage:
+        for _ in range(draw.choice((1, 1, 2, 5))):
+            yield _garbage(draw, stream, now_ms)
+    if draw.random() < trouble.marks:
+        yield from _marks(draw, stream, now_ms, learners)
+
+
+def _labels(draw: Random, stream: StreamOf, id_: str, truth: int, now_ms: int, trouble: Trouble) -> Iterator[Sent]:
+    """Mostly one, soon or late; some before their examples, some of nobody."""
+    key, time_ms = stream.name.encode(), now_ms + draw.choice((1, 5, 5, 15, 30, 60, 150))
+    if draw.random() < 0.1:
+        time_ms = now_ms - draw.choice((1, 8, 20))
+    value = codec.encode(Label(stream.name, id_, truth))
+    yield Sent(Side.LABELS, stream.partition, time_ms, key, value)
+    if draw.random() < trouble.repeated:
+        again = Label(stream.name, id_, truth ^ draw.randrange(2))
+        yield Sent(Side.LABELS, stream.partition, time_ms + draw.choice((0, 5, 100)), key, codec.encode(again))
+    if draw.random() < trouble.repeated / 2:
+        nobody = Label(stream.name, f"{id_}-nobody", 0)
+        yield Sent(Side.LABELS, stream.partition, time_ms, key, codec.encode(nobody))
+
+
+def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
+    """A record that cannot be used, in one of many ways."""
+    key, name = stream.name.encode(), stream.name
+    side = draw.choice((Side.EXAMPLES, Side.LABELS))
+    values: list[bytes | None] = [
+        None,
+        b"",
+        draw.randbytes(20),
+        codec.encode(Label(name, "x", 1)) if side is Side.EXAMPLES else codec.encode(Example(name, "x", [1.0])),
+        codec.encode(Label(name, "x", 1))[:-1],
+        codec.encode(Example(name, "x", [0.0] * 5)),
+        codec.encode(Example("nobody", "x", [0.0])),
+        codec.encode(Label("nobody", "x", 1)),
+        b"\x00" * 300,
+    ]
+    headers = ((("source", b"a scale"),), (("source", None), ("source", b"")), ())
+    return Sent(
+        side, stream.partition, draw.choice((now_ms, now_ms, 0)), key, draw.choice(values), draw.choice(headers)
+    )
+
+
+def _marks(draw: Random, stream: StreamOf, now_ms: int, learners: Sequence[str]) -> Iterator[Sent]:
+    """A pair that closes, half a pair, or a promotion."""
+    what = draw.randrange(4)
+    if what == 0:
+        learner = draw.choice((*learners, "nobody"))
+        mark = codec.encode(Mark(stream.name, MarkKind.PROMOTE, learner=learner))
+        yield Sent(Side.EXAMPLES, stream.partition, now_ms, stream.name.encode(), mark)
+        return
+    pair = _pair(stream, now_ms - draw.choice((0, 0, 30)), now_ms + draw.choice((0, 20)))
+    yield from pair[:1] if what == 1 else pair
+
+
+def _pair(stream: StreamOf, to_ms: int, time_ms: int) -> tuple[Sent, Sent]:
+    value = codec.encode(Mark(stream.name, MarkKind.ADVANCE, time_ms=to_ms))
+    examples, labels = (Sent(side, stream.partition, time_ms, stream.name.encode(), value) for side in Side)
+    return examples, labels

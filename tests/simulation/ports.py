@@ -1,0 +1,456 @@
+"""The ports of a worker, with everything that may happen at a call of theirs.
+
+Each keeps the contract of `stream_app.ports`: it says less, later, or nothing, but never what is not so.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stream_app.embedded import EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
+from stream_app.errors import FencedError, TransactionAbortedError, UnknownOutcomeError
+from stream_app.inputs import NO_RECORDS
+from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
+from stream_app.records import OutputRecords
+from tests.simulation.faults import Event, Fault, Faults
+from tests.simulation.schedule import KilledError, Scheduler
+
+TRANSACTION_TIMEOUT_S = 10.0
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a process is: seconds that a port call takes at most, and how often another one goes on in between."""
+
+    call_s: float
+    yield_rate: float
+
+
+class Gate:
+    """What every port call of one process passes, before and after.
+
+    Attributes:
+        is_dead: Nothing it calls has an effect any more.
+        is_busy: Stalled or cut off.
+        begun_s: When its open transaction began; None without one.
+    """
+
+    def __init__(self, scheduler: Scheduler, faults: Faults, pace: Pace, say: Callable[[str], None]) -> None:
+        self.scheduler = scheduler
+        self.faults = faults
+        self.say = say
+        self.is_dead = False
+        self.is_busy = False
+        self.is_restoring: Callable[[], bool] = lambda: False
+        self.begun_s: float | None = None
+        self._pace = pace
+        self._cut_off_until_s = 0.0
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it reaches no broker."""
+        return self.scheduler.now_s < self._cut_off_until_s
+
+    def enter(self, call: str) -> None:
+        """Pass; or stall, or never come back."""
+        if self.is_dead:
+            raise KilledError
+        draw = self.faults.draw
+        self.scheduler.now_s += self._pace.call_s * draw.random()
+        fault = self.faults.anywhere(call)
+        if fault is not None:
+            self._suffer(fault, call)
+        elif draw.random() < self._pace.yield_rate:
+            self.rest(0.0)
+
+    def rest(self, seconds: float) -> None:
+        """Let others act."""
+        self.scheduler.pause(seconds)
+        if self.is_dead:
+            raise KilledError
+
+    def wait_for_broker(self) -> None:
+        """Until it can be reached."""
+        while self.is_cut_off:
+            self.rest(self._cut_off_until_s - self.scheduler.now_s)
+
+    def call(self, name: str, inner: Callable[[], Answer]) -> Answer:
+        """A call that needs the broker."""
+        self.enter(name)
+        self.wait_for_broker()
+        answer = inner()
+        self.enter(name)
+        return answer
+
+    def ask(self, name: str, inner: Callable[[], Answer]) -> Answer:
+        """The same; the answer may not come."""
+        if self.faults.hit(Fault.UNANSWERED):
+            self.say(f"{name}: no answer")
+            self.enter(name)
+            raise UnknownOutcomeError(f"{name}: no answer")
+        return self.call(name, inner)
+
+    def _suffer(self, fault: Fault, call: str) -> None:
+        events = self.faults.events
+        if fault is Fault.CRASH:
+            self.say(f"{call}: killed")
+            self.is_dead = True
+            events[Event.CRASH_IN_TRANSACTION] += self.begun_s is not None
+            events[Event.CRASH_IN_RESTORE] += self.is_restoring()
+            raise KilledError
+        seconds = self.faults.stall_s()
+        self.say(f"{call}: {fault} for {seconds:.2f} s")
+        if fault is Fault.OUTAGE:
+            self._cut_off_until_s = self.scheduler.now_s + seconds
+            return
+        events[Event.STALL_IN_TRANSACTION] += self.begun_s is not None
+        self.is_busy = True
+        self.rest(seconds)
+        self.is_busy = False
+
+
+class SimulatedClock:
+    """The clock of one process: it may be stopped between any two looks at it."""
+
+    def __init__(self, gate: Gate, clock: Clock) -> None:
+        self._gate = gate
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._clock.now_ms()
+
+    def monotonic_s(self) -> float:
+        """Seconds, never going back."""
+        self._gate.enter("clock")
+        return self._clock.monotonic_s()
+
+
+class SimulatedSource:
+    """A member of the group."""
+
+    def __init__(self, gate: Gate, inner: EmbeddedSource) -> None:
+        self._gate = gate
+        self._inner = inner
+        self._untold: set[TopicPartition] = set()  # at their ends, which the worker has not been told
+        self._lags_until_s: dict[TopicPartition, float] = {}
+        self._kept: dict[TopicPartition, list[Fetched]] = {}  # fetched, but not given yet
+
+    @property
+    def member(self) -> str:
+        """Its name in the group."""
+        return self._inner._name
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        on_assign: Callable[[Sequence[TopicPartition]], None],
+        on_revoke: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        """Join the group."""
+
+        def assigned(partitions: Sequence[TopicPartition]) -> None:
+            self._forget(partitions)
+            self._gate.faults.events[Event.REBALANCE] += 1
+            on_assign(partitions)
+
+        def revoked(partitions: Sequence[TopicPartition]) -> None:
+            self._forget(partitions)
+            self._gate.faults.events[Event.RESTORE_BROKEN_OFF] += self._gate.is_restoring()
+            on_revoke(partitions)
+
+        self._gate.call("subscribe", lambda: self._inner.subscribe(topics, assigned, revoked))
+
+    def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read from there."""
+        self._forget(offsets)
+        self._lag_by_chance(sorted(offsets))
+        self._local("start_at", lambda: self._inner.start_at(offsets))
+
+    def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read no more of these."""
+        stopped = sorted(partitions)
+        self._forget(stopped)
+        self._local("stop_reading", lambda: self._inner.stop_reading(stopped))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """No more of these for now."""
+        paused = sorted(partitions)
+        self._untold.difference_update(paused)
+        self._local("pause", lambda: self._inner.pause(paused))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on."""
+        resumed = sorted(partitions)
+        self._local("resume", lambda: self._inner.resume(resumed))
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """What was fetched of these."""
+        for partition in partitions:
+            self._untold.discard(partition)
+            self._kept.pop(partition, None)
+
+    def _local(self, name: str, inner: Callable[[], None]) -> None:
+        """What the client does by itself."""
+        self._gate.enter(name)
+        inner()
+        self._gate.enter(name)
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        """Records, or fewer, or none."""
+        gate, faults = self._gate, self._gate.faults
+        gate.enter("poll")
+        gate.rest(0.0)
+        if gate.is_cut_off or faults.hit(Fault.EMPTY_POLL):
+            gate.rest(timeout_s)
+            return ()
+        if faults.hit(Fault.SHORT_POLL):
+            max_records = 1 + int(3 * faults.draw.random())
+        patience_s = 0.0 if self._kept else self._patience_s(timeout_s)
+        fetched = self._lagging(self._late_ends(self._inner.poll(max_records, patience_s)))
+        if self._kept and not fetched:
+            gate.rest(timeout_s)
+        gate.enter("poll")
+        return fetched
+
+    def _patience_s(self, timeout_s: float) -> float:
+        """Who has nothing to do is sometimes woken later than it asked for."""
+        return timeout_s * (10.0 if self._gate.faults.draw.random() < 0.7 else 1.0)
+
+    def _lag_by_chance(self, partitions: Sequence[TopicPartition]) -> None:
+        faults = self._gate.faults
+        if partitions and faults.hit(Fault.LAG):
+            place = partitions[int(faults.draw.random() * len(partitions))]
+            self._lags_until_s[place] = self._gate.scheduler.now_s + 3.0 * faults.draw.random()
+
+    def _lagging(self, given: Sequence[Fetched]) -> list[Fetched]:
+        """Keep for a while what one side gives; its order stays."""
+        faults, now_s = self._gate.faults, self._gate.scheduler.now_s
+        self._lag_by_chance([fetched.partition for fetched in given])
+        for fetched in given:
+            self._kept.setdefault(fetched.partition, []).append(fetched)
+        ready = [place for place in self._kept if faults.is_calm or self._lags_until_s.get(place, 0.0) <= now_s]
+        return [fetched for place in ready for fetched in self._kept.pop(place)]
+
+    def _late_ends(self, given: Sequence[Fetched]) -> list[Fetched]:
+        """Keep some ends back, and tell some that were kept back, where nothing came since."""
+        faults, result = self._gate.faults, []
+        untold = sorted(self._untold)
+        for fetched in given:
+            self._untold.discard(fetched.partition)
+            if fetched.at_end and faults.hit(Fault.LATE_END):
+                self._untold.add(fetched.partition)
+                if len(fetched.records):
+                    result.append(Fetched(fetched.partition, fetched.records, at_end=False))
+            else:
+                result.append(fetched)
+        heard = {fetched.partition for fetched in given}
+        for partition in untold:
+            if partition not in heard and (faults.is_calm or faults.draw.random() < 0.4):
+                self._untold.discard(partition)
+                result.append(Fetched(partition, NO_RECORDS, at_end=True))
+        return result
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+        """The group's stable committed offsets."""
+        return self._gate.ask("committed", lambda: self._waited(partitions))
+
+    def _waited(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+        asked_s = self._gate.scheduler.now_s
+        answer = self._inner.committed(partitions)
+        self._gate.faults.events[Event.OFFSETS_HELD] += self._gate.scheduler.now_s > asked_s
+        return answer
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """First offset, and the one behind the last entry."""
+        return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
+
+    def group_metadata(self) -> object:
+        """Our generation."""
+        self._gate.enter("group_metadata")
+        return self._inner.group_metadata()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._gate.call("close", self._inner.close)
+
+
+class SimulatedTransaction:
+    """A transactional producer.
+
+    Args:
+        gate: That of its process.
+        inner: Does the work.
+        later: Has something done by the broker after so many seconds.
+        leave_group: Throws its process out of the group.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        inner: EmbeddedTransaction,
+        later: Callable[[float, Callable[[], None]], None],
+        leave_group: Callable[[], None],
+    ) -> None:
+        self._gate = gate
+        self._inner = inner
+        self._later = later
+        self._leave_group = leave_group
+        self._is_left = False  # the broker decides what becomes of the open transaction
+
+    def initialise(self) -> None:
+        """Fence older producers of this id."""
+        self._gate.ask("initialise", self._inner.initialise)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self._refused("begin", self._inner.begin)
+        self._become_zombie("begin")
+        self._gate.begun_s = self._gate.scheduler.now_s
+
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
+        """Write the records."""
+        self._abort_by_chance("produce")
+        self._refused("produce", lambda: self._inner.produce(partition, records, offsets))
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+        """Make offsets part of the transaction."""
+        self._abort_by_chance("send_offsets")
+        self._refused("send_offsets", lambda: self._inner.send_offsets(offsets, group))
+
+    def commit(self) -> None:
+        """Commit; what the worker hears of it is another matter."""
+        gate, faults = self._gate, self._gate.faults
+        self._become_zombie("commit")
+        self._abort_by_chance("commit")
+        if faults.hit(Fault.COMMIT_LOST):
+            self._is_left = faults.draw.random() < 0.5
+            self._unheard("commit: lost on the way to the broker")
+        if faults.hit(Fault.COMMIT_LATE):
+            self._is_left = True
+            self._later(12.0 * faults.draw.random() ** 2, self._commit_late)
+            self._unheard("commit: late on the way to the broker")
+        self._refused("commit", self._inner.commit)
+        if faults.hit(Fault.COMMITTED_UNHEARD):
+            self._unheard("commit: done, but nobody heard of it")
+        gate.begun_s = None
+
+    def _unheard(self, what: str) -> None:
+        self._gate.say(what)
+        self._gate.enter("commit")
+        raise UnknownOutcomeError(what)
+
+    def _commit_late(self) -> None:
+        with suppress(FencedError):
+            self._inner.commit()
+            self._gate.say("commit: came through late")
+            self._gate.faults.events[Event.COMMITTED_LATE] += 1
+
+    def _become_zombie(self, call: str) -> None:
+        """Others get our tasks, while we stand still with a transaction open; often not for so long that it ends."""
+        if self._gate.faults.hit(Fault.EVICT):
+            seconds = 1.2 * TRANSACTION_TIMEOUT_S * self._gate.faults.draw.random()
+            self._gate.say(f"{call}: thrown out of the group, stands still for {seconds:.2f} s")
+            self._leave_group()
+            self._gate.faults.events[Event.STALL_IN_TRANSACTION] += 1
+            self._gate.is_busy = True
+            self._gate.rest(seconds)
+            self._gate.is_busy = False
+
+    def _abort_by_chance(self, call: str) -> None:
+        if self._gate.faults.hit(Fault.ABORT):
+            self._gate.say(f"{call}: aborted")
+            self._refused("abort", self._inner.abort)
+            self._gate.begun_s = None
+            raise TransactionAbortedError(f"{call}: aborted by chance")
+
+    def _refused(self, name: str, inner: Callable[[], None]) -> None:
+        """A call that the broker may refuse; count why."""
+        gate = self._gate
+        try:
+            gate.call(name, inner)
+        except FencedError:
+            begun_s = gate.begun_s
+            timed_out = begun_s is not None and gate.scheduler.now_s - begun_s > TRANSACTION_TIMEOUT_S
+            gate.faults.events[Event.TIMED_OUT if timed_out else Event.FENCED] += 1
+            gate.begun_s = None
+            raise
+        except TransactionAbortedError:
+            gate.faults.events[Event.ZOMBIE_REFUSED] += 1
+            gate.begun_s = None
+            raise
+
+    def abort(self) -> None:
+        """Give it up."""
+        self._refused("abort", self._inner.abort)
+        self._gate.begun_s = None
+
+    def close(self) -> None:
+        """Release the client."""
+        self._gate.enter("close")
+        if not self._is_left:
+            self._inner.close()
+
+
+class SimulatedReader:
+    """Reads one partition of one topic."""
+
+    def __init__(self, gate: Gate, inner: LogReader) -> None:
+        self._gate = gate
+        self._inner = inner
+
+    def seek(self, offset: int) -> None:
+        """Go on from there."""
+        self._gate.enter("reader.seek")
+        self._inner.seek(offset)
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """Records, or fewer, or none."""
+        gate, faults = self._gate, self._gate.faults
+        gate.enter("reader.poll")
+        if gate.is_cut_off or faults.hit(Fault.LATE_RECORDS):
+            gate.rest(timeout_s)
+            return None
+        if faults.hit(Fault.SHORT_POLL):
+            max_records = 1 + int(3 * faults.draw.random())
+        fetched = self._inner.poll(max_records, timeout_s)
+        gate.enter("reader.poll")
+        return fetched
+
+    def close(self) -> None:
+        """Release it."""
+        self._gate.enter("reader.close")
+        self._inner.close()
+
+
+class SimulatedCluster:
+    """Administration."""
+
+    def __init__(self, gate: Gate, inner: EmbeddedCluster) -> None:
+        self._gate = gate
+        self._inner = inner
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
+        """Those of the named topics that exist."""
+        return self._gate.ask("topics", lambda: self._inner.topics(names))
+
+    def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
+        """Create topics."""
+        self._gate.call("create", lambda: self._inner.create(topics, replication))
+
+    def reader(self, partition: TopicPartition) -> LogReader:
+        """A reader of one partition."""
+        return self._gate.call("reader", lambda: SimulatedReader(self._gate, self._inner.reader(partition)))
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """First offset, and the one behind the last record."""
+        return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
+
+    def committed(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | None]:
+        """A group's committed offsets."""
+        return self._gate.ask("committed", lambda: self._inner.committed(group_id, partitions))

@@ -1,0 +1,158 @@
+"""Processes as greenlets, in virtual time: who goes next is drawn, and nothing ever waits for real."""
+
+import threading
+from collections.abc import Callable
+from random import Random
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from stream_app.embedded import EmbeddedBroker
+from stream_app.ports import Clock
+
+START_MS = 1_700_000_000_000
+"""Wall time at which every world begins."""
+
+MAX_SWITCHES = 60_000
+"""From one actor to the next, in one seed: a hundred times what most take. More is a livelock."""
+
+
+class StuckError(Exception):
+    """The world does not come to an end."""
+
+
+class KilledError(GreenletExit):
+    """What `kill -9` looks like from inside: nothing catches it, and no call does anything on the way out."""
+
+
+class Actor:
+    """Somebody who acts in the world: `main` runs until it pauses, and goes on when it is its turn again."""
+
+    def __init__(self, main: Callable[[], None], parent: greenlet) -> None:
+        self.wake_s = 0.0
+        self.is_waiting = False
+        self.is_killed = False
+        self.thread = greenlet(main, parent)
+
+    def kill(self) -> None:
+        """Never let it go on."""
+        self.is_killed = True
+        self.wake_s = 0.0
+
+
+class Scheduler:
+    """Lets actors take turns.
+
+    Args:
+        draw: Decides who goes next.
+    """
+
+    def __init__(self, draw: Random) -> None:
+        self.now_s = 0.0
+        self.switches = 0
+        self._draw = draw
+        self._main = getcurrent()
+        self._actors: list[Actor] = []
+        self._current: Actor | None = None
+
+    def spawn(self, main: Callable[[], None], after_s: float = 0.0) -> Actor:
+        """Somebody new, who begins after so long."""
+        actor = Actor(main, self._main)
+        actor.wake_s = self.now_s + after_s
+        self._actors.append(actor)
+        return actor
+
+    def run(self, is_over: Callable[[], bool]) -> None:
+        """Let all of them act until it is over.
+
+        Raises:
+            StuckError: It is not, after `MAX_SWITCHES`.
+        """
+        while not is_over():
+            self.switches += 1
+            if self.switches > MAX_SWITCHES or not self._actors:
+                raise StuckError(f"no end after {self.switches} turns and {self.now_s:.0f} s")
+            ready = [actor for actor in self._actors if actor.wake_s <= self.now_s]
+            if not ready:
+                self.now_s = min(actor.wake_s for actor in self._actors)
+                continue
+            actor = ready[0] if len(ready) == 1 else ready[int(self._draw.random() * len(ready))]
+            self._current = actor
+            if actor.is_killed:
+                actor.thread.throw(KilledError)
+            else:
+                actor.thread.switch()
+            self._current = None
+            if actor.thread.dead:
+                self._actors.remove(actor)
+
+    def pause(self, seconds: float) -> None:
+        """Let others act, for so long; nothing ends it before."""
+        self._leave(seconds, is_waiting=False)
+
+    def wait(self, seconds: float) -> None:
+        """Let others act until something changes, at most for so long."""
+        self._leave(seconds, is_waiting=True)
+
+    def _leave(self, seconds: float, *, is_waiting: bool) -> None:
+        actor = self._current
+        if actor is None:
+            raise AssertionError("only an actor waits")
+        actor.wake_s = self.now_s + seconds
+        actor.is_waiting = is_waiting
+        self._main.switch()
+        actor.is_waiting = False
+
+    def wake_waiting(self) -> None:
+        """Something has changed."""
+        for actor in self._actors:
+            if actor.is_waiting:
+                actor.wake_s = min(actor.wake_s, self.now_s)
+
+    def close(self) -> None:
+        """End everybody who is left."""
+        for actor in self._actors:
+            actor.thread.throw(GreenletExit)
+        self._actors.clear()
+
+
+class VirtualClock:
+    """The clock of the world."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return START_MS + int(self._scheduler.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        """Seconds, never going back."""
+        return self._scheduler.now_s
+
+
+class _Changes(threading.Condition):
+    """Tells the scheduler of changes, instead of threads that do not exist."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__(threading.RLock())
+        self._wake = wake
+
+    def notify_all(self) -> None:
+        """Something has changed."""
+        self._wake()
+
+
+class SimulatedBroker(EmbeddedBroker):
+    """The in-process log; who waits at it lets others act."""
+
+    def __init__(self, clock: Clock, scheduler: Scheduler, max_poll_interval_s: float) -> None:
+        super().__init__(clock, max_poll_interval_s)
+        self._scheduler = scheduler
+        self.changed = _Changes(scheduler.wake_waiting)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a change; the one place where a client of the log waits."""
+        if timeout_s <= 0:
+            return False
+        self._scheduler.wait(timeout_s)
+        return True

@@ -1,0 +1,70 @@
+"""A few dozen seeds, and proof that they can fail. Thousands: `make simulate`."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.many import run_seed
+from tests.simulation.mutants import MUTANTS, applied
+
+FEW_SEEDS = 30
+"""Two seconds of work."""
+
+
+def test_some_seeds() -> None:
+    """Whatever is killed, stalled, fenced or unheard of: what is committed is what a fresh process makes of it."""
+    results = [run_seed(seed) for seed in range(FEW_SEEDS)]
+    assert [(result.seed, result.wrong) for result in results if result.wrong] == []
+    assert sum(sum(result.hits.values()) for result in results) > 10 * FEW_SEEDS
+
+
+def test_a_seed_is_one_story() -> None:
+    """A failure is found again by its seed, else nobody can mend it."""
+    assert _trace(3) == _trace(3)
+
+
+@pytest.mark.slow
+def test_a_seed_is_one_story_in_any_process() -> None:
+    """The order of sets must not matter: it is another one in each process."""
+    code = "from tests.simulation.test_simulation import _trace; print(_trace(3))"
+    traces = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(traces) == 1
+    assert "committed task" in traces.pop()
+
+
+def _trace(seed: int) -> list[str]:
+    lines: list[str] = []
+    result = run_seed(seed, say=lines.append)
+    return [*lines, str(result)]
+
+
+def test_every_mutant_has_its_lines() -> None:
+    """A mutant of lines that are not there any more breaks nothing, and proves nothing."""
+    for name in MUTANTS:
+        with applied(name):
+            pass
+
+
+@pytest.mark.parametrize("name", ["offsets-unsent", "offsets-behind", "replay-skips"])
+def test_a_blatant_mutant_is_found_at_once(name: str) -> None:
+    """A simulation that finds nothing may be looking at nothing. The others: `python -m tests.simulation --mutants`."""
+    assert any(run_seed(seed, mutant=name).wrong for seed in range(10))
+
+
+def test_settings_of_a_run() -> None:
+    """Rarely used settings (small batches, many snapshots) are tried on all seeds."""
+    lines: list[str] = []
+    assert not run_seed(0, {"worker": {"max_batch_records": 1}}, lines.append).wrong
+    assert sum("committed task" in line for line in lines) > 10

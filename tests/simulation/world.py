@@ -1,0 +1,705 @@
+"""One world: the broker, the worker processes and who starts them again, the producers, the operator, a subscriber."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any, NamedTuple
+
+from stream_app import codec
+from stream_app.cli import RESTART_WINDOW_S
+from stream_app.config import Config
+from stream_app.embedded import EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
+from stream_app.errors import ArebaError, ConfigurationError, FencedAgainError, FencedError, RestartNeededError
+from stream_app.errors import TopicError as WrongTopicError
+from stream_app.observe import Observer
+from stream_app.outputs import OUTPUT_TOPICS
+from stream_app.ports import Fetched, TopicInfo, TopicPartition
+from stream_app.records import RESUME, Act, Commit, Header, OutputRecords
+from stream_app.restore import Stage
+from stream_app.worker import Ports, Worker
+from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
+from tests.simulation.inputs import LATE_STREAM, Sent, StreamOf, draw_records, draw_trouble
+from tests.simulation.ports import (
+    TRANSACTION_TIMEOUT_S,
+    Gate,
+    Pace,
+    SimulatedClock,
+    SimulatedCluster,
+    SimulatedSource,
+    SimulatedTransaction,
+)
+from tests.simulation.schedule import KilledError, Scheduler, SimulatedBroker, VirtualClock
+
+Say = Callable[[str], None]
+
+MAX_PROCESSES = 4
+"""Alive at once: three that are wanted, and a twin."""
+
+START_S = 1.0
+"""By then most processes have started: without work to disturb, faults would be for nothing."""
+
+FORGOTTEN_S = TRANSACTION_TIMEOUT_S + 5.0
+"""By then what a dead process left open is aborted, and every late commit has come."""
+
+SETTLE_S = 0.5
+"""Between two looks at whether all is done."""
+
+
+class WrongError(Exception):
+    """Something happened that must not happen."""
+
+
+# The shape of a world -------------------------------------------------------------------------------------------------
+
+
+class Choice(NamedTuple):
+    """What a configuration is made of; few enough that they are made once."""
+
+    learners: int
+    join: int
+    breaker: int
+    worker: int
+    snapshots: int
+    streams: tuple[tuple[str, int], ...]
+
+
+LEARNERS: Sequence[Mapping[str, Any]] = (
+    {"areba": {"method": "areba", "budget": 4}},
+    {"areba": {"method": "areba", "budget": 6, "scaler": "standard"}},
+    {"areba": {"method": "areba", "budget": 4}, "sliding": {"method": "sliding", "window": 3}},
+)
+JOINS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60},
+    {"max_pending_per_stream": 3, "max_waiting_per_stream": 2, "max_closed_per_stream": 4},
+    {"ttl_ms": 60, "max_clock_lead_ms": 0, "max_pending_per_stream": 4, "max_open_marks_per_stream": 1},
+)
+BREAKERS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"in_a_row": 3},
+    {"in_a_row": 2, "share": 0.2, "share_after_records": 10},
+)
+WORKERS: Sequence[Mapping[str, Any]] = (
+    {"commit_interval_ms": 10, "max_batch_records": 4},
+    {"commit_interval_ms": 100, "max_batch_records": 7},
+    {"commit_interval_ms": 0, "max_batch_records": 12},
+    {"commit_interval_ms": 500, "max_batch_records": 25, "max_restarts": 2},
+    {"commit_interval_ms": 50, "max_batch_records": 9, "max_restarts": 0},
+)
+
+
+SNAPSHOTS_MS = (0, 1, 2_000)
+"""Always one under way; behind any work that took time; none but at a clean stop."""
+
+
+@lru_cache(maxsize=4096)
+def _configuration(choice: Choice, late: bool) -> Config:
+    streams: dict[str, Any] = {name: {"features": features} for name, features in choice.streams}
+    if late:
+        streams[LATE_STREAM] = {"features": 1}
+    data = {
+        "application": {"id": "app", "instance": "w"},
+        "learners": LEARNERS[choice.learners],
+        "join": JOINS[choice.join],
+        "breaker": BREAKERS[choice.breaker],
+        "worker": {
+            "buffer_bytes": 1 << 16,
+            "snapshot_after_ms": SNAPSHOTS_MS[choice.snapshots],
+            **WORKERS[choice.worker],
+        },
+        "metrics": {"every_labels": 5},
+        "limits": {"max_record_bytes": 200, "max_features": 4},
+        "predictions": "all" if choice.learners == 2 else "champion",
+        "streams": streams,
+    }
+    return Config.model_validate(data, context={})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a seed decides before anything happens.
+
+    Attributes:
+        seed: Which one.
+        partitions: Tasks.
+        instances: Processes at the beginning.
+        choice: The configuration.
+        records: All inputs.
+        before: How many of them are there before the first worker.
+        gap_s: Longest time from one burst of the others to the next.
+        horizon_s: How long faults go on behind the last input.
+        session_timeout_s: Whoever does not poll for so long is out of the group.
+        pace: Of the processes.
+        swarm: The faults.
+    """
+
+    seed: int
+    partitions: int
+    instances: int
+    choice: Choice
+    records: Sequence[Sent]
+    before: int
+    gap_s: float
+    horizon_s: float
+    session_timeout_s: float
+    pace: Pace
+    swarm: Swarm
+
+    @property
+    def all_before(self) -> bool:
+        """Whether all inputs were there before the first worker."""
+        return self.before == len(self.records)
+
+
+def draw_shape(seed: int) -> Shape:
+    """The world of a seed."""
+    draw = Random(f"{seed}/shape")
+    partitions = draw.choice((1, 1, 2, 3))
+    count = draw.choice((partitions, partitions, partitions + 1))
+    streams = [StreamOf(f"s{number}", number % partitions, 1 + number % 2) for number in range(count)]
+    learners = draw.randrange(len(LEARNERS))
+    names = [(stream.name, stream.features) for stream in streams]
+    swarm = draw_swarm(draw)
+    if Fault.DEPLOY in swarm.rates:
+        streams.append(StreamOf(LATE_STREAM, draw.randrange(partitions), 1))
+    examples = draw.choice((4, 8, 12, 20)) // len(streams) + 4
+    records = draw_records(draw, streams, examples, tuple(LEARNERS[learners]), draw_trouble(draw))
+    return Shape(
+        seed=seed,
+        partitions=partitions,
+        instances=draw.choice((1, 1, 2, 3)),
+        choice=Choice(
+            learners,
+            draw.randrange(len(JOINS)),
+            draw.choice((0, 0, 0, 1, 2)),
+            draw.randrange(len(WORKERS)),
+            draw.choice((0, 0, 1, 2)),
+            tuple(names),
+        ),
+        records=records,
+        before=draw.choice((0, len(records) // 2, len(records))),
+        gap_s=draw.choice((0.02, 0.2, 1.0)),
+        horizon_s=draw.choice((0.5, 3.0, 10.0, 25.0)),
+        session_timeout_s=draw.choice((3.0, 6.0, 6.0, 20.0)),
+        pace=Pace(draw.choice((0.0001, 0.002, 0.02)), draw.choice((0.0, 0.05, 0.3))),
+        swarm=swarm,
+    )
+
+
+# Processes ------------------------------------------------------------------------------------------------------------
+
+
+class Notes(Observer):
+    """Takes note of what a worker tells people."""
+
+    def __init__(self, world: "World", say: Say) -> None:
+        self._world = world
+        self._say = say
+
+    def assigned(self, tasks: Sequence[int]) -> None:
+        """The group gave us these tasks."""
+        self._say(f"assigned {list(tasks)}")
+
+    def revoked(self, tasks: Sequence[int]) -> None:
+        """The group took these back."""
+        self._say(f"revoked {list(tasks)}")
+
+    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+        """A task is live."""
+        self._world.faults.events[Event.RESTORED] += records > 0
+        self._world.faults.events[Event.LOADED] += snapshot >= 0
+        self._say(f"restored task {task} at sequence {sequence}, snapshot {snapshot}, {records} records again")
+
+    def restoring(self, task: int, offsets: tuple[int, int], goal: tuple[int, int]) -> None:
+        """A task is being restored."""
+
+    def damaged(self, task: int, problem: str) -> None:
+        """Somebody who stood still for long finds that the owners after it dropped what it was told of."""
+        self._world.faults.events[Event.OUTDATED] += 1
+        self._say(f"task {task}: {problem}")
+
+    def saving(self, task: int, sequence: int, size: int) -> None:
+        """A snapshot is taken."""
+        self._say(f"snapshot of task {task} behind {sequence}, {size} bytes")
+
+    def saved(self, task: int, sequence: int) -> None:
+        """It is whole."""
+        self._world.faults.events[Event.SAVED] += 1
+        self._say(f"snapshot of task {task} behind {sequence} is whole")
+
+    def parked(self, task: int, problem: str) -> None:
+        """Nothing that a seed does makes a task impossible to restore."""
+        self._say(f"parked task {task}: {problem}")
+        self._world.wrong.append(f"task {task} was parked: {problem}")
+
+    def tripped(self, task: int, problem: str) -> None:
+        """The breaker stopped a task."""
+        self._world.faults.events[Event.TRIPPED] += 1
+        self._world.tripped.add(task)
+        self._say(f"tripped task {task}: {problem}")
+
+    def resumed(self, task: int) -> None:
+        """It goes on."""
+        self._world.faults.events[Event.RESUMED] += 1
+        self._say(f"resumed task {task}")
+
+    def aborted(self, problem: str) -> None:
+        """A transaction was given up."""
+        self._say(f"aborted: {problem}")
+
+    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
+        """A transaction of this task was committed."""
+        self._say(f"committed task {task} up to {offsets[0]}/{offsets[1]}, {outputs} outputs")
+
+    def stopped(self, task: int, sequence: int, models: str) -> None:
+        """A clean stop."""
+        self._say(f"stopped task {task} at sequence {sequence}")
+        known = self._world.models.get(task, models)
+        if known != models:
+            self._world.wrong.append(f"task {task}: its models changed without a record")
+
+
+class Process:
+    """One `areba run`, from its start to its end."""
+
+    def __init__(self, world: "World", instance: str, restarted_at: Sequence[float], was_fenced: bool) -> None:
+        world.started += 1
+        self.name = f"{instance}#{world.started}"
+        self.instance = instance
+        self.version = world.version
+        self.restarted_at = tuple(restarted_at)
+        self.is_asked_to_stop = False
+        self.worker: Worker | None = None
+        self._world = world
+        self._was_fenced = was_fenced
+        self.config = world.config(instance)
+        self.gate = Gate(world.scheduler, world.faults, world.shape.pace, self.say)
+        self.gate.is_restoring = self._is_restoring
+        self.source = SimulatedSource(self.gate, EmbeddedSource(world.broker, self.config.group_id))
+        self.actor = world.scheduler.spawn(self._main, world.draw.choice((0.0, 0.1, 2.0)) * world.draw.random())
+
+    def say(self, what: str) -> None:
+        """A line of the trace."""
+        self._world.say(f"{self.name} {what}")
+
+    def kill(self) -> None:
+        """From outside."""
+        self.gate.is_dead = True
+        self.actor.kill()
+
+    def leave_group(self) -> None:
+        """Be thrown out of the group, whether it lives or not."""
+        self._world.broker.leave(self.config.group_id, self.source.member)
+
+    def _is_restoring(self) -> bool:
+        tasks = self.worker.tasks if self.worker is not None else ()
+        return any(task.stage in (Stage.READING, Stage.REPLAYING) for task in tasks)
+
+    def _main(self) -> None:
+        error: ArebaError | None = None
+        try:
+            self._run()
+        except KilledError:
+            pass
+        except ArebaError as raised:
+            error = raised
+        self._world.ended(self, error)
+
+    def _run(self) -> None:
+        world = self._world
+        self.say("starts" + (" after it was fenced" if self._was_fenced else ""))
+        transaction = EmbeddedTransaction(world.broker, self.config.transactional_id, TRANSACTION_TIMEOUT_S)
+        ports = Ports(
+            self.source,
+            SimulatedTransaction(self.gate, transaction, world.later, self.leave_group),
+            SimulatedCluster(self.gate, world.cluster),
+            SimulatedClock(self.gate, world.clock),
+            lambda: self.gate.is_cut_off,
+        )
+        self.worker = Worker(self.config, ports, Notes(world, self.say), was_fenced=self._was_fenced)
+        self.worker.run(lambda: self.is_asked_to_stop)
+
+
+class Read(NamedTuple):
+    """One record as a reader of committed records sees it."""
+
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+def rows(fetched: Fetched) -> list[Read]:
+    """One by one."""
+    records = fetched.records
+    cells = zip(records.offsets.tolist(), records.timestamps.tolist(), records.keys, records.values, strict=True)
+    return [Read(*cell, tuple(records.headers.get(row, ()))) for row, cell in enumerate(cells)]
+
+
+# The world ------------------------------------------------------------------------------------------------------------
+
+
+class World:
+    """Everything in it, and `run`.
+
+    Attributes:
+        wrong: What happened that must not happen.
+        models: Digest of each task's models in the live process that had worked all off.
+        seen: What the subscriber saw, by partition, in the order in which it saw it.
+    """
+
+    def __init__(self, shape: Shape, sections: Mapping[str, Any], say: Say | None) -> None:
+        self.shape = shape
+        self.draw = Random(f"{shape.seed}/world")
+        self.scheduler = Scheduler(Random(f"{shape.seed}/schedule"))
+        self.faults = Faults(shape.swarm, Random(f"{shape.seed}/faults"))
+        self.clock = VirtualClock(self.scheduler)
+        self.broker = SimulatedBroker(self.clock, self.scheduler, shape.session_timeout_s)
+        self.cluster = EmbeddedCluster(self.broker)
+        self.wrong: list[str] = []
+        self.models: dict[int, str] = {}
+        self.tripped: set[int] = set()
+        self.started = 0
+        self.version = 0
+        self.is_over = False
+        self._sections = sections
+        self._configs: dict[tuple[str, int], Config] = {}
+        self._say = say
+        self._processes: list[Process] = []
+        self._wanted: set[str] = set()
+        self._all_sent = False
+        self._open_inputs = 0
+        self._input_producers = 0
+        for name in self.config("w1").topics:
+            self.broker.create_topic(TopicInfo(name, shape.partitions, {}))
+        self.seen: dict[TopicPartition, list[Read]] = {place: [] for place in self.output_places()}
+
+    def say(self, what: str) -> None:
+        """A line of the trace."""
+        if self._say is not None:
+            self._say(f"{self.scheduler.now_s:9.3f}  {what}")
+
+    def config(self, instance: str) -> Config:
+        """What a process that starts now runs with."""
+        key = instance, self.version
+        if key not in self._configs:
+            self._configs[key] = self._new_config(instance)
+        return self._configs[key]
+
+    def _new_config(self, instance: str) -> Config:
+        made = _configuration(self.shape.choice, self.version > 0)
+        application = made.application.model_copy(update={"instance": instance})
+        changed = made.model_copy(update={"application": application})
+        if not self._sections:
+            return changed
+        data = changed.model_dump()
+        for name, settings in self._sections.items():
+            data[name] = {**data[name], **settings} if isinstance(data.get(name), dict) else settings
+        return Config.model_validate(data, context={})
+
+    def output_places(self) -> list[TopicPartition]:
+        """Everything that a subscriber may read."""
+        topics = self.config("w1").topics
+        names = [getattr(topics, name.replace("-", "_")) for name in OUTPUT_TOPICS]
+        return [
+            TopicPartition(name, number)
+            for name in (*names, topics.progress)
+            for number in range(self.shape.partitions)
+        ]
+
+    def input_places(self, number: int) -> tuple[TopicPartition, TopicPartition]:
+        """Both inputs of a task."""
+        topics = self.config("w1").topics
+        return TopicPartition(topics.examples, number), TopicPartition(topics.labels, number)
+
+    def read(self, place: TopicPartition) -> list[Read]:
+        """All committed records of a partition."""
+        records, _, at_end = self.broker.read(place, 0, 10**6)
+        return rows(Fetched(place, records, at_end))
+
+    def run(self) -> None:
+        """From the first record to the clean stop of the last worker."""
+        self._send(self.shape.records[: self.shape.before])
+        for number in range(self.shape.instances):
+            self._wanted.add(f"w{number + 1}")
+        for main in (self._supervise, self._produce, self._disasters, self._operate, self._subscribe, self._conduct):
+            self.scheduler.spawn(main)
+        try:
+            self.scheduler.run(lambda: self.is_over or bool(self.wrong))
+        finally:
+            for process in self._processes:
+                process.gate.is_dead = True
+            self.scheduler.close()
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Have something done."""
+        self.scheduler.spawn(act, seconds)
+
+    # Processes ------------------------------------------------------------------------------------------------------
+
+    def _start(self, instance: str, restarted_at: Sequence[float] = (), *, was_fenced: bool = False) -> None:
+        self._processes.append(Process(self, instance, restarted_at, was_fenced))
+
+    def _alive(self, instance: str) -> list[Process]:
+        return [process for process in self._processes if process.instance == instance]
+
+    def ended(self, process: Process, error: ArebaError | None) -> None:
+        """A process is gone; what `areba run` does of itself is done here, the rest is the supervisor's."""
+        self._processes.remove(process)
+        if error is None:
+            process.say("is gone")
+            return
+        process.say(f"ends with status {error.exit_code}: {type(error).__name__}: {error}")
+        if isinstance(error, RestartNeededError):
+            self._start_afresh(process, error)
+        elif isinstance(error, FencedAgainError):
+            self.faults.events[Event.FENCED_AGAIN] += 1
+        elif isinstance(error, ConfigurationError) and not isinstance(error, WrongTopicError):
+            self.faults.events[Event.REFUSED_OLD_CONFIGURATION] += 1
+            if process.version == self.version:
+                self.wrong.append(f"{process.name}: {error}")
+        else:
+            self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
+
+    def _start_afresh(self, process: Process, error: RestartNeededError) -> None:
+        """As `stream_app.cli` does it."""
+        now_s = self.scheduler.now_s
+        recent = [moment for moment in process.restarted_at if now_s - moment < RESTART_WINDOW_S]
+        if process.is_asked_to_stop or len(recent) >= process.config.worker.max_restarts:
+            return
+        self.faults.events[Event.STARTED_AFRESH] += 1
+        self._start(process.instance, (*recent, now_s), was_fenced=isinstance(error, FencedError))
+
+    def _supervise(self) -> None:
+        """Start whoever is wanted and not alive, as an init system does."""
+        while True:
+            for instance in sorted(self._wanted):
+                if not self._alive(instance):
+                    self.faults.events[Event.STARTED] += 1
+                    self._start(instance)
+            self.scheduler.pause(self.draw.choice((0.1, 1.0, 8.0)) * self.draw.random())
+
+    # Disasters ------------------------------------------------------------------------------------------------------
+
+    def _disasters(self) -> None:
+        """What comes at any time."""
+        acts: Mapping[Fault, Callable[[], Callable[[], None] | None]] = {
+            Fault.JOIN: self._join,
+            Fault.LEAVE: self._leave,
+            Fault.EVICT: self._evict,
+            Fault.TWIN: self._twin,
+            Fault.FENCE: self._fence,
+            Fault.DEPLOY: self._deploy,
+            Fault.COMPACT: self._compact,
+        }
+        while not self.faults.is_calm:
+            self.scheduler.pause(self.draw.choice((0.05, 0.5, 3.0)) * self.draw.random())
+            for fault, prepare in acts.items():
+                act = prepare()
+                if act is not None and self.faults.hit(fault):
+                    act()
+
+    def _join(self) -> Callable[[], None] | None:
+        free = [name for name in ("w1", "w2", "w3") if name not in self._wanted]
+        if not free or len(self._processes) >= MAX_PROCESSES:
+            return None
+
+        def act() -> None:
+            self.say(f"{free[0]} is wanted")
+            self._wanted.add(free[0])
+
+        return act
+
+    def _leave(self) -> Callable[[], None] | None:
+        able = [process for process in self._processes if not process.is_asked_to_stop]
+        if len(self._wanted) < 2 or not able:
+            return None
+
+        def act() -> None:
+            process = self.draw.choice(able)
+            self.say(f"{process.name} is asked to stop")
+            process.is_asked_to_stop = True
+            self._wanted.discard(process.instance)
+
+        return act
+
+    def _evict(self) -> Callable[[], None] | None:
+        members = [process for process in self._processes if process.source.member]
+        if not members:
+            return None
+
+        def act() -> None:
+            process = self.draw.choice(members)
+            self.say(f"{process.name} is thrown out of the group")
+            process.leave_group()
+
+        return act
+
+    def _twin(self) -> Callable[[], None] | None:
+        if not self._processes or len(self._processes) >= MAX_PROCESSES:
+            return None
+
+        def act() -> None:
+            instance = self.draw.choice(self._processes).instance
+            self.say(f"a second {instance} is started")
+            self._start(instance)
+
+        return act
+
+    def _fence(self) -> Callable[[], None] | None:
+        if not self._processes:
+            return None
+
+        def act() -> None:
+            process = self.draw.choice(self._processes)
+            self.say(f"the epoch of {process.instance} is raised")
+            self.broker.initialise(process.config.transactional_id)
+
+        return act
+
+    def _compact(self) -> Callable[[], None] | None:
+        topic = self.config("w1").topics.changelog
+        places = [TopicPartition(topic, number) for number in range(self.shape.partitions)]
+        if not any(self.broker.watermarks(place).high for place in places):
+            return None
+
+        def act() -> None:
+            self.say("the changelog is compacted")
+            for place in places:
+                self.broker.compact(place)
+
+        return act
+
+    def _deploy(self) -> Callable[[], None] | None:
+        if self.version:
+            return None
+
+        def act() -> None:
+            self.say("a new configuration is deployed")
+            self.version = 1
+            for process in self._processes:
+                if self.draw.random() < 0.5:
+                    process.is_asked_to_stop = True
+
+        return act
+
+    # Inputs ---------------------------------------------------------------------------------------------------------
+
+    def _send(self, records: Sequence[Sent]) -> None:
+        for sent in records:
+            place = self.input_places(sent.partition)[sent.side]
+            self.broker.append(place, [(sent.key, sent.value, sent.time_ms, sent.headers)])
+
+    def _produce(self) -> None:
+        """The rest of the inputs, in bursts."""
+        left = list(self.shape.records[self.shape.before :])
+        while left:
+            burst = 1 + int(5 * self.draw.random())
+            now, left = left[:burst], left[burst:]
+            if self.faults.hit(Fault.ABORTED_INPUT):
+                self._send_in_transaction([sent._replace(headers=(("ghost", b""),)) for sent in now], commits=False)
+            if self.faults.hit(Fault.OPEN_INPUT):
+                self._send_in_transaction(now, commits=True)
+            else:
+                self._send(now)
+            if not self.faults.is_calm:
+                self.scheduler.pause(self.shape.gap_s * self.draw.random())
+        self._all_sent = True
+
+    def _send_in_transaction(self, records: Sequence[Sent], *, commits: bool) -> None:
+        self._input_producers += 1
+        transaction = EmbeddedTransaction(self.broker, f"producer-{self._input_producers}", 60.0)
+        transaction.initialise()
+        transaction.begin()
+        for sent in records:
+            headers = {0: sent.headers} if sent.headers else {}
+            one = OutputRecords([sent.key], [sent.value], [sent.time_ms], headers)
+            transaction.produce(self.input_places(sent.partition)[sent.side], one)
+        self._open_inputs += 1
+
+        def end() -> None:
+            self._open_inputs -= 1
+            (transaction.commit if commits else transaction.abort)()
+
+        self.later(3.0 * self.draw.random() ** 2, end)
+
+    # People ---------------------------------------------------------------------------------------------------------
+
+    def _operate(self) -> None:
+        """Let tasks go on that the breaker stopped."""
+        while True:
+            self.scheduler.pause(self.draw.choice((0.3, 4.0)) * self.draw.random() + 0.05)
+            for number in sorted(self.tripped):
+                self.tripped.discard(number)
+                self._resume(number)
+
+    def _resume(self, number: int) -> None:
+        """As `stream_app.start` does it."""
+        place = TopicPartition(self.config("w1").topics.progress, number)
+        records = self.read(place)
+        last = codec.decode_one(records[-1].value or b"") if records else None
+        if not isinstance(last, Commit) or last.tripped is None:
+            return
+        for _ in range(2 if self.faults.hit(Fault.RESUMED_TWICE) else 1):
+            act = codec.encode(Act(last.sequence + 1, RESUME, "0", ""))
+            self.say(f"the operator resumes task {number}")
+            self.broker.append(place, [(None, act, 0, ())])
+
+    def _subscribe(self) -> None:
+        """Read all outputs as they come; what was seen must stay."""
+        readers = {place: self.cluster.reader(place) for place in self.seen}
+        while True:
+            for place, reader in readers.items():
+                fetched = reader.poll(1000, 0.0)
+                if fetched is not None:
+                    self.seen[place] += rows(fetched)
+            self.scheduler.pause(5.0 * self.draw.random())
+
+    # The end --------------------------------------------------------------------------------------------------------
+
+    def _conduct(self) -> None:
+        """Faults for a while; then everything is worked off, and all stop."""
+        while not self._all_sent:
+            self.scheduler.pause(SETTLE_S)
+        self.scheduler.pause(START_S + self.shape.horizon_s * self.draw.random())
+        self.say("no more faults")
+        self.faults.is_calm = True
+        self._wanted |= {"w1"} if not self._wanted else set()
+        while not self._is_settled():
+            self.scheduler.pause(SETTLE_S)
+        self.say("all is worked off")
+        self._wanted.clear()
+        for process in self._processes:
+            process.is_asked_to_stop = True
+            for task in process.worker.tasks if process.worker is not None else ():
+                self.models[task.number] = task.model_digest()
+        while self._processes:
+            self.scheduler.pause(SETTLE_S)
+        self.scheduler.pause(FORGOTTEN_S)
+        self.broker.expire()
+        self.is_over = True
+
+    def input_ends(self) -> dict[TopicPartition, int]:
+        """Behind the last committed record of each input."""
+        places = [place for number in range(self.shape.partitions) for place in self.input_places(number)]
+        records = {place: self.read(place) for place in places}
+        return {place: rows[-1].offset + 1 if rows else 0 for place, rows in records.items()}
+
+    def _is_settled(self) -> bool:
+        """Whether every task is live in one process, at the end of its inputs, and nobody stands still."""
+        if self._open_inputs or any(process.gate.is_busy or process.worker is None for process in self._processes):
+            return False
+        ends = self.input_ends()
+        places: dict[int, tuple[int, int]] = {}
+        for process in self._processes:
+            for task in process.worker.tasks if process.worker is not None else ():
+                if task.stage is not Stage.LIVE or task.number in places:
+                    return False
+                places[task.number] = task.offsets
+        return places == {
+            number: (ends[one], ends[two])
+            for number in range(self.shape.partitions)
+            for one, two in [self.input_places(number)]
+        }
