@@ -52,7 +52,8 @@ ON_DATA = {
 class Rules:
     """What the judge must know of the settings: times in milliseconds of event time, bounds in records per stream.
 
-    `features` is the fixed number of features of an example; 0: that of the stream's first.
+    `corrections` is whether a label of a higher revision corrects one of another class; `features` the fixed number of
+    features of an example; 0: that of the stream's first.
     """
 
     life_ms: int
@@ -61,6 +62,7 @@ class Rules:
     max_waiting: int
     max_closed: int
     max_open_marks: int
+    corrections: bool = False
     features: int = 0
 
 
@@ -256,6 +258,7 @@ class _Stream:
     settled: tuple[deque[_Item], deque[_Item]] = field(default_factory=lambda: (deque(), deque()))
     unpaired: dict[int, _Item] = field(default_factory=dict)
     is_crowded: bool = False
+    corrected: dict[str, tuple[int, int]] = field(default_factory=dict)  # in this slice: offset and class, by id
     advances: deque[_Advance] = field(default_factory=lambda: deque(maxlen=MAX_ADVANCES))
     doubts: deque[_Closing] = field(default_factory=lambda: deque(maxlen=MAX_FINDINGS))
     learners: frozenset[str] = frozenset()
@@ -281,6 +284,14 @@ class _Stream:
         bound = self.rules.max_pending if item.side is Side.EXAMPLES else self.rules.max_waiting
         return self.peak[item.side] > bound
 
+    def class_of(self, label: _Item) -> int:
+        """The class of a label that met its example, after what had corrected it while it waited.
+
+        What did so in an earlier slice has changed the item.
+        """
+        offset, corrected = self.corrected.get(label.id, (-1, -1))
+        return corrected if offset > label.offset else label.label
+
     def must_close(self, item: _Item) -> bool:
         """Whether nothing can have kept it open: stream time, or a pair of marks that both lie behind it."""
         if self.time_ms > item.timestamp_ms + self.rules.life_ms:
@@ -302,7 +313,8 @@ class _Stream:
             self.settled[Side.LABELS].append(label)
 
     def forget(self) -> None:
-        """Drop ids that the join cannot know any more; it may be behind us by what is open, not by more."""
+        """End a slice: drop ids that the join cannot know any more; it is behind us by what is open, not by more."""
+        self.corrected.clear()
         limit = self.closings - self.rules.max_closed - self.rules.max_pending
         oldest_ms = self.time_ms - self.rules.closed_ttl_ms - self.rules.life_ms
         for known, settled in zip(self.known, self.settled, strict=True):
@@ -331,7 +343,7 @@ def grouped(predictions: Iterable[Output[Prediction]]) -> Iterator[Group]:
         yield group
 
 
-class _Ahead(Generic[Content]):
+class Ahead(Generic[Content]):
     """An iterator that shows what comes."""
 
     def __init__(self, items: Iterable[Content]) -> None:
@@ -339,6 +351,7 @@ class _Ahead(Generic[Content]):
         self._seen: deque[Content] = deque()
 
     def peek(self, place: int = 0) -> Content | None:
+        """The item so many places on; None: there is none."""
         while len(self._seen) <= place:
             try:
                 self._seen.append(next(self._items))
@@ -347,6 +360,7 @@ class _Ahead(Generic[Content]):
         return self._seen[place]
 
     def pop(self) -> Content:
+        """Take the next item."""
         item = self.peek()
         if item is None:
             raise IndexError("nothing is left")
@@ -384,9 +398,9 @@ class PartitionBooks:
         self._names = names
         self._rules = rules
         self._last = ends
-        self._groups = _Ahead(grouped(predictions))
-        self._outcomes = _Ahead(outcomes)
-        self._dead_letters = _Ahead(dead_letters)
+        self._groups = Ahead(grouped(predictions))
+        self._outcomes = Ahead(outcomes)
+        self._dead_letters = Ahead(dead_letters)
         self._findings = findings
         self._open: tuple[dict[int, _Item], dict[int, _Item]] = ({}, {})
         self._ends = (0, 0)
@@ -580,8 +594,10 @@ class PartitionBooks:
             self._anchor(Side.EXAMPLES)
         if not _settles_rightly(kind, settles):
             self._outcome_off(output, f"{outcome.outcome} settles the wrong sides")
-        if kind is OutcomeKind.JOINED and example is not None and label is not None:
-            self._check_joined(output, example, label)
+        if label is not None and kind in (OutcomeKind.JOINED, OutcomeKind.CORRECTION):
+            if kind is OutcomeKind.CORRECTION:
+                stream.corrected[label.id] = label.offset, label.label
+            self._check_class(output, stream, example, label)
         for item in (example, label):
             if item is not None:
                 self._close(item, kind)
@@ -591,13 +607,13 @@ class PartitionBooks:
             example.outcome = output
             self._compare(example)
 
-    def _check_joined(self, output: Output[Outcome], example: _Item, label: _Item) -> None:
-        """What the outcome says again of the two records."""
+    def _check_class(self, output: Output[Outcome], stream: _Stream, example: _Item | None, label: _Item) -> None:
+        """Class and delay are those of the label."""
         outcome = output.content
-        delay_ms = label.timestamp_ms - example.timestamp_ms
-        if outcome.label != label.label:
-            self._outcome_off(output, f"class {outcome.label}, but {self._at(label)} says {label.label}")
-        if outcome.delay_ms != delay_ms:
+        said = label.label if example is None else stream.class_of(label)
+        if outcome.label != said:
+            self._outcome_off(output, f"class {outcome.label}, but {self._at(label)} says {said}")
+        if example is not None and outcome.delay_ms != (delay_ms := label.timestamp_ms - example.timestamp_ms):
             self._outcome_off(output, f"delay_ms {outcome.delay_ms}, but the records' timestamps say {delay_ms}")
 
     def _give_up(self, example: _Item, kind: OutcomeKind, output: Output[Outcome]) -> None:
@@ -710,7 +726,7 @@ class PartitionBooks:
         known = stream.known[Side.LABELS]
         before = known.get(item.id)
         if isinstance(item.fate, Reason):
-            fault = self._refused_label(item, before, stream.known[Side.EXAMPLES].get(item.id))
+            fault = self._refused_label(item, stream, before)
         else:
             fault = self._taken_label(item, stream, before)
         if fault:
@@ -718,9 +734,13 @@ class PartitionBooks:
         if not isinstance(item.fate, Reason) or item.fate in (Reason.ORPHAN_LABEL, Reason.LATE_LABEL):
             _remember_label(known, before, item)
 
-    def _refused_label(self, item: _Item, before: _Item | None, example: _Item | None) -> str | None:
-        if item.fate is Reason.CONFLICTING_LABEL and (before is None or before.label == item.label):
-            return "is called a conflicting-label, but no other class of this id is known"
+    def _refused_label(self, item: _Item, stream: _Stream, before: _Item | None) -> str | None:
+        example = stream.known[Side.EXAMPLES].get(item.id)
+        if item.fate is Reason.CONFLICTING_LABEL:
+            if before is None or before.label == item.label:
+                return "is called a conflicting-label, but no other class of this id is known"
+            if stream.rules.corrections and item.revision > before.revision:
+                return f"is called a conflicting-label, but its revision {item.revision} is a higher one"
         if item.fate is Reason.LATE_LABEL and not (example is not None and (example.again or _unlabelled(example))):
             late = self._stream(item.stream).late
             if example is not None or len(late) == MAX_FINDINGS:
@@ -740,6 +760,8 @@ class PartitionBooks:
             if before is None or before.label != item.label:
                 return "is called a duplicate, but no label with this class is known"
         elif item.fate is OutcomeKind.CORRECTION:
+            if not stream.rules.corrections:
+                return "is called a correction, but the settings know none"
             if before is None or before.label == item.label:
                 return "is called a correction, but no other class of this id is known"
             if item.revision <= before.revision:
@@ -934,13 +956,11 @@ def _note_advance(stream: _Stream, mark: _Item, time_ms: int) -> None:
 
 
 def _remember_label(known: dict[str, _Item], before: _Item | None, item: _Item) -> None:
-    """The newest label that waited or was learned; a correction takes its place, a repeat does not."""
-    if item.fate is OutcomeKind.DUPLICATE:
-        return
-    if item.fate is OutcomeKind.CORRECTION and before is not None:
-        before.label, before.revision = item.label, item.revision
-    else:
+    """The newest label that waited or was learned, as it was corrected or, by a repeat, confirmed."""
+    if item.fate not in (OutcomeKind.DUPLICATE, OutcomeKind.CORRECTION):
         known[item.id] = item
+    elif before is not None:
+        before.label, before.revision = item.label, max(before.revision, item.revision)
 
 
 def _count(figures: Figures, kind: OutcomeKind, offsets: tuple[int | None, int | None]) -> None:

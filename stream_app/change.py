@@ -25,6 +25,8 @@ is back when it is at 90 % of its value before, and the labels from the beginnin
 looks back over some 1 / (1 - fading factor) labels of each class; until each had so many since the flag, it may fall
 (again), and then the count goes on. A learner whose G-mean never fell below 90 % took 0 labels.
 
+A correction of a label changes the G-mean from then on, and nothing that a detector has seen.
+
 All state is in arrays. Square roots, the only function used, are correctly rounded: the bits are the same everywhere.
 """
 
@@ -38,7 +40,7 @@ from numpy.typing import NDArray
 from stream_app.addresses import AHEAD, Address, address_of, column_at, doubles_at, later, prefetch_all, rows_at
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
-from stream_app.evaluate import Labelled
+from stream_app.evaluate import CORRECTED, Labelled
 from stream_app.native import bare, bare_inlined
 from stream_app.records import Longs
 
@@ -217,7 +219,7 @@ def run(
             while report < last and labelled.seen[report] == k:
                 _report(rows_at(later(state, 8), 3, 3), column_at(later(state, 17), 5), reports, report)
                 report += 1
-            if k < labelled.bounds[part + 1]:
+            if k < labelled.bounds[part + 1] and labelled.labels[k] < CORRECTED:
                 label = 1 if labelled.labels[k] == 1 else 0
                 _look(method, memory, state, label, predicted[k] == labelled.labels[k], sums, k)
 
@@ -267,7 +269,7 @@ class ChangeMonitor:
         reports = np.zeros((len(seen), REPORT_COLUMNS))
         if self._method and (len(labels) or len(seen)):
             bounds, report_bounds = np.array([0, len(labels)], np.int64), np.array([0, len(seen)], np.int64)
-            labelled = Labelled(labels, bounds, seen, report_bounds)
+            labelled = Labelled(labels, bounds, seen, report_bounds, np.zeros((0, 3), np.int64), np.zeros(2, np.int64))
             state = np.array([self.address], np.int64)
             run(state, self._method, self._memory, labelled, predicted, sums, reports)
         return [change_of(row) for row in reports.tolist()]

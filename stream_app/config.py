@@ -357,6 +357,9 @@ class StreamSettings(Settings):
         return [{"name": name, **settings.model_dump(mode="json")} for name, settings in learners.items()]
 
 
+Corrections: TypeAlias = Literal["first", "correct"]
+
+
 class JoinSettings(Settings):
     """How long and how much the join remembers, per stream; times are event time.
 
@@ -369,6 +372,8 @@ class JoinSettings(Settings):
         max_closed_per_stream: Closed examples that are remembered, to tell repeats; the longest closed is forgotten.
         closed_ttl_ms: How long they are remembered.
         max_open_marks_per_stream: Marks that wait for their twins; the oldest is dropped above it.
+        corrections: `first`: the first label of an example holds, one of another class is a dead letter; `correct`: a
+            label of a higher revision corrects it.
     """
 
     ttl_ms: Annotated[Integer, Field(ge=1, le=MAX_MS)] = DAY_MS
@@ -378,6 +383,7 @@ class JoinSettings(Settings):
     max_closed_per_stream: Annotated[Integer, Field(ge=0, le=100_000_000)] = 200_000
     closed_ttl_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = DAY_MS
     max_open_marks_per_stream: Annotated[Integer, Field(ge=1, le=1_000)] = 16
+    corrections: Corrections = "first"
 
 
 ChangeDetector: TypeAlias = Literal["none", "hddm", "ddm"]
@@ -767,6 +773,8 @@ SLOT_BYTES = ID_BYTES + 70
 """A row of the join beside its features: id, hashes, times, offset, class, and its places in the heaps."""
 CLOSED_BYTES = ID_BYTES + 34
 """A closed example: id, hashes, class, revision, outcome, time."""
+CORRECTION_BYTES = 24
+"""With `corrections` = `correct`, a closed example's place among the labels and what was predicted."""
 TABLE_BYTES = 128
 """An id's share of the hash table: 16 bytes, at most eight times over."""
 SCORE_BYTES = 5
@@ -784,7 +792,7 @@ def memory_bound_bytes(settings: TaskSettings, buffer_bytes: int = 0, batch_reco
     bounds on pending, waiting and closed, and R records in a batch:
 
         stream  = 2 (P + W + R) x (4 d (1 + S) + 142 + 5 L)    slots; given up ones are free behind a batch
-                  + 2 (C + 1) x 106                            closed
+                  + 2 (C + 1) x 106                            closed; 130 with `corrections` = `correct`
                   + 128 (P + W + C + R)                        table of ids
                   + 1000 W + 20000 + its learners
         learner = 16 x parameters x networks                   weights, two moments, gradient: float32
@@ -813,9 +821,10 @@ def _stream_bytes(settings: TaskSettings, stream: StreamSettings, batch_records:
     row_bytes = 4 * (settings.limits.max_features if stream.features is None else stream.features)
     copies = 1 + sum(learner.scaler != "none" for learner in learners)
     held = join.max_pending_per_stream + join.max_waiting_per_stream + batch_records
+    closed_bytes = CLOSED_BYTES + (CORRECTION_BYTES if join.corrections == "correct" else 0)
     return (
         2 * held * (row_bytes * copies + SLOT_BYTES + SCORE_BYTES * len(learners))
-        + 2 * (join.max_closed_per_stream + 1) * CLOSED_BYTES
+        + 2 * (join.max_closed_per_stream + 1) * closed_bytes
         + TABLE_BYTES * (held + join.max_closed_per_stream)
         + LABEL_BYTES * join.max_waiting_per_stream
         + STREAM_BYTES

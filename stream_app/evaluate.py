@@ -2,6 +2,14 @@
 
 Each class has two sums, of its labels and of those that were predicted right. Both start at 0, and fade only at a label
 of that class: `sum = fading * sum + (1 or 0)`. So a class that stays away keeps its figure.
+
+A correction moves what its example counts for, and nothing else. With N_c labels of class c so far and n_c of them up
+to the example's own, all as they came, the pair of sums of class c is the sum of `f ** (N_c - n_c) * (right or not, 1)`
+over the examples of class c. This one leaves the pair of its old class with `f ** (N_old - n_old)`, and enters that of
+its new one with `f ** (N_new - n_new)`, the weight of the last label of that class before it. The fading that its label
+brought about stays: labels that came are a fact, and so a second correction takes back the first. Without fading the
+figures are those of the corrected labels. It costs the same however long ago the label came, and is exact but for
+rounding: of a class that has no example left both sums are 0, and no class has more right than labels.
 """
 
 import math
@@ -11,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.addresses import AHEAD, address_of, doubles_at, prefetch_all
+from stream_app.addresses import AHEAD, Address, address_of, doubles_at, prefetch_all
 from stream_app.errors import StateError
-from stream_app.native import bare
+from stream_app.native import bare, bare_inlined
 from stream_app.records import Longs
 
 COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
@@ -22,20 +30,55 @@ COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_t
 _NAME = "prequential_sums"
 
 
+CORRECTED = 2
+"""Added to the new class where there is no label, but a correction."""
+
+
 class Labelled(NamedTuple):
-    """k labels of p streams, one stream's behind the other's, and what a learner had predicted.
+    """k labels or corrections of p streams, one stream's behind the other's.
 
     Attributes:
-        labels: int8 `[k]`, the classes, 0 or 1.
+        labels: int8 `[k]`, the classes, 0 or 1, with `CORRECTED` those that were corrected.
         bounds: int64 `[p + 1]`, where each stream's begin, and the end.
         seen: int64 `[r]`, how many of all k labels come before each report.
         reports: int64 `[p + 1]`, where each stream's reports begin, and the end.
+        ages: int64 `[c, 3]`, of each correction: labels of the old class since that of the example, those of the new
+            one, and how many examples of the old class are left.
+        corrections: int64 `[p + 1]`, where each stream's corrections begin, and the end.
     """
 
     labels: NDArray[np.int8]
     bounds: Longs
     seen: Longs
     reports: Longs
+    ages: Longs
+    corrections: Longs
+
+
+@bare_inlined
+def _power(fading: float, age: int) -> float:
+    """`fading ** age` by squaring: libraries round theirs differently."""
+    power = 1.0
+    while age > 0:
+        if age % 2 == 1:
+            power *= fading
+        fading *= fading
+        age //= 2
+    return power
+
+
+@bare_inlined
+def _correct(own: Address, fading: float, ages: Longs, row: int, label: int, predicted: int) -> None:
+    """Move an example from the other class to this one; see above."""
+    new, old = (0, 2) if label == 1 else (2, 0)
+    weight = _power(fading, ages[row, 0])
+    total = max(own[old + 1] - weight, 0.0) if ages[row, 2] > 0 else 0.0
+    right = own[old] - (weight if predicted != label else 0.0)
+    own[old] = min(max(right, 0.0), total)
+    own[old + 1] = total
+    weight = _power(fading, ages[row, 1])
+    own[new] += weight if predicted == label else 0.0
+    own[new + 1] += weight
 
 
 @bare
@@ -54,7 +97,7 @@ def run(
         fading: The factor.
         labelled: The labels.
         predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
-        after: float64 `[k, 4]`, filled: the sums after each label.
+        after: float64 `[k, 4]`, filled: the sums after each label or correction.
         reported: float64 `[r, 4]`, filled: those at each report.
     """
     for part in range(len(sums)):
@@ -63,6 +106,7 @@ def run(
             continue
         own = doubles_at(sums[part])
         report, end = labelled.reports[part], labelled.reports[part + 1]
+        correction = labelled.corrections[part]
         for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
             while report < end and labelled.seen[report] == k:
                 for column in range(4):
@@ -70,9 +114,13 @@ def run(
                 report += 1
             if k == labelled.bounds[part + 1]:
                 break
-            column = 0 if labelled.labels[k] == 1 else 2
-            own[column] = fading * own[column] + (1.0 if predicted[k] == labelled.labels[k] else 0.0)
-            own[column + 1] = fading * own[column + 1] + 1.0
+            if labelled.labels[k] < CORRECTED:
+                column = 0 if labelled.labels[k] == 1 else 2
+                own[column] = fading * own[column] + (1.0 if predicted[k] == labelled.labels[k] else 0.0)
+                own[column + 1] = fading * own[column + 1] + 1.0
+            else:
+                _correct(own, fading, labelled.ages, correction, labelled.labels[k] - CORRECTED, predicted[k])
+                correction += 1
             for column in range(4):
                 after[k, column] = own[column]
 
@@ -102,7 +150,7 @@ class Prequential:
         """
         after, bounds = np.empty((len(labels), len(COLUMNS))), np.array([0, len(labels)], np.int64)
         none = np.zeros(2, np.int64)
-        labelled = Labelled(labels, bounds, none[:0], none)
+        labelled = Labelled(labels, bounds, none[:0], none, np.zeros((0, 3), np.int64), none)
         run(np.array([self.address], np.int64), self._fading, labelled, predicted, after, np.empty((0, len(COLUMNS))))
         return after
 

@@ -8,6 +8,11 @@ The rules, for each record in merge order:
    forgotten.
 3. The record is applied: an example is predicted and waits for its label, or meets it; a label is learned, or waits.
 
+A label of a higher revision than the one that an example has is a correction, if the settings say so (`corrections`):
+of a label that waits, the class changes where it is; of a joined example, the closed id has another class from then on,
+and there is an operation for the learners and for the sums. Either way the correcting record ends in the outcome
+`correction`. One of the same class is a `duplicate`, whose revision is the one to beat from then on.
+
 The result is a list of operations for the learners and the rows of outcomes and dead letters; nothing depends on how
 the stream was cut into calls. Slots that were given up are free again only behind the call, so that operations can name
 them.
@@ -45,20 +50,33 @@ from stream_app.config import JoinSettings
 from stream_app.native import bare, bare_inlined
 from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Integers, Longs, OutcomeKind, Reason, Words
 
-PREDICT, LEARN, REPORT = 0, 1, 2
+PREDICT, LEARN, REPORT, CORRECT = 0, 1, 2, 3
 
 # Rows of JoinArrays.counters.
 STREAM_TIME, ARRIVALS, EXAMPLES, LABELLED, UNLABELLED, EVICTED, DUPLICATES = 0, 1, 2, 3, 4, 5, 6
 PENDING, WAITING, FREE, CLOSED_FIRST, CLOSED_NEXT, CHAMPION, TABLE_USED = 7, 8, 9, 10, 11, 12, 13
-COUNTERS = 14
+# With corrections: labels of class 1 as they came; how many more there are as they were corrected.
+POSITIVES, TURNED = 14, 15
+COUNTERS = 16
 
 # Rows of the settings that the compiled loop is given.
-LIFE_MS, CLOSED_LIFE_MS, MAX_PENDING, MAX_WAITING, MAX_CLOSED, EVERY_LABELS = 0, 1, 2, 3, 4, 5
-SETTINGS = 6
+LIFE_MS, CLOSED_LIFE_MS, MAX_PENDING, MAX_WAITING, MAX_CLOSED, EVERY_LABELS, CORRECTS = 0, 1, 2, 3, 4, 5, 6
+SETTINGS = 7
 
 # Columns of JoinOutput.reports: labelled, examples, unlabelled, evicted, duplicates, pending, waiting,
 # delay p50, p90, p99.
 REPORT_COLUMNS = 10
+
+# Columns of JoinArrays.closed_evaluations: labels of class 0 and of class 1 up to that of the example, which counts;
+# the learners that had predicted class 1, a bit each.
+ANSWERS = 2
+EVALUATION_COLUMNS = 3
+
+# Columns of JoinOutput.amendments: the slot that has the id (-1: the revision alone is new), the closed number, the
+# outcome, labels of the old and of the new class since that of the example, how many still are of the old class, and
+# the learners that had predicted class 1.
+A_SLOT, A_NUMBER, A_OUTCOME, A_OLD_AGE, A_NEW_AGE, A_LEFT, A_ANSWERS = 0, 1, 2, 3, 4, 5, 6
+AMENDMENT_COLUMNS = 7
 
 EMPTY = 0
 IS_PENDING = 1
@@ -81,6 +99,7 @@ _SHIFT = np.uint64(32)
 _ONE = np.uint64(1)
 
 JOINED, DUPLICATE = np.uint8(OutcomeKind.JOINED), np.uint8(OutcomeKind.DUPLICATE)
+CORRECTION = np.uint8(OutcomeKind.CORRECTION)
 UNLABELLED_KIND, EVICTED_KIND = np.uint8(OutcomeKind.UNLABELLED), np.uint8(OutcomeKind.EVICTED)
 CONFLICTING_EXAMPLE, CONFLICTING_LABEL = np.uint8(Reason.CONFLICTING_EXAMPLE), np.uint8(Reason.CONFLICTING_LABEL)
 LATE_LABEL, ORPHAN_LABEL = np.uint8(Reason.LATE_LABEL), np.uint8(Reason.ORPHAN_LABEL)
@@ -90,7 +109,7 @@ class JoinArrays(NamedTuple):
     """The state of one stream's join. `slots` grow by doubling; features are float32 `[slots, d]`.
 
     `scores` and `classes` are float32 and int8 `[learners, slots]`: what was predicted for the example of a slot. They
-    are kept here for who learns and scores.
+    are kept here for who learns and scores. `closed_evaluations` has no columns without corrections.
     """
 
     counters: Longs
@@ -121,6 +140,7 @@ class JoinArrays(NamedTuple):
     closed_revisions: Longs
     closed_outcomes: Bytes
     closed_times: Longs
+    closed_evaluations: Longs
     delays: Longs
 
 
@@ -164,13 +184,13 @@ class Segments(NamedTuple):
 class JoinOutput(NamedTuple):
     """What a call did, in order, one stream behind the other.
 
-    `counts` has the used lengths: operations, outcomes, dead, parked, released, reports. `bounds` `[streams + 1, 6]`
-    has what they were before each stream, and at the end.
+    `counts` has the used lengths: operations, outcomes, dead, parked, released, reports, amendments. `bounds`
+    `[streams + 1, 7]` has what they were before each stream, and at the end.
 
     `champions` are those during the call, `outcome_learners` (-1: none) and `outcome_scores` those that had predicted:
     numbers of a stream's own learners. Positions are those of the merged sequence. A dead letter is the record at its
     position (`dead_slots` -1) or a label that waited (its slot). `parked` are labels that began to wait, `released`
-    those that no longer do.
+    those that no longer do. `amendments` are closed ids that have another class, or its confirmation, from then on.
     """
 
     counts: Longs
@@ -197,16 +217,19 @@ class JoinOutput(NamedTuple):
     parked_positions: Integers
     released_slots: Integers
     reports: Longs
+    amendments: Longs
 
 
-OPERATIONS, OUTCOMES, DEAD, PARKED, RELEASED, REPORTS = 0, 1, 2, 3, 4, 5
+OPERATIONS, OUTCOMES, DEAD, PARKED, RELEASED, REPORTS, AMENDMENTS = 0, 1, 2, 3, 4, 5, 6
+OUTPUT_KINDS = 7
 
 MOST_AHEAD_BYTES = 1 << 14
 """Of a block that is fetched before its stream's turn; in a larger one, most of it would be in vain."""
 
 # Cells of a join's row: addresses of its four blocks, then what their layout depends on.
 FIXED, SLOT_BLOCK, RING_BLOCK, TABLE_BLOCK, SLOTS, RING, TABLE, FEATURES, LEARNERS = 0, 1, 2, 3, 4, 5, 6, 7, 8
-JOIN_CELLS = 9
+EVALUATIONS = 9
+JOIN_CELLS = 10
 
 # Layout ---------------------------------------------------------------------------------------------------------------
 #
@@ -251,6 +274,7 @@ _RING_COLUMNS = (
     ("closed_fingerprints", np.uint64, 1),
     ("closed_revisions", np.int64, 1),
     ("closed_times", np.int64, 1),
+    ("closed_evaluations", np.int64, -EVALUATIONS),
     ("closed_labels", np.int8, 1),
     ("closed_outcomes", np.uint8, 1),
 )
@@ -272,6 +296,7 @@ def opened(row: Address) -> JoinArrays:
     scores = numbers + 4 * features * slots
     small = scores + 4 * learners * slots
     rest = closed + 8 * ID_WORDS * ring
+    tail = rest + 8 * (4 + row[EVALUATIONS]) * ring
     return JoinArrays(
         counters=column_at(longs_at(fixed), COUNTERS),
         settings=column_at(longs_at(fixed + 8 * COUNTERS), SETTINGS),
@@ -297,10 +322,11 @@ def opened(row: Address) -> JoinArrays:
         closed_ids=rows_at(words_at(closed), ring, ID_WORDS),
         closed_hashes=column_at(words_at(rest), ring),
         closed_fingerprints=column_at(words_at(rest + 8 * ring), ring),
-        closed_labels=column_at(classes_at(rest + 32 * ring), ring),
+        closed_labels=column_at(classes_at(tail), ring),
         closed_revisions=column_at(longs_at(rest + 16 * ring), ring),
-        closed_outcomes=column_at(bytes_at(rest + 33 * ring), ring),
+        closed_outcomes=column_at(bytes_at(tail + ring), ring),
         closed_times=column_at(longs_at(rest + 24 * ring), ring),
+        closed_evaluations=rows_at(longs_at(rest + 32 * ring), ring, row[EVALUATIONS]),
         delays=column_at(longs_at(fixed + 8 * (COUNTERS + SETTINGS)), DELAY_BUCKETS),
     )
 
@@ -633,6 +659,15 @@ def _report(state: JoinArrays, out: JoinOutput, position: Number) -> None:
 
 
 @bare_inlined
+def _place_among_labels(state: JoinArrays, label: Number) -> None:
+    """Keep with the newest closed id how many labels of each class there are now."""
+    state.counters[POSITIVES] += label
+    evaluation = state.closed_evaluations[(state.counters[CLOSED_NEXT] - 1) % len(state.closed_times)]
+    evaluation[0] = state.counters[LABELLED] - state.counters[POSITIVES]
+    evaluation[1] = state.counters[POSITIVES]
+
+
+@bare_inlined
 def _learn(
     state: JoinArrays,
     out: JoinOutput,
@@ -648,6 +683,8 @@ def _learn(
     state.delays[_bucket(delay)] += 1
     state.counters[LABELLED] += 1
     _remember(state, slot, place, JOINED, np.int8(label), revision)
+    if state.settings[CORRECTS] != 0:
+        _place_among_labels(state, label)
     if state.counters[LABELLED] % state.settings[EVERY_LABELS] == 0:
         _report(state, out, position)
 
@@ -749,6 +786,56 @@ def _repeat_label(
 
 
 @bare_inlined
+def _amend(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, number: Number, slot: Number
+) -> None:
+    """Give a closed id a higher revision; with a slot its class changes, too. The outcome is the next one."""
+    ring, label = number % len(state.closed_times), np.int64(batch.labels[row])
+    state.closed_revisions[ring] = batch.revisions[row]
+    amendment = out.amendments[out.counts[AMENDMENTS]]
+    out.counts[AMENDMENTS] += 1
+    amendment[A_SLOT], amendment[A_NUMBER], amendment[A_OUTCOME] = slot, number, out.counts[OUTCOMES]
+    if slot < 0:
+        return
+    _operation(out, CORRECT, slot, label, position)
+    state.closed_labels[ring] = label
+    positives, labelled = state.counters[POSITIVES], state.counters[LABELLED]
+    ages = (
+        labelled - positives - state.closed_evaluations[ring, 0],
+        positives - state.closed_evaluations[ring, 1],
+    )
+    amendment[A_OLD_AGE], amendment[A_NEW_AGE] = ages[1 - label], ages[label]
+    state.counters[TURNED] += 2 * label - 1
+    positives += state.counters[TURNED]
+    amendment[A_LEFT] = labelled - positives if label == 1 else positives
+
+
+@bare_inlined
+def _correct(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, reference: Number
+) -> None:
+    """A label of a higher revision than that which waits, or that of the joined example."""
+    label = batch.labels[row]
+    if reference >= 0:
+        known = state.labels[reference]
+        state.labels[reference] = label
+        state.revisions[reference] = batch.revisions[row]
+    else:
+        number, slot = -2 - reference, np.int64(-1)
+        ring = number % len(state.closed_times)
+        known = state.closed_labels[ring]
+        if known != label:
+            time, offset = batch.label_times[row], batch.label_offsets[row]
+            slot = np.int64(_new_slot(state, batch.label_ids, row, state.closed_hashes[ring], time, offset))
+        _amend(state, batch, out, row, position, number, slot)
+    if known == label:
+        _repeat_label(state, batch, out, row, position, known)
+    else:
+        offset = batch.label_offsets[row]
+        _outcome(out, position, CORRECTION, batch.label_ids, row, label, -1, NO_LONG, NO_LONG, offset)
+
+
+@bare_inlined
 def _park(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, place: Number, value: np.uint64
 ) -> None:
@@ -784,12 +871,17 @@ def _apply_label(
             _park(state, batch, out, row, position, place, value)
     elif reference < 0:
         ring = (-2 - reference) % len(state.closed_times)
-        if state.closed_outcomes[ring] == JOINED:
-            _repeat_label(state, batch, out, row, position, state.closed_labels[ring])
-        else:
+        if state.closed_outcomes[ring] != JOINED:
             _dead(out, position, LATE_LABEL, -1)
+        elif state.settings[CORRECTS] != 0 and batch.revisions[row] > state.closed_revisions[ring]:
+            _correct(state, batch, out, row, position, reference)
+        else:
+            _repeat_label(state, batch, out, row, position, state.closed_labels[ring])
     elif state.states[reference] == IS_WAITING:
-        _repeat_label(state, batch, out, row, position, state.labels[reference])
+        if state.settings[CORRECTS] != 0 and batch.revisions[row] > state.revisions[reference]:
+            _correct(state, batch, out, row, position, reference)
+        else:
+            _repeat_label(state, batch, out, row, position, state.labels[reference])
     else:
         _take(state, state.pending_heap, PENDING, reference)
         state.states[reference] = EMPTY
@@ -801,7 +893,7 @@ def _apply_label(
 
 @bare_inlined
 def _free_slots(state: JoinArrays, out: JoinOutput, segment: Number) -> None:
-    """Give back what this call gave up: slots of outcomes (duplicates have none) and of released labels."""
+    """Give back what this call gave up: slots of outcomes (repeats have none), released labels and corrections."""
     free = state.counters[FREE]
     for at in range(out.bounds[segment, OUTCOMES], out.counts[OUTCOMES]):
         if out.outcome_slots[at] >= 0:
@@ -810,6 +902,10 @@ def _free_slots(state: JoinArrays, out: JoinOutput, segment: Number) -> None:
     for at in range(out.bounds[segment, RELEASED], out.counts[RELEASED]):
         state.free[free] = out.released_slots[at]
         free += 1
+    for at in range(out.bounds[segment, AMENDMENTS], out.counts[AMENDMENTS]):
+        if out.amendments[at, A_SLOT] >= 0:
+            state.free[free] = out.amendments[at, A_SLOT]
+            free += 1
     state.counters[FREE] = free
 
 
@@ -885,7 +981,7 @@ def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOut
         _close_below(state, out, segments.advances[segment] + 1, segments.marks[segment])
         _report(state, out, segments.marks[segment])
     _free_slots(state, out, segment)
-    for kind in range(6):
+    for kind in range(OUTPUT_KINDS):
         out.bounds[segment + 1, kind] = out.counts[kind]
 
 
@@ -907,6 +1003,36 @@ def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
             score = state.scores[learner, slot]
         out.outcome_learners[at] = learner
         out.outcome_scores[at] = score
+
+
+@bare_inlined
+def settle_answers(join: int, segment: int, out: JoinOutput) -> None:
+    """Keep what was predicted with the closed ids of one segment, and give it to their corrections.
+
+    Only with corrections, and once, when all learners of the stream have answered.
+
+    Args:
+        join: Address of the stream's row.
+        segment: Which one.
+        out: Of the call; the column `A_ANSWERS` of its amendments is filled.
+    """
+    state = opened(longs_at(join))
+    first, last = out.bounds[segment, OUTCOMES], out.bounds[segment + 1, OUTCOMES]
+    row, rows = out.bounds[segment, AMENDMENTS], out.bounds[segment + 1, AMENDMENTS]
+    number, ring = state.counters[CLOSED_NEXT], len(state.closed_times)
+    for at in range(first, last):
+        number -= 1 if out.outcome_slots[at] >= 0 else 0
+    for at in range(first, last):  # in order: a place of the ring may have been taken again meanwhile
+        slot = out.outcome_slots[at]
+        if slot >= 0:
+            answers = np.int64(0)
+            for learner in range(len(state.classes)):
+                answers |= np.int64(state.classes[learner, slot] == 1) << learner
+            state.closed_evaluations[number % ring, ANSWERS] = answers
+            number += 1
+        while row < rows and out.amendments[row, A_OUTCOME] == at:
+            out.amendments[row, A_ANSWERS] = state.closed_evaluations[out.amendments[row, A_NUMBER] % ring, ANSWERS]
+            row += 1
 
 
 # Room -----------------------------------------------------------------------------------------------------------------
@@ -982,6 +1108,8 @@ def _move_ring(old: int, new: int) -> None:
         two.closed_fingerprints[to] = one.closed_fingerprints[at]
         two.closed_revisions[to] = one.closed_revisions[at]
         two.closed_times[to] = one.closed_times[at]
+        for column in range(one.closed_evaluations.shape[1]):
+            two.closed_evaluations[to, column] = one.closed_evaluations[at, column]
         two.closed_labels[to] = one.closed_labels[at]
         two.closed_outcomes[to] = one.closed_outcomes[at]
 
@@ -1068,7 +1196,9 @@ class StreamJoin:
         rows = np.zeros((2, JOIN_CELLS), np.int64)  # the other one is what it was before a change
         self.row, self._old_row = rows
         self._row_addresses = address_of(self.row), address_of(self._old_row)
-        self.row[SLOTS:] = FIRST_SLOTS, FIRST_SLOTS, 4 * FIRST_SLOTS, 0, learners
+        corrects = settings.corrections == "correct"
+        kept = EVALUATION_COLUMNS if corrects else 0
+        self.row[SLOTS:] = FIRST_SLOTS, FIRST_SLOTS, 4 * FIRST_SLOTS, 0, learners, kept
         self._blocks = [self._new_block(k) for k in range(len(_BLOCKS))]
         arrays = self.arrays()
         arrays["table_references"][...] = NOTHING
@@ -1080,6 +1210,7 @@ class StreamJoin:
             settings.max_waiting_per_stream,
             settings.max_closed_per_stream,
             every_labels,
+            corrects,
         )
         self._counters, self._settings = arrays["counters"], arrays["settings"]
         self._counters[STREAM_TIME] = -1
@@ -1183,8 +1314,8 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
     streams, rows = len(segments.joins), int((segments.ends - segments.starts).sum())
     operations = 3 * rows + streams
     return JoinOutput(
-        counts=np.zeros(6, np.int64),
-        bounds=np.zeros((streams + 1, 6), np.int64),
+        counts=np.zeros(OUTPUT_KINDS, np.int64),
+        bounds=np.zeros((streams + 1, OUTPUT_KINDS), np.int64),
         champions=np.empty(streams, np.int32),
         codes=np.empty(operations, np.uint8),
         slots=np.empty(operations, np.int32),
@@ -1207,4 +1338,5 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
         parked_positions=np.empty(rows, np.int32),
         released_slots=np.empty(closings, np.int32),
         reports=np.empty((rows + streams, REPORT_COLUMNS), np.int64),
+        amendments=np.empty((rows, AMENDMENT_COLUMNS), np.int64),
     )

@@ -2,10 +2,11 @@
 
 A stream's rows fall into segments that are written once: pending examples by arrival, closed ids by number. What is in
 no segment yet, or was in one of which little is left, is part of the stream's core; the core is written when its bytes
-have changed. So a snapshot costs what has changed since the last one, not what is held.
+have changed. So a snapshot costs what has changed since the last one, not what is held. Only a segment of which a
+closed id was corrected is written again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -33,6 +34,10 @@ class Exporting(Protocol):
 
     name: str
     has_changed: bool
+
+    @property
+    def amended(self) -> Collection[int]:
+        """Numbers of closed ids whose rows have changed since the snapshot before."""
 
     def core_state(self) -> Arrays:
         """All but the rows of pending examples and closed ids."""
@@ -176,9 +181,10 @@ def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
 
 
 def _closed(kept: _Kept, stream: Exporting, prefix: str) -> tuple[int, int]:
-    """Drop segments that are forgotten, make those that are whole; the numbers that are in none."""
+    """Drop segments that are forgotten or amended, make those that are whole; the numbers that are in none."""
     first, end = stream.closed_span()
-    for number in [number for number in kept.closed if (number + 1) * CLOSED_ROWS <= first]:
+    amended = {number // CLOSED_ROWS for number in stream.amended}
+    for number in [number for number in kept.closed if (number + 1) * CLOSED_ROWS <= first or number in amended]:
         del kept.closed[number]
     whole = end // CLOSED_ROWS
     for number in range(first // CLOSED_ROWS, whole):

@@ -13,7 +13,7 @@ from stream_app.batch import OriginalRecord
 from stream_app.change import Change, ChangeMonitor
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.evaluate import Prequential, scores_of
-from stream_app.join import StreamJoin
+from stream_app.join import CLOSED_FIRST, StreamJoin
 from stream_app.learners import Learner, OnlineLearner, build
 from stream_app.records import NO_LONG, Longs, Metric, Side
 
@@ -41,6 +41,7 @@ class Stream:
         features: Numbers in an example; 0 while nobody knows.
         learners: None of them while nobody knows the features.
         waiting: What a dead letter needs, should it come to that.
+        amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
     """
 
     def __init__(self, name: str, settings: StreamSettings, task: TaskSettings, scratch: Scratch) -> None:
@@ -55,6 +56,7 @@ class Stream:
             ChangeMonitor(task.metrics.change_detector, task.metrics.fading_factor) for _ in self.learner_names
         ]
         self.waiting: Waiting = {}
+        self.amended: set[int] = set()
         self._settings = settings
         self._task = task
         self._scratch = scratch
@@ -88,6 +90,13 @@ class Stream:
         if known:
             self.join.champion = self.learner_names.index(str(learner))
         return known
+
+    def note_amended(self, number: int) -> None:
+        """A closed id was corrected; there are never many more of them than are remembered."""
+        self.amended.add(number)
+        if len(self.amended) > 2 * self._task.join.max_closed_per_stream + 1_000:
+            first = int(self.join.arrays()["counters"][CLOSED_FIRST])
+            self.amended = {amended for amended in self.amended if amended >= first}
 
     def meet(self, side: Side, time_ms: int) -> bool:
         """Take an `advance` mark in; whether it is the second of its pair."""

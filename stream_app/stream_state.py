@@ -27,6 +27,8 @@ CLOSED_COLUMNS = (
     "closed_outcomes",
     "closed_times",
 )
+EVALUATIONS = "closed_evaluations"
+"""One more of them with corrections."""
 
 KEPT_COUNTERS = (
     join.STREAM_TIME,
@@ -41,6 +43,9 @@ KEPT_COUNTERS = (
     join.CHAMPION,
 )
 """The others count slots and places of the table."""
+
+LABEL_COUNTERS = (join.POSITIVES, join.TURNED)
+"""Kept with corrections."""
 
 SEEN = "seen"
 """A learner's array by slot: the features as scaled when the example was predicted."""
@@ -57,6 +62,7 @@ class StreamState:
     def __init__(self, stream: Stream, *, has_changed: bool = True) -> None:
         self.name = stream.name
         self.has_changed = has_changed
+        self.amended = frozenset(stream.amended)
         self._stream = stream
 
     @cached_property
@@ -87,6 +93,8 @@ class StreamState:
             "delay_counts": self._join["delays"][np.flatnonzero(self._join["delays"])],
             "marks": np.array(self._stream.open_marks(), np.int64).reshape(-1, 2),
         }
+        if len(_closed_columns(self._join)) > len(CLOSED_COLUMNS):
+            arrays["label_counters"] = self._join["counters"][list(LABEL_COUNTERS)]
         arrays |= {f"waiting.{name}": self._join[name][waiting] for name in WAITING_COLUMNS}
         originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
         arrays |= {f"originals.{name}": column for name, column in _columns_of(originals).items()}
@@ -117,9 +125,13 @@ class StreamState:
         return int(counters[join.CLOSED_FIRST]), int(counters[join.CLOSED_NEXT])
 
     def closed_rows(self, first: int, end: int) -> Arrays:
-        """`CLOSED_COLUMNS`."""
+        """`CLOSED_COLUMNS`, and `EVALUATIONS` with corrections."""
         rows = np.arange(first, end) % len(self._join["closed_times"])
-        return {name: self._join[name][rows] for name in CLOSED_COLUMNS}
+        return {name: self._join[name][rows] for name in _closed_columns(self._join)}
+
+
+def _closed_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
+    return (*CLOSED_COLUMNS, EVALUATIONS) if state[EVALUATIONS].shape[1] else CLOSED_COLUMNS
 
 
 def first_closed(core: Arrays) -> int:
@@ -147,6 +159,9 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     stream.join.reserve(awaited + parked, len(closed["closed_ids"]))
     state = stream.join.arrays()
     state["counters"][list(KEPT_COUNTERS)] = core["counters"]
+    closed_columns = _closed_columns(state)
+    if EVALUATIONS in closed_columns:
+        state["counters"][list(LABEL_COUNTERS)] = core["label_counters"]
     state["delays"][core["delays"]] = core["delay_counts"]
     for name in PENDING_COLUMNS:
         state[name][:awaited] = pending[name]
@@ -155,7 +170,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     for name in WAITING_COLUMNS:
         state[name][awaited : awaited + parked] = waiting[name]
     rows = (first_closed(core) + np.arange(len(closed["closed_ids"]))) % len(state["closed_times"])
-    for name in CLOSED_COLUMNS:
+    for name in closed_columns:
         state[name][rows] = closed[name]
     stream.join.index(awaited, parked)
     originals = _originals_of(_part(core, "originals."))
@@ -186,7 +201,10 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
     shapes = {"counters": (len(KEPT_COUNTERS),), "delays": core["delays"].shape, "delay_counts": core["delays"].shape}
     for name, shape in shapes.items():
         _same(name, core[name], (core[name].dtype == np.int64) and core[name].shape == shape)
-    for columns, names in ((pending, PENDING_COLUMNS), (waiting, WAITING_COLUMNS), (closed, CLOSED_COLUMNS)):
+    if EVALUATIONS in (closed_columns := _closed_columns(state)):
+        counters = core["label_counters"]
+        _same("label_counters", counters, counters.dtype == np.int64 and counters.shape == (len(LABEL_COUNTERS),))
+    for columns, names in ((pending, PENDING_COLUMNS), (waiting, WAITING_COLUMNS), (closed, closed_columns)):
         rows = len(columns[names[0]])
         for name in names:
             right = columns[name].shape == (rows, *state[name].shape[1:]) and columns[name].dtype == state[name].dtype

@@ -20,8 +20,16 @@ from stream_app.addresses import Scratch, address, address_of, later, longs_at
 from stream_app.batch import Batch
 from stream_app.codec import NameList
 from stream_app.config import StreamSettings, TaskSettings
-from stream_app.evaluate import Labelled
+from stream_app.evaluate import CORRECTED, Labelled
 from stream_app.join import (
+    A_ANSWERS,
+    A_LEFT,
+    A_NEW_AGE,
+    A_NUMBER,
+    A_OLD_AGE,
+    A_SLOT,
+    AMENDMENTS,
+    CORRECT,
     DEAD,
     LEARN,
     OPERATIONS,
@@ -139,7 +147,7 @@ def _join_and_learn(batch: JoinInput, segments: Segments, learners: Longs, out: 
 def _label(
     out: JoinOutput, answered: Answered, labelled: Labelled, predicted: NDArray[np.int8], report_positions: Integers
 ) -> None:
-    """Find the labels, what had been predicted, and the reports among the operations.
+    """Find the labels and corrections, what had been predicted, and the reports among the operations.
 
     Args:
         out: What the join decided.
@@ -148,20 +156,34 @@ def _label(
         predicted: int8 `[n, ...]`, filled: the class that each learner had predicted.
         report_positions: int32 `[reports]`, filled.
     """
-    count, report = 0, 0
+    count, report, amendment, correction = 0, 0, 0, 0
     for part in range(len(out.champions)):
         labelled.bounds[part] = count
+        labelled.corrections[part] = correction
         for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
             if out.codes[k] == LEARN:
                 labelled.labels[count] = out.classes[k]
                 for learner in range(len(predicted)):
                     predicted[learner, count] = answered.classes[learner, k]
                 count += 1
+            elif out.codes[k] == CORRECT:
+                while out.amendments[amendment, A_SLOT] < 0:
+                    amendment += 1
+                labelled.labels[count] = CORRECTED + out.classes[k]
+                labelled.ages[correction, 0] = out.amendments[amendment, A_OLD_AGE]
+                labelled.ages[correction, 1] = out.amendments[amendment, A_NEW_AGE]
+                labelled.ages[correction, 2] = out.amendments[amendment, A_LEFT]
+                for learner in range(len(predicted)):
+                    predicted[learner, count] = (out.amendments[amendment, A_ANSWERS] >> learner) & 1
+                amendment += 1
+                correction += 1
+                count += 1
             elif out.codes[k] != PREDICT:
                 labelled.seen[report] = count
                 report_positions[report] = out.positions[k]
                 report += 1
     labelled.bounds[len(out.champions)] = count
+    labelled.corrections[len(out.champions)] = correction
 
 
 class Owners(NamedTuple):
@@ -379,6 +401,10 @@ class Streams:
         for part, k in np.argwhere(learners[:, :, OPEN]).tolist():
             self._learn_apart(self._streams[which[part]], k, part, out, answered)
             _settle(segments.joins[part], part, out)
+        if self._settings.join.corrections == "correct":
+            _settle_answers(segments, out)
+            for at, part in enumerate(_owners(out, AMENDMENTS)):
+                self._streams[which[part]].note_amended(int(out.amendments[at, A_NUMBER]))
         self._evaluate(which, learners, out, answered, collector)
         owners = Owners(which, self._counts[which], np.ascontiguousarray(learners[:, :, NUMBER]))
         every = self._settings.predictions == "all"
@@ -412,6 +438,8 @@ class Streams:
             bounds=np.empty(len(which) + 1, np.int64),
             seen=np.empty(reports, np.int64),
             reports=np.ascontiguousarray(out.bounds[:, REPORTS]),
+            ages=np.empty((out.counts[AMENDMENTS], 3), np.int64),
+            corrections=np.empty(len(which) + 1, np.int64),
         )
         predicted, positions = np.empty((learners.shape[1], most), np.int8), np.empty(reports, np.int32)
         _label(out, answered, labelled, predicted, positions)
@@ -450,6 +478,12 @@ class Streams:
 @bare
 def _settle(join_row: int, segment: int, out: JoinOutput) -> None:
     join.settle_segment(join_row, segment, out)
+
+
+@bare
+def _settle_answers(segments: Segments, out: JoinOutput) -> None:
+    for part in range(len(segments.joins)):
+        join.settle_answers(segments.joins[part], part, out)
 
 
 def _owners(out: JoinOutput, kind: int) -> Sequence[int]:

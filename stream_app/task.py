@@ -138,6 +138,8 @@ class Task:
         """The same, for a snapshot that is written: what changes from now on is for the next one."""
         states = self.states()
         self._changed.clear()
+        for stream in self._streams:
+            stream.amended = set()
         return states
 
     def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:

@@ -260,6 +260,7 @@ class _Checker:
             max_waiting=join.max_waiting_per_stream,
             max_closed=join.max_closed_per_stream,
             max_open_marks=join.max_open_marks_per_stream,
+            corrections=join.corrections == "correct",
             features=(known.features if known is not None else None) or 0,
         )
 
@@ -588,10 +589,12 @@ class _PartitionCheck:
     def _metrics(self) -> dict[tuple[str, str], tuple[int, Metric]]:
         """The last metric of each stream and learner, with its offset; their counts never go back."""
         last: dict[tuple[str, str], tuple[int, Metric]] = {}
+        join = self._checker.config.join
         recount = Recount(
             self._checker.config.metrics.fading_factor,
             self._again(self._names.predictions, Prediction),
             self._again(self._names.outcomes, Outcome),
+            join.max_closed_per_stream if join.corrections == "correct" else 0,
         )
         for output in self._outputs(self._metrics_topic, Metric):
             metric = output.content

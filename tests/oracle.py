@@ -7,7 +7,7 @@ is slow, has no batches and no scores; the property tests compare the real task 
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.records import Example, Header, Label, Mark, MarkKind, Reason, Side
@@ -41,7 +41,7 @@ class Predicted(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """An outcome."""
+    """An outcome; `corrects` is the offset of the joined example that has another class from then on."""
 
     position: int
     stream: str
@@ -52,6 +52,7 @@ class Settled(NamedTuple):
     delay_ms: int | None = None
     example_offset: int | None = None
     label_offset: int | None = None
+    corrects: int | None = None
 
 
 class Dead(NamedTuple):
@@ -92,21 +93,27 @@ class Pending(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A label whose example has not come."""
+    """A label whose example has not come; class and revision may have been corrected."""
 
     time_ms: int
     arrival: int
     label: int
+    revision: int
     record: Record
 
 
 class Closed(NamedTuple):
     """What is remembered of an example; `stream_time_ms` is that of its closing."""
 
+    offset: int
     features: bytes
     label: int | None
+    revision: int
     outcome: str
     stream_time_ms: int
+
+
+Known = TypeVar("Known", Waiting, Closed)
 
 
 @dataclass
@@ -227,7 +234,7 @@ class Oracle:
                 self.bury(late.record, Reason.LATE_LABEL)
         elif example.id in stream.waiting:
             waiting = stream.waiting.pop(example.id)
-            self.join(stream, example.id, pending, waiting.label, waiting.record)
+            self.join(stream, example.id, pending, waiting.label, waiting.revision, waiting.record)
         else:
             stream.pending[example.id] = pending
             if len(stream.pending) > self.settings.join.max_pending_per_stream:
@@ -247,34 +254,39 @@ class Oracle:
     # Labels -------------------------------------------------------------------------------------------------------
 
     def label(self, stream: Stream, record: Record, label: Label) -> None:
-        """Meets its example, repeats another label, comes too late, or waits."""
+        """Meets its example, repeats or corrects another label, comes too late, or waits."""
         if label.id in stream.pending:
-            self.join(stream, label.id, stream.pending.pop(label.id), label.label, record)
+            self.join(stream, label.id, stream.pending.pop(label.id), label.label, label.revision, record)
         elif label.id in stream.waiting:
-            self.repeat(stream, record, label, stream.waiting[label.id].label)
+            stream.waiting[label.id] = self.again(stream, record, label, stream.waiting[label.id])
         elif label.id in stream.closed:
             closed = stream.closed[label.id]
             if closed.outcome == "joined":
-                self.repeat(stream, record, label, closed.label)
+                stream.closed[label.id] = self.again(stream, record, label, closed)
             else:
                 self.bury(record, Reason.LATE_LABEL)
         elif self.expired(stream, record.time_ms):
             self.bury(record, Reason.ORPHAN_LABEL)
         else:
-            stream.waiting[label.id] = Waiting(record.time_ms, stream.arrivals, label.label, record)
+            stream.waiting[label.id] = Waiting(record.time_ms, stream.arrivals, label.label, label.revision, record)
             if len(stream.waiting) > self.settings.join.max_waiting_per_stream:
                 oldest = min(stream.waiting, key=lambda id_: stream.waiting[id_][:2])
                 self.bury(stream.waiting.pop(oldest).record, Reason.ORPHAN_LABEL)
 
-    def repeat(self, stream: Stream, record: Record, label: Label, before: int | None) -> None:
-        """A second label for an id."""
-        if label.label == before:
+    def again(self, stream: Stream, record: Record, label: Label, before: Known) -> Known:
+        """A second label for an id; what is held from then on."""
+        newer = self.settings.join.corrections == "correct" and label.revision > before.revision
+        if label.label == before.label:
             stream.duplicates += 1
             self.settle(stream, label.id, "duplicate", label=label.label, label_offset=record.offset)
+        elif newer:
+            corrects = before.offset if isinstance(before, Closed) else None
+            self.settle(stream, label.id, "correction", label.label, label_offset=record.offset, corrects=corrects)
         else:
             self.bury(record, Reason.CONFLICTING_LABEL)
+        return before._replace(label=label.label, revision=label.revision) if newer else before
 
-    def join(self, stream: Stream, id_: str, example: Pending, label: int, record: Record) -> None:
+    def join(self, stream: Stream, id_: str, example: Pending, label: int, revision: int, record: Record) -> None:
         """The learners learn, in this order; metrics follow every so many labels."""
         stream.labelled += 1
         self.settle(
@@ -287,7 +299,7 @@ class Oracle:
             example_offset=example.offset,
             label_offset=record.offset,
         )
-        self.remember(stream, id_, Closed(example.features, label, "joined", stream.time_ms))
+        self.remember(stream, id_, Closed(example.offset, example.features, label, revision, "joined", stream.time_ms))
         if stream.labelled % self.settings.metrics.every_labels == 0:
             self.report(stream)
 
@@ -330,7 +342,7 @@ class Oracle:
         else:
             stream.unlabelled += 1
         self.settle(stream, id_, outcome, learner=example.champion, example_offset=example.offset)
-        self.remember(stream, id_, Closed(example.features, None, outcome, stream.time_ms))
+        self.remember(stream, id_, Closed(example.offset, example.features, None, 0, outcome, stream.time_ms))
 
     def remember(self, stream: Stream, id_: str, closed: Closed) -> None:
         """The longest closed is forgotten first."""
@@ -376,11 +388,11 @@ class Oracle:
         delay_ms: int | None = None,
         example_offset: int | None = None,
         label_offset: int | None = None,
+        corrects: int | None = None,
     ) -> None:
         """An outcome."""
-        self.events.append(
-            Settled(self.position, stream.name, id_, outcome, label, learner, delay_ms, example_offset, label_offset)
-        )
+        offsets = (example_offset, label_offset, corrects)
+        self.events.append(Settled(self.position, stream.name, id_, outcome, label, learner, delay_ms, *offsets))
 
     def report(self, stream: Stream) -> None:
         """One record of metrics for each learner."""

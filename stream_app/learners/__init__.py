@@ -9,7 +9,17 @@ from stream_app.errors import ConfigurationError
 from stream_app.learners import loop
 from stream_app.learners.adaptive_cs import adaptive_cs
 from stream_app.learners.areba import areba
-from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, REPORT_WIDTH, Answers, Learner, Operations
+from stream_app.learners.base import (
+    CORRECT,
+    LEARN,
+    PREDICT,
+    REPORT,
+    REPORT_COLUMNS,
+    REPORT_WIDTH,
+    Answers,
+    Learner,
+    Operations,
+)
 from stream_app.learners.baseline import baseline
 from stream_app.learners.desk import Work
 from stream_app.learners.memory import Method
@@ -22,6 +32,7 @@ from stream_app.learners.uob import uob
 from stream_app.network import dense_networks, random_generator
 
 __all__ = [
+    "CORRECT",
     "LEARN",
     "METHODS",
     "PREDICT",

@@ -20,6 +20,11 @@ What this means where one might not expect it (B is the budget):
   minority with a full queue, and grows to 2 at the price of this one's falling to 1.
 - A capacity above B / 2 stays while its class is the minority. With B = 2 and the classes n, p, p, p, n the queues
   hold three examples. No queue holds more than B, both together at most B + 1.
+
+A correction is no step of the algorithm: an example that is still in a queue moves behind the newest of the other
+class's, since its label has just come, and the oldest leaves that one if it was full. Class sizes and capacities stay;
+but a queue that this leaves empty begins again with a capacity of 1, as that of a class never seen. So both together
+hold at most B + 1 as before, and the next label adapts them.
 """
 
 from stream_app.learners.desk import Desk
@@ -31,11 +36,13 @@ from stream_app.learners.memory import (
     QUEUES,
     Held,
     Method,
+    age_of,
     append,
     check_budget,
     gather,
     grow_sizes,
     memory_of,
+    move_to_class,
     set_capacity,
 )
 from stream_app.native import compiled
@@ -69,6 +76,16 @@ def admit_areba(held: Held, desk: Desk, slot: int, label: int) -> int:
     append(held, desk, slot, label, label)
     _adapt(held)
     return gather(held, NEGATIVE, gather(held, POSITIVE, 0))
+
+
+@compiled
+def correct_areba(held: Held, desk: Desk, slot: int, label: int) -> None:
+    """Give a queued example the other class."""
+    age = age_of(held, desk, slot, 1 - label)
+    if age >= 0:
+        move_to_class(held, age, label)
+        if held.lengths[1 - label] == 0:
+            held.capacities[1 - label] = 1
 
 
 def areba(budget: int, theta: float, features: int) -> Method:

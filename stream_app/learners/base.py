@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream_app.records import Bytes, Floats, Integers, Longs, Words
 
-PREDICT, LEARN, REPORT = 0, 1, 2
+PREDICT, LEARN, REPORT, CORRECT = 0, 1, 2, 3
 """The codes of operations."""
 
 REPORT_COLUMNS = (
@@ -29,12 +29,14 @@ class Operations:
     """m operations of one stream, carried out one after the other.
 
     A slot is a row of the features. It is predicted once, learned at most once after that, and used again only in a
-    later call than the one that closed it.
+    later call than the one that closed it. At `CORRECT` only the id of the slot means something: that of an example
+    which was learned with the other class. Whoever keeps it gives it the class that it has from now on; what was
+    learned from it stays learned, and so do estimates of how many there are of a class.
 
     Attributes:
-        codes: uint8 `[m]`, `PREDICT`, `LEARN` or `REPORT`.
-        slots: int32 `[m]`, row of the features; -1 at `REPORT`.
-        labels: int8 `[m]`, the class at `LEARN`; -1 elsewhere.
+        codes: uint8 `[m]`, `PREDICT`, `LEARN`, `REPORT` or `CORRECT`.
+        slots: int32 `[m]`, row of the features and ids; -1 at `REPORT`.
+        labels: int8 `[m]`, the class at `LEARN` and `CORRECT`; -1 elsewhere.
     """
 
     codes: Bytes
@@ -100,6 +102,6 @@ def check(operations: Operations, features: Floats, ids: Words, width: int) -> N
     asked = operations.slots[operations.codes != REPORT]
     if len(asked) and not (asked.min() >= 0 and asked.max() < slots):
         raise ValueError(f"slots from {asked.min()} to {asked.max()} are not all below {slots}")
-    learned = operations.labels[operations.codes == LEARN]
+    learned = operations.labels[(operations.codes == LEARN) | (operations.codes == CORRECT)]
     if len(learned) and not (learned.min() >= 0 and learned.max() <= 1):
         raise ValueError("a class to learn is 0 or 1")

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from stream_app import kernels
 from stream_app.addresses import LINE_BYTES, Address, address, later, longs_at, prefetch_all, row_of
 from stream_app.learners.adaptive_cs import admit_adaptive_cs
-from stream_app.learners.areba import admit_areba
-from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH
+from stream_app.learners.areba import admit_areba, correct_areba
+from stream_app.learners.base import CORRECT, LEARN, PREDICT, REPORT_WIDTH
 from stream_app.learners.desk import SCALER_CELLS, Desk, Scaler, Work, opened, see, work_at
 from stream_app.learners.memory import (
     ADAPTIVE_CS,
@@ -27,8 +27,8 @@ from stream_app.learners.memory import (
     opened_memory,
 )
 from stream_app.learners.oob import admit_oob
-from stream_app.learners.qbr import admit_qbr
-from stream_app.learners.sliding import admit_sliding
+from stream_app.learners.qbr import admit_qbr, correct_qbr
+from stream_app.learners.sliding import admit_sliding, correct_sliding
 from stream_app.learners.uob import admit_uob
 from stream_app.native import bare_inlined, compiled, inlined
 from stream_app.records import Longs
@@ -87,6 +87,17 @@ def _admit(held: Held, desk: Desk, slot: int, label: int) -> int:  # noqa: PLR09
     if held.kind == QBR:
         return admit_qbr(held, desk, slot, label)
     return admit_uob(held, desk, slot, label)
+
+
+@compiled
+def _correct(held: Held, desk: Desk, slot: int, label: int) -> None:
+    """Let the method give an example that it keeps the other class; most keep none."""
+    if held.kind == AREBA:
+        correct_areba(held, desk, slot, label)
+    elif held.kind == QBR:
+        correct_qbr(held, desk, slot, label)
+    elif held.kind == SLIDING:
+        correct_sliding(held, desk, slot, label)
 
 
 @inlined
@@ -159,6 +170,8 @@ def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: 
             count = _admit(held, desk, slot, work.labels[k])
             source = held.examples if held.rows > 0 else desk.seen
             updates += kernels.learn(core, source, held.starts, held.targets, count, held.weight[0], held.steps)
+        elif work.codes[k] == CORRECT:
+            _correct(held, desk, slot, work.labels[k])
         else:
             _report(held, updates, work.reports, reported)
             reported += REPORT_WIDTH
@@ -186,6 +199,13 @@ def admit(learner: int, work: int, slot: int, label: int) -> int:
     """Take the example of a slot in; how many examples the lesson in the memory has."""
     row = longs_at(learner)
     return _admit(opened_memory(later(row, _MEMORY)), opened(row, work_at(longs_at(work))), slot, label)
+
+
+@compiled
+def correct(learner: int, work: int, slot: int, label: int) -> None:
+    """Give the example with the id of a slot the other class, if it is kept."""
+    row = longs_at(learner)
+    _correct(opened_memory(later(row, _MEMORY)), opened(row, work_at(longs_at(work))), slot, label)
 
 
 @compiled

@@ -232,6 +232,49 @@ def drop_oldest(held: Held, queue: int) -> None:
 
 
 @compiled
+def copy_row(held: Held, source: int, to: int) -> None:
+    """Copy an example with id and class from one row to another."""
+    for i in range(held.width):
+        held.examples[to * held.width + i] = held.examples[source * held.width + i]
+    for word in range(ID_WORDS):
+        held.ids[to * ID_WORDS + word] = held.ids[source * ID_WORDS + word]
+    held.classes[to] = held.classes[source]
+
+
+@compiled
+def row_of_age(held: Held, queue: int, age: int) -> int:
+    """The row of a queue's example that so many are older than."""
+    return queue * held.rows + wrapped(held.firsts[queue] + age, held.rows)
+
+
+@compiled
+def age_of(held: Held, desk: Desk, slot: int, queue: int) -> int:
+    """How many are older than the newest example of a queue that has the id of a slot; -1: none has it."""
+    for age in range(held.lengths[queue] - 1, -1, -1):
+        row, same = row_of_age(held, queue, age), True
+        for word in range(ID_WORDS):
+            same = same and held.ids[row * ID_WORDS + word] == desk.ids[slot * ID_WORDS + word]
+        if same:
+            return age
+    return -1
+
+
+@compiled
+def move_to_class(held: Held, age: int, label: int) -> None:
+    """Take an example out of the other class's queue and put it behind the newest of this one's, as `append` does."""
+    other = 1 - label
+    if held.lengths[label] == held.capacities[label]:
+        drop_oldest(held, label)
+    row = row_of_age(held, label, held.lengths[label])
+    copy_row(held, row_of_age(held, other, age), row)
+    held.classes[row] = np.float32(label)
+    held.lengths[label] += 1
+    held.lengths[other] -= 1
+    for following in range(age, held.lengths[other]):
+        copy_row(held, row_of_age(held, other, following + 1), row_of_age(held, other, following))
+
+
+@compiled
 def append(held: Held, desk: Desk, slot: int, label: int, queue: int) -> None:
     """Put the example of a slot behind the newest of a queue, from which the oldest leaves if it is full."""
     if held.lengths[queue] == held.capacities[queue]:

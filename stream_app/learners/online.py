@@ -14,7 +14,7 @@ from stream_app import kernels
 from stream_app.addresses import Scratch, address_of, packed, row_of, shared
 from stream_app.errors import StateError
 from stream_app.learners import loop, memory
-from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
+from stream_app.learners.base import CORRECT, LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
 from stream_app.learners.desk import Work, scaler_of
 from stream_app.learners.memory import Method, State
 from stream_app.network import Training
@@ -124,6 +124,8 @@ class OnlineLearner:
                 examples = source[held.starts[:count] // width]
                 model.learn(examples, held.targets[:count].copy(), float(held.weight[0]), held.steps)
                 updates = int(model.training.updates.sum())
+            elif code == CORRECT:
+                loop.correct(row, work, slot, int(operations.labels[k]))
             else:
                 loop.report(row, updates, answers.reports[reported])
                 reported += 1

@@ -8,6 +8,8 @@ differ for each application, stream and learner name, and what the configuration
 pure part of the application. What it does may depend on these three, and on the calls that it gets, on nothing else:
 no clock, no file, no randomness but a generator of its own seeded with `seed` whose state is in `arrays()`. A crash is
 recovered from by calling it again with the same inputs, and the outputs are compared byte by byte.
+
+Corrections of labels (`join.corrections`) amend its figures, but do not reach it.
 """
 
 from collections.abc import Mapping

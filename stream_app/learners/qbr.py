@@ -7,6 +7,9 @@ network takes one step on all that both queues hold.
 The pseudocode looks at both queues on each label, the authors' code at the one that the example entered. That is the
 same: the other was not full behind its own last label, or had B / 2 already. While one class is rare the queues are
 as unequal as the stream was of late, which is what AREBA mends. Strictly, a queue of capacity k < B / 2 is never full.
+
+A corrected example that is still in a queue moves behind the newest of the other class's, by the same rules as one that
+enters it.
 """
 
 from stream_app.learners.desk import Desk
@@ -17,22 +20,37 @@ from stream_app.learners.memory import (
     QUEUES,
     Held,
     Method,
+    age_of,
     append,
     check_budget,
     gather,
     memory_of,
+    move_to_class,
 )
 from stream_app.native import compiled
+
+
+@compiled
+def _grow(held: Held, label: int) -> None:
+    if held.lengths[label] == held.capacities[label] and held.capacities[label] < held.rows:
+        held.capacities[label] += 1
 
 
 @compiled
 def admit_qbr(held: Held, desk: Desk, slot: int, label: int) -> int:
     """Lines 11 to 25: take a labelled example in; how many there are to learn from."""
     append(held, desk, slot, label, label)
-    capacities = held.capacities
-    if held.lengths[label] == capacities[label] and capacities[label] < held.rows:
-        capacities[label] += 1
+    _grow(held, label)
     return gather(held, NEGATIVE, gather(held, POSITIVE, 0))
+
+
+@compiled
+def correct_qbr(held: Held, desk: Desk, slot: int, label: int) -> None:
+    """Give a queued example the other class."""
+    age = age_of(held, desk, slot, 1 - label)
+    if age >= 0:
+        move_to_class(held, age, label)
+        _grow(held, label)
 
 
 def qbr(budget: int, features: int) -> Method:

@@ -1,7 +1,7 @@
 """Sliding: one window of the most recently labelled examples of both classes, and nothing against imbalance.
 
 On a label the example enters the window, from which the oldest leaves once it holds W (100 in the paper); the network
-takes one step on the whole window as one batch, as in the authors' code.
+takes one step on the whole window as one batch, as in the authors' code. A corrected example keeps its place.
 """
 
 import numpy as np
@@ -14,6 +14,7 @@ from stream_app.learners.memory import (
     Method,
     Part,
     State,
+    age_of,
     append,
     gather,
     held_rows,
@@ -21,6 +22,7 @@ from stream_app.learners.memory import (
     memory_of,
     queue_arrays,
     queue_fits,
+    row_of_age,
 )
 from stream_app.native import compiled
 
@@ -33,6 +35,14 @@ def admit_sliding(held: Held, desk: Desk, slot: int, label: int) -> int:
     """Take a labelled example in; how many there are to learn from."""
     append(held, desk, slot, label, _WINDOW)
     return gather(held, _WINDOW, 0)
+
+
+@compiled
+def correct_sliding(held: Held, desk: Desk, slot: int, label: int) -> None:
+    """Give an example of the window the other class."""
+    age = age_of(held, desk, slot, _WINDOW)
+    if age >= 0:
+        held.classes[row_of_age(held, _WINDOW, age)] = np.float32(label)
 
 
 def _arrays(memory: Memory) -> State:

@@ -212,6 +212,11 @@ class App:
         """Administration."""
         return KafkaCluster(self.servers)
 
+    @property
+    def input_topics(self) -> tuple[str, str]:
+        """Examples and labels."""
+        return self.config.topics.examples, self.config.topics.labels
+
     def file(self, instance: str, **changed: Section) -> Path:
         """A configuration file for one instance."""
         data: dict[str, Any] = {
@@ -440,11 +445,18 @@ class Reprocessed:
     commits: int = 0
 
 
-def reprocess(app: App, number: int) -> Reprocessed:
-    """Carry the inputs of one partition through a fresh task along its progress, and check the chain on the way."""
-    topics, cluster = app.config.topics, app.cluster
-    names = (topics.examples, topics.labels)
-    inputs = [read_raw(cluster, TopicPartition(name, number)) for name in names]
+def read_inputs(app: App, number: int) -> list[RawRecords]:
+    """The examples and the labels of one partition."""
+    return [read_raw(app.cluster, TopicPartition(name, number)) for name in app.input_topics]
+
+
+def reprocess(app: App, number: int, inputs: Sequence[RawRecords] | None = None) -> Reprocessed:
+    """Carry the inputs of one partition through a fresh task along its progress, and check the chain on the way.
+
+    `inputs` are those of `read_inputs`, from before some were deleted.
+    """
+    topics, cluster, names = app.config.topics, app.cluster, app.input_topics
+    inputs = inputs or read_inputs(app, number)
     result = Reprocessed()
     task: Task | None = None
     digest = bytes(32)
@@ -493,17 +505,14 @@ def same(found: Sequence[Read], expected: Sequence[Read], what: str) -> None:
         assert one[1:] == two[1:], f"{what}: record {number} differs"
 
 
-def check_exactly_once(app: App) -> dict[int, Reprocessed]:
+def check_exactly_once(app: App, inputs: Mapping[int, Sequence[RawRecords]] | None = None) -> dict[int, Reprocessed]:
     """Every output equals what the pure stages make of the recorded ranges, and the offsets are where progress ends."""
     result = {}
-    topics = app.config.topics
-    places = {
-        number: [TopicPartition(name, number) for name in (topics.examples, topics.labels)]
-        for number in range(app.partitions)
-    }
+    inputs = inputs or {}
+    places = {number: [TopicPartition(name, number) for name in app.input_topics] for number in range(app.partitions)}
     committed = app.cluster.committed(app.config.group_id, [place for pair in places.values() for place in pair])
     for number, pair in places.items():
-        expected = reprocess(app, number)
+        expected = reprocess(app, number, inputs.get(number))
         for topic, records in app.outputs(number).items():
             same(records, expected.outputs[topic], f"{topic}[{number}]")
         offsets = tuple(known.offset if (known := committed[place]) else 0 for place in pair)

@@ -19,7 +19,7 @@ from stream_app.errors import ConfigurationError, StateError
 from stream_app.kafka import KafkaSender, KafkaTransaction
 from stream_app.ports import TopicPartition
 from stream_app.records import Act, Commit, Prediction
-from stream_app.restore import Point
+from stream_app.restore import Point, Target, parse_metadata
 from stream_app.worker import Worker
 from tests.kafka.support import (
     DEADLINE_S,
@@ -31,6 +31,7 @@ from tests.kafka.support import (
     WorkerProcess,
     all_records,
     check_exactly_once,
+    read_inputs,
     read_raw,
     run_to,
     run_until,
@@ -235,50 +236,64 @@ def test_lost_offsets_are_noticed(done: App, admin: AdminClient) -> None:
     assert [done.outputs(number) for number in range(done.partitions)] == before, "nothing was written"
 
 
-def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
-    """Retention took what a restore needs: the line has the first offset that is there, and the one that is needed."""
-    topics = done.config.topics
-    places = [ClientPartition(topics.examples, number, 50) for number in range(done.partitions)]
-    for future in admin.delete_records(places).values():
-        future.result(DEADLINE_S)
-    with workers(done, "w") as (worker,):
-        worker.start()
-        assert worker.wait() == 3
-        last = worker.log().splitlines()[-1]
-    assert last.startswith(topics.examples)
-    assert "starts at offset 50, offset 0 is needed" in last
-
-
-def _forge_digest(app: App, admin: AdminClient, change: Callable[[Point], Point]) -> None:
-    """Commit other points for the group, as a tool or another version might."""
-    topics = app.config.topics
+def _forge(app: App, admin: AdminClient, change: Callable[[Target], Target]) -> None:
+    """Commit other metadata for the group, as a tool or another version might."""
     for number in range(app.partitions):
-        pair = [TopicPartition(name, number) for name in (topics.examples, topics.labels)]
+        pair = [TopicPartition(name, number) for name in app.input_topics]
         committed = app.cluster.committed(app.config.group_id, pair)
         forged = []
         for place in pair:
             known = committed[place]
             assert known is not None
-            _, sequence, digest = known.metadata.split()
-            point = change(Point(int(sequence), bytes.fromhex(digest)))
-            forged.append(ClientPartition(*place, known.offset, point.metadata()))
+            point, snapshots = change(parse_metadata(known.metadata, str(place)))
+            forged.append(ClientPartition(*place, known.offset, point.metadata(snapshots)))
         request = ConsumerGroupTopicPartitions(app.config.group_id, forged)
         for future in admin.alter_consumer_group_offsets([request]).values():
             future.result(DEADLINE_S)
 
 
+def _delete_inputs(app: App, admin: AdminClient, to_offset: int) -> None:
+    places = [ClientPartition(app.config.topics.examples, number, to_offset) for number in range(app.partitions)]
+    for future in admin.delete_records(places).values():
+        future.result(DEADLINE_S)
+
+
+def test_inputs_older_than_a_snapshot_are_not_needed(done: App, admin: AdminClient) -> None:
+    """Retention may take what was processed: the next worker begins at the snapshot and goes on to the same bits."""
+    done.send(all_records(STREAMS, 100, int(time.time() * 1000) - 20_000, seed=15))
+    inputs = {number: read_inputs(done, number) for number in range(done.partitions)}
+    ends = done.input_ends()
+    _delete_inputs(done, admin, 50)
+    models = run_to(done.config, ends)
+    expected = check_exactly_once(done, inputs)
+    assert models == {number: result.models for number, result in expected.items()}
+
+
+def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
+    """Without a snapshot a restore needs all of them: the line has the first that is there, and the one needed."""
+    _forge(done, admin, lambda target: Target(target.point))
+    _delete_inputs(done, admin, 50)
+    with workers(done, "w") as (worker,):
+        worker.start()
+        assert worker.wait() == 3
+        last = worker.log().splitlines()[-1]
+    assert last.startswith(done.config.topics.examples)
+    assert "starts at offset 50, offset 0 is needed" in last
+
+
 def test_another_digest_is_noticed(done: App, admin: AdminClient) -> None:
     """Offsets and progress that do not belong together (a restored backup, a mirrored cluster) are never mixed."""
-    _forge_digest(done, admin, lambda point: Point(point.sequence, bytes(32)))
+    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence, bytes(32))))
     [problem] = _parked(done)
     assert "the committed offsets name 0000000000000000" in problem
 
 
 def test_another_sequence_is_noticed(done: App, admin: AdminClient) -> None:
     """Metadata of an older point with today's offsets: one of the two is wrong, so nothing is written."""
-    _forge_digest(done, admin, lambda point: Point(point.sequence - 1, point.digest))
+    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence - 1, target.point.digest)))
     [problem] = _parked(done)
-    assert "the committed offsets name" in problem
+    assert "is recorded" in problem
+    assert "is committed: the group's offsets were reset" in problem
 
 
 def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
@@ -293,6 +308,6 @@ def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
         sender.send(topics.progress, None, codec.encode(forged), 0, partition=number)
     sender.flush(DEADLINE_S)
     sender.close()
-    _forge_digest(done, admin, lambda point: Point(point.sequence + 1, b"\1" * 32))
+    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence + 1, b"\1" * 32)))
     [problem] = _parked(done)
     assert "committed was 0101010101010101" in problem

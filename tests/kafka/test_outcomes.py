@@ -16,6 +16,7 @@ import pytest
 from ops.broker import Broker
 from stream_app import codec
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction, Reason, Side
+from stream_app.verify import verify
 from tests.kafka.support import App, Read, Section, Sent, advance, check_exactly_once, example, label, run_to
 
 pytestmark = pytest.mark.kafka
@@ -34,8 +35,8 @@ def _ex(id_: str, at_ms: int, fate: str, value: float = 1.0) -> Row:
     return example("", id_, [value, 2.0], at_ms), fate
 
 
-def _la(id_: str, at_ms: int, fate: str, label_: int = 1) -> Row:
-    return label("", id_, label_, at_ms), fate
+def _la(id_: str, at_ms: int, fate: str, label_: int = 1, revision: int = 0) -> Row:
+    return Sent(Side.LABELS, 0, at_ms, b"", codec.encode(Label("", id_, label_, revision))), fate
 
 
 def _advance(side: Side, to_ms: int, at_ms: int) -> Row:
@@ -75,6 +76,14 @@ JOIN_CASES: Mapping[str, Sequence[Row]] = {
         _ex("a", 0, "joined"),
         _la("a", 5, "joined"),
         _la("a", 9, "conflicting-label", 0),
+    ],
+    "revisions-mean-nothing": [
+        _ex("a", 0, "joined"),
+        _la("a", 5, "joined"),
+        _la("a", 6, "duplicate", 1, 2),
+        _la("a", 7, "conflicting-label", 0, 3),
+        _la("b", 8, "waiting"),
+        _la("b", 9, "conflicting-label", 0, 1),
     ],
     "label-of-unlabelled": [
         _ex("a", 0, "unlabelled"),
@@ -159,10 +168,10 @@ SECTIONS: Mapping[str, Section] = {
 }
 
 
-def _of_case(name: str, number: int, start_ms: int) -> list[Row]:
+def _of_case(name: str, number: int, start_ms: int, cases: Mapping[str, Sequence[Row]] | None = None) -> list[Row]:
     """The case's records with its stream's name and its times."""
     rows = []
-    for sent, fate in CASES[name]:
+    for sent, fate in (cases or CASES)[name]:
         value, key = sent.value, sent.key
         if not key:
             record = codec.decode_one(value or b"")
@@ -324,6 +333,72 @@ def test_promote_changes_the_champion_from_there_on(story: Story) -> None:
     assert [(o.id, o.learner) for o, _ in story.outcomes["promoted"]] == predictions
     champions = {metric.learner: metric.champion for metric, _ in story.metrics["promoted"]}
     assert champions == {"areba": False, "baseline": True}
+
+
+CORRECTIONS: Mapping[str, Sequence[Row]] = {
+    "of-a-joined-example": [
+        _ex("a", 0, "joined"),
+        _ex("b", 1, "joined"),
+        _la("a", 5, "joined"),
+        _la("b", 6, "joined", 0),
+        _la("a", 7, "correction", 0, 2),
+        _advance(EXAMPLES, 8, 9),
+        _advance(LABELS, 8, 9),
+    ],
+    "and-back": [
+        _ex("a", 0, "joined"),
+        _la("a", 5, "joined", 0, 1),
+        _la("a", 6, "correction", 1, 2),
+        _la("a", 7, "correction", 0, 3),
+    ],
+    "of-a-label-that-waits": [_la("a", 0, "joined"), _la("a", 5, "correction", 0, 1), _ex("a", 6, "joined")],
+    "by-an-older-revision": [
+        _ex("a", 0, "joined"),
+        _la("a", 5, "joined", 1, 3),
+        _la("a", 6, "conflicting-label", 0, 3),
+        _la("a", 7, "conflicting-label", 0, 2),
+    ],
+    "confirmed": [
+        _ex("a", 0, "joined"),
+        _la("a", 5, "joined"),
+        _la("a", 6, "duplicate", 1, 2),
+        _la("a", 7, "conflicting-label", 0, 1),
+        _la("a", 8, "correction", 0, 3),
+    ],
+    "of-an-unlabelled-example": [
+        _ex("a", 0, "unlabelled"),
+        _ex("b", LIFE_MS + 1, "pending"),
+        _la("a", LIFE_MS + 2, "late-label", 1, 7),
+    ],
+}
+
+
+def test_corrections(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """With `corrections: correct` a later statement about an example holds, told by its revision; the books know it."""
+    assert kafka.bootstrap_servers is not None
+    join = {"ttl_ms": TTL_MS, "max_clock_lead_ms": LEAD_MS, "corrections": "correct"}
+    streams = {name: {"features": FEATURES} for name in CORRECTIONS}
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": streams, "join": join, "predictions": "all"})
+    app.create_topics()
+    start_ms = int(time.time() * 1000) - CASE_MS * (len(CORRECTIONS) + 1)
+    cases = {name: _of_case(name, number, start_ms, CORRECTIONS) for number, name in enumerate(CORRECTIONS)}
+    story = Story()
+    story.send(app, cases)
+    run_to(app.config, app.input_ends())
+    story.read(app)
+    check_exactly_once(app)
+    for name in CORRECTIONS:
+        for record, offset, fate in story.sent[name]:
+            assert (story.fates[record.side, offset] or [_open_fate(record)]) == [fate], name
+    corrected = [outcome for outcome, _ in story.outcomes["of-a-joined-example"] if outcome.outcome == "correction"]
+    assert [(outcome.label, outcome.example_offset, outcome.delay_ms) for outcome in corrected] == [(0, None, None)]
+    waited = [(outcome.outcome, outcome.label) for outcome, _ in story.outcomes["of-a-label-that-waits"]]
+    assert waited == [("correction", 0), ("joined", 0)]
+    metrics = [metric for metric, _ in story.metrics["of-a-joined-example"]]
+    figures = [(metric.labelled, metric.positive_total, metric.negative_total) for metric in metrics]
+    assert figures == [(2, 0.0, 1.99)] * len(metrics), "a negative label has come since its own"
+    assert metrics
+    assert verify(app.cluster, app.config).findings == ()
 
 
 def test_a_record_without_time(kafka: Broker, prefix: str, tmp_path: Path) -> None:

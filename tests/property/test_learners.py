@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_app.learners import LEARN, PREDICT, REPORT
+from stream_app.learners import CORRECT, LEARN, PREDICT, REPORT
 from tests.learner_steps import ids, learner, operations, run_in_cuts, same_state, stream
 
 KINDS: tuple[dict[str, Any], ...] = (
@@ -23,16 +23,22 @@ SLOTS = 24
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """Each slot predicted once and learned after that, if ever; reports anywhere."""
+    """Each slot predicted once, learned after that, if ever, then perhaps corrected; reports anywhere."""
     entries: list[tuple[int, int, int]] = []
     open_slots: list[int] = []
+    learned: dict[int, int] = {}
     free = list(range(SLOTS))
     for choice, label in draw(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1)), max_size=60)):
         if choice < 4 and free:
             open_slots.append(free.pop(0))
             entries.append((PREDICT, open_slots[-1], -1))
-        elif choice < 9 and open_slots:
+        elif choice < 7 and open_slots:
             entries.append((LEARN, open_slots.pop(choice % len(open_slots)), label))
+            learned[entries[-1][1]] = label
+        elif choice < 9 and learned:
+            slot = list(learned)[choice * len(learned) // 9]
+            learned[slot] = 1 - learned[slot]
+            entries.append((CORRECT, slot, learned[slot]))
         else:
             entries.append((REPORT, -1, -1))
     return entries
@@ -72,6 +78,37 @@ def test_a_loaded_learner_goes_on_to_the_same_bits(
     assert answers[0].scores.tobytes() == answers[1].scores.tobytes()
     assert answers[0].reports.tobytes() == answers[1].reports.tobytes()
     assert same_state(first, second)
+
+
+@settings(max_examples=60, deadline=None)
+@given(entries=histories(), budget=st.sampled_from([2, 4, 6]), method=st.sampled_from(["areba", "qbr"]))
+def test_queues_stay_within_the_budget_and_in_order(
+    entries: list[tuple[int, int, int]], budget: int, method: str
+) -> None:
+    """Corrections move examples between queues; each stays where its last label says, the newest label last."""
+    examples, _ = stream(SLOTS, 3)
+    which = learner(3, method=method, budget=budget)
+    said: dict[int, int] = {}
+    for entry in entries:
+        which.run(operations([entry]), examples, ids(SLOTS))
+        code, slot, label = entry
+        kept = [int(words[1]) - 1 for name in ("negative", "positive") for words in which.arrays()[f"{name}_ids"]]
+        if code == LEARN or (code == CORRECT and slot in kept):
+            said.pop(slot, None)
+            said[slot] = label
+        state = which.arrays()
+        held = {
+            k: [int(words[1]) - 1 for words in state[f"{name}_ids"]] for k, name in enumerate(("negative", "positive"))
+        }
+        capacities = state["capacities"].tolist()
+        assert all(len(held[k]) <= capacities[k] <= budget for k in held)
+        assert sum(capacities) <= budget + 1
+        for k, slots in held.items():
+            statements = [slot for slot, label in said.items() if label == k]
+            assert slots == [slot for slot in statements if slot in slots], "in the order of their labels"
+            assert slots == statements[len(statements) - len(slots) :], "the newest of them"
+            rows = state[f"{('negative', 'positive')[k]}_examples"]
+            assert rows.tobytes() == examples[slots].tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS[:4], ids=str)

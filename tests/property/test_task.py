@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from stream_app import codec, order
 from stream_app.change import Change, ChangeMonitor
 from stream_app.config import (
+    Corrections,
     JoinSettings,
     LearnerSettings,
     LimitSettings,
@@ -107,6 +108,7 @@ def task_settings(draw: st.DrawFn) -> TaskSettings:
             max_closed_per_stream=number(0, 6),
             closed_ttl_ms=number(0, 40),
             max_open_marks_per_stream=number(1, 3),
+            corrections=draw(st.sampled_from(["first", "correct"])),
         ),
         metrics=MetricSettings(every_labels=number(1, 4), fading_factor=FADING, change_detector="ddm"),
         limits=LimitSettings(max_streams_per_task=number(1, 3), max_record_bytes=150, max_features=3),
@@ -126,6 +128,7 @@ class Draft(NamedTuple):
     variant: int
     step_ms: int
     header: int
+    revision: int = 0
 
 
 DRAFTS = st.builds(
@@ -136,6 +139,7 @@ DRAFTS = st.builds(
     variant=st.integers(0, 19),
     step_ms=st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 8, -1, -4, -15, 25, 60, -1000]),
     header=st.integers(0, 9),
+    revision=st.integers(0, 3),
 )
 HEADERS: dict[int, tuple[Header, ...]] = {
     0: (("traceparent", b"00-1-2-01"),),
@@ -157,7 +161,7 @@ def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
     elif side is Side.EXAMPLES:
         meaning = Example(stream, id_, FEATURES[max(0, draft.variant - 15)])
     else:
-        meaning = Label(stream, id_, int(draft.variant > 14))
+        meaning = Label(stream, id_, int(draft.variant > 14), draft.revision)
     value = codec.encode(meaning)
     return Record(side, offset, time_ms, meaning, stream.encode(), value, HEADERS.get(draft.header, ()))
 
@@ -328,12 +332,16 @@ def check_figures(got: list[Row], events: list[Event], predictions: dict[tuple[i
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     scored: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     delays: dict[str, list[int]] = defaultdict(list)
+    counted: dict[str, list[Counted]] = defaultdict(list)
+    corrected: set[str] = set()
     metrics = iter(got)
     for event in events:
         if isinstance(event, Settled) and event.outcome == "joined":
             assert event.delay_ms is not None
             assert event.example_offset is not None
             delays[event.stream].append(event.delay_ms)
+            answers = {learner: predictions[event.example_offset, learner].label for learner in LEARNERS}
+            counted[event.stream].append(Counted(event.example_offset, event.label or 0, event.label or 0, answers))
             for learner in LEARNERS:
                 own, column = sums[event.stream, learner], 0 if event.label == 1 else 2
                 answer = predictions[event.example_offset, learner].label
@@ -341,19 +349,48 @@ def check_figures(got: list[Row], events: list[Event], predictions: dict[tuple[i
                 scored[event.stream, learner].append((answer, event.label or 0))
                 own[column] = FADING * own[column] + right
                 own[column + 1] = FADING * own[column + 1] + 1
+        elif isinstance(event, Settled) and event.corrects is not None:
+            corrected.add(event.stream)
+            own_labels = counted[event.stream]
+            which = next(k for k, example in enumerate(own_labels) if example.offset == event.corrects)
+            own_labels[which] = own_labels[which]._replace(label=event.label or 0)
         elif isinstance(event, Reported):
             metric = codec.decode_one(next(metrics).value or b"")
             assert isinstance(metric, Metric)
             own = sums[event.stream, event.learner]
-            assert own == [
+            published = [
                 metric.positive_correct,
                 metric.positive_total,
                 metric.negative_correct,
                 metric.negative_total,
             ]
-            assert changes_of(metric) == changes_after(scored[event.stream, event.learner])
+            if event.stream in corrected:
+                assert published == pytest.approx(sums_of(counted[event.stream], event.learner), rel=1e-9, abs=1e-12)
+            else:
+                assert published == own
+                assert changes_of(metric) == changes_after(scored[event.stream, event.learner])
             for share, delay_ms in ((50, metric.delay_ms_p50), (90, metric.delay_ms_p90), (99, metric.delay_ms_p99)):
                 check_percentile(delay_ms, delays[event.stream], share)
+
+
+class Counted(NamedTuple):
+    """A joined example: the class that its label said, the one that holds, and what the learners had said."""
+
+    offset: int
+    came: int
+    label: int
+    answers: dict[str, int]
+
+
+def sums_of(counted: Sequence[Counted], learner: str) -> list[float]:
+    """By the definition: each example counts for its class, faded once for every label of it that came since."""
+    sums = [0.0, 0.0, 0.0, 0.0]
+    for k, example in enumerate(counted):
+        since = sum(later.came == example.label for later in counted[k + 1 :])
+        column = 0 if example.label == 1 else 2
+        sums[column] += FADING**since * (example.answers[learner] == example.label)
+        sums[column + 1] += FADING**since
+    return sums
 
 
 def changes_of(metric: Metric) -> Change:
@@ -408,10 +445,12 @@ def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Re
     return events
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_tables_that_grow(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "corrections"), [(1, "first"), (2, "correct")])
+def test_tables_that_grow(seed: int, corrections: Corrections) -> None:
     """Thousands of ids at a time: every table of the join starts small and is rebuilt while it is in use."""
-    roomy = JoinSettings(ttl_ms=700, max_clock_lead_ms=300, max_closed_per_stream=900, closed_ttl_ms=2_000)
+    roomy = JoinSettings(
+        ttl_ms=700, max_clock_lead_ms=300, max_closed_per_stream=900, closed_ttl_ms=2_000, corrections=corrections
+    )
     chosen, examples, labels = fixed_input(4_000, seed, roomy, delay_ms=400)
     events = compare(chosen, examples, labels)
     reports = [event for event in events if isinstance(event, Reported)]
@@ -420,6 +459,9 @@ def test_tables_that_grow(seed: int) -> None:
     rows = run(chosen, [(examples, labels)]).rows["metrics"]
     metrics = [codec.decode_one(row.value or b"") for row in rows]
     assert any(metric.changes for metric in metrics if isinstance(metric, Metric)), "the changes were compared too"
+    corrected = [event for event in events if isinstance(event, Settled) and event.outcome == "correction"]
+    closed = sum(event.corrects is not None for event in corrected)
+    assert (closed > 20, len(corrected) - closed > 20) == ((corrections == "correct"),) * 2
 
 
 def test_memory_stays_below_its_bound() -> None:
@@ -458,6 +500,61 @@ def test_streams_can_be_added() -> None:
     assert {prediction.stream for prediction in predictions.values()} == {"a", "b"}
 
 
+def correction_of(time_ms: int, id_: str, label: int, revision: int) -> Record:
+    """A label of stream `a`; its time is also its offset."""
+    meaning = Label("a", id_, label, revision)
+    return Record(Side.LABELS, time_ms, time_ms, meaning, b"a", codec.encode(meaning))
+
+
+def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
+    """Worked by hand: the example counts for another class, as if its label had been the last of that class then."""
+    stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
+    chosen = TaskSettings(
+        application_id="test",
+        join=JoinSettings(corrections="correct"),
+        metrics=MetricSettings(every_labels=1, fading_factor=0.5),
+        predictions="all",
+        streams={"a": stream},
+        default_stream=stream,
+    )
+    examples = []
+    for number in range(6):
+        meaning = Example("a", str(number), (0.5, number / 7))
+        examples.append(Record(Side.EXAMPLES, number, number + 1, meaning, b"a", codec.encode(meaning)))
+    rows = [
+        (0, 1, 0),
+        (1, 0, 0),
+        (2, 1, 0),
+        (0, 0, 1),
+        (3, 1, 0),
+        (0, 1, 2),
+        (0, 0, 2),
+        (0, 1, 3),
+        (4, 0, 0),
+        (0, 0, 5),
+    ]
+    labels = [correction_of(10 + k, str(id_), label, revision) for k, (id_, label, revision) in enumerate(rows)]
+    labels.append(correction_of(30, "5", 1, 0))
+    result = run(chosen, [(examples, labels)])
+    outcomes = [codec.decode_one(row.value or b"") for row in result.rows["outcomes"]]
+    kinds = [outcome.outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+    assert kinds == [
+        *("joined", "joined", "joined", "correction", "joined", "correction", "duplicate", "joined", "correction"),
+        "joined",
+    ]
+    assert [reason_of(row) for row in result.rows["dead-letters"]] == ["conflicting-label"]
+    metrics = [codec.decode_one(row.value or b"") for row in result.rows["metrics"]]
+    totals = [(m.positive_total, m.negative_total) for m in metrics if isinstance(m, Metric) and m.champion]
+    assert totals == [
+        (1.0, 0.0),
+        (1.0, 1.0),  # id 1 is negative
+        (1.5, 1.0),  # id 2 is positive, id 0 counts a half
+        (1.5, 1.5),  # id 0 went with its half and counts a half, since a negative came after it; then id 3
+        (1.75, 1.5),  # id 0 is back with the quarter that it would have, as if nothing had been; then id 4
+        (1.75, 1.75),  # it went with its quarter, and two negatives came after it; then id 5
+    ]
+
+
 # Against itself -------------------------------------------------------------------------------------------------------
 
 
@@ -479,9 +576,10 @@ def test_cuts_do_not_show(
     assert run(task_settings, cut_at(sequence, ends)) == run(task_settings, [(examples, labels)])
 
 
-def test_one_record_a_batch() -> None:
+@pytest.mark.parametrize("corrections", ["first", "correct"])
+def test_one_record_a_batch(corrections: Corrections) -> None:
     """The smallest cut there is, on a fixed input that reaches every kind of output."""
-    chosen, examples, labels = fixed_input(120)
+    chosen, examples, labels = fixed_input(120, join=SMALL.model_copy(update={"corrections": corrections}))
     sequence = list(merge(examples, labels))
     whole = run(chosen, [(examples, labels)])
     assert all(whole.rows[topic] for topic in OUTPUT_TOPICS)
@@ -573,6 +671,7 @@ def fixed_input(
         for number, time_ms in enumerate(times.tolist()):
             kind = int(random.integers(4)) if random.random() < 0.05 else 10
             id_, variant = number // 3 + int(random.integers(3)), int(random.integers(20))
-            records.append(record_of(side, number, time_ms, Draft(kind, number % 2, id_, variant, 0, number % 10)))
+            draft = Draft(kind, number % 2, id_, variant, 0, number % 10, revision=7 * number % 4)
+            records.append(record_of(side, number, time_ms, draft))
         sides.append(records)
     return chosen, sides[0], sides[1]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_app.learners import REPORT_COLUMNS, Learner
+from stream_app.learners import CORRECT, LEARN, PREDICT, REPORT_COLUMNS, Learner
 from tests.learner_steps import ids, in_turn, learner, operations
 
 COLUMNS = ("negative_capacity", "positive_capacity", "negative_queue", "positive_queue")
@@ -115,6 +115,40 @@ def test_the_newest_examples_stay_in_order_with_their_ids() -> None:
         newest = np.flatnonzero(labels == label)[-3:]
         assert queue_ids(areba, name) == (newest + 1).tolist()
         assert np.array_equal(areba.arrays()[f"{name}_examples"], examples[newest])
+
+
+def test_a_corrected_example_moves_behind_the_newest_of_its_class() -> None:
+    """B = 6: order, the full queue's oldest, the rest of the queue it left, and then the next label's own rules."""
+    labels = np.array([0] * 8 + [1] * 8 + [0] * 2, np.int8)
+    areba = learner(budget=6)
+    examples = np.arange(38, dtype=np.float32).reshape(19, 2)
+    areba.run(operations(in_turn(labels)), examples, ids(19))
+    assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([8, 17, 18], [14, 15, 16])
+    sizes = areba.arrays()["class_sizes"].tolist()
+    areba.run(operations([(CORRECT, 16, 1)]), examples, ids(19))
+    assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([8, 18], [15, 16, 17])
+    assert areba.arrays()["positive_examples"].tolist() == examples[[14, 15, 16]].tolist()
+    assert areba.arrays()["negative_examples"].tolist() == examples[[7, 17]].tolist()
+    areba.run(operations([(CORRECT, 0, 1), (CORRECT, 17, 0), (CORRECT, 13, 0)]), examples, ids(19))
+    assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([8, 18], [15, 16, 17]), (
+        "all not kept as such"
+    )
+    assert areba.arrays()["class_sizes"].tolist() == sizes
+    assert areba.arrays()["capacities"].tolist() == [3, 3]
+    areba.run(operations([(PREDICT, 18, -1), (LEARN, 18, 0)]), examples, ids(19))
+    assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([8, 18, 19], [15, 16, 17])
+
+
+def test_a_queue_that_a_correction_empties_begins_again() -> None:
+    """With its old capacity it would fill beside the other's B: more than B + 1 in all."""
+    labels = np.array([0] * 6 + [1] + [0] * 4, np.int8)
+    areba = learner(budget=4)
+    rows = np.zeros((11, 2), np.float32)
+    areba.run(operations(in_turn(labels)), rows, ids(11))
+    assert areba.arrays()["capacities"].tolist() == [1, 2]
+    areba.run(operations([(CORRECT, 6, 0)]), rows, ids(11))
+    assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([7], [])
+    assert areba.arrays()["capacities"].tolist() == [1, 1]
 
 
 def test_class_sizes_are_the_papers_float64_sums() -> None:

@@ -414,6 +414,18 @@ class TestTaskSettings:
         assert TaskSettings.from_json(one.to_json()).to_json() == one.to_json()
         assert list(json.loads(one.to_json())) == sorted(json.loads(one.to_json()))
 
+    def test_corrections_are_fixed_and_stored_texts_without_them_are_read(self, tmp_path: Path) -> None:
+        """An application that ran before there were any goes on; what a later label did could not be told twice."""
+        first = read(tmp_path, "streams: {a: {}}").task_settings()
+        plain = json.loads(first.to_json())
+        assert plain["join"].pop("corrections") == "first"
+        assert TaskSettings.from_json(json.dumps(plain)) == first
+        correct = read(tmp_path, "join: {corrections: correct}\nstreams: {a: {}}").task_settings()
+        assert changes(first, correct).refused == (
+            "join.corrections: first -> correct would change results: set it back, or start another application.id",
+        )
+        assert "did you mean correct?" in "".join(wrong(tmp_path, "join: {corrections: corect}"))
+
     def test_order_of_learners_is_kept(self, tmp_path: Path) -> None:
         """Outputs leave with learners in configured order."""
         task = read(tmp_path, "learners: {z: {method: areba}, a: {method: baseline}}\nstreams: {s: {}}").task_settings()

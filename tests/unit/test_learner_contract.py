@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stream_app.errors import StateError
-from stream_app.learners import LEARN, METHODS, PREDICT, REPORT, Learner
-from tests.learner_steps import Stream, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
+from stream_app.learners import CORRECT, LEARN, METHODS, PREDICT, REPORT, Learner, LearnerSettings
+from tests.learner_steps import Stream, ids, in_turn, learner, operations, pair, run_in_cuts, same_state, stream
 
 OWN = "tests.unit.test_own_learner:NearestMean"
 """A user's own learner keeps the same contract."""
@@ -23,7 +23,7 @@ every_scaled = pytest.mark.parametrize(
 
 
 def late(labels: np.ndarray[Any, Any], lag: int = 7) -> list[tuple[int, int, int]]:
-    """Labels come `lag` examples late; a report now and then."""
+    """Labels come `lag` examples late; a report now and then, and a correction of what was learned of late."""
     entries: list[tuple[int, int, int]] = [(PREDICT, slot, -1) for slot in range(min(lag, len(labels)))]
     for slot, label in enumerate(labels.tolist()):
         entries.append((LEARN, slot, label))
@@ -31,6 +31,8 @@ def late(labels: np.ndarray[Any, Any], lag: int = 7) -> list[tuple[int, int, int
             entries.append((PREDICT, slot + lag, -1))
         if slot % 25 == 0:
             entries.append((REPORT, -1, -1))
+        if slot % 10 == 9:
+            entries.append((CORRECT, slot - slot % 4, 1 - int(labels[slot - slot % 4])))
     return entries
 
 
@@ -212,9 +214,37 @@ def test_a_class_that_is_none_is_never_learned(method: str, label: int) -> None:
     data = stream(20, 3, positives=0.3)
     which = learned(method, data)
     before = which.arrays()
-    with pytest.raises(ValueError, match="a class to learn is 0 or 1"):
-        which.run(operations([(PREDICT, 0, -1), (LEARN, 1, 1), (LEARN, 0, label)]), data.examples, ids(20))
+    for code in (LEARN, CORRECT):
+        with pytest.raises(ValueError, match="a class to learn is 0 or 1"):
+            which.run(operations([(PREDICT, 0, -1), (LEARN, 1, 1), (code, 0, label)]), data.examples, ids(20))
     assert all(before[name].tobytes() == array.tobytes() for name, array in which.arrays().items())
+
+
+@every
+def test_a_correction_undoes_no_step(method: str) -> None:
+    """What was learned stays learned: only examples that are kept have another class from then on."""
+    data = stream(60, 3, positives=0.3)
+    which = learned(method, data)
+    before = which.arrays()
+    entries = [(CORRECT, slot, 1 - int(data.labels[slot])) for slot in range(60)]
+    answers = which.run(operations(entries), data.examples, ids(60))
+    changed = {name for name, array in which.arrays().items() if array.tobytes() != before[name].tobytes()}
+    assert all(name.startswith(("negative_", "positive_", "window_")) or name == "capacities" for name in changed)
+    assert (answers.versions == before["updates"].sum()).all()
+    assert bool(changed) == (method in ("areba", "qbr", "sliding"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_correction_is_the_same_for_compiled_and_other_networks(method: str) -> None:
+    """What a method keeps depends on labels alone, whoever trains; the queues must not part."""
+    data = stream(120, 3, positives=0.3)
+    both = pair(LearnerSettings.model_validate({"method": method}), 3)
+    for which in both:
+        bits(which, late(data.labels), data)
+    fast, slow = (which.arrays() for which in both)
+    own = [name for name in fast if name not in {"parameters", "first_moments", "second_moments", "beta_powers"}]
+    assert list(fast) == list(slow)
+    assert all(fast[name].tobytes() == slow[name].tobytes() for name in own)
 
 
 @every

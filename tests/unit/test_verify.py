@@ -20,11 +20,11 @@ from producers.sources import parse_source
 from stream_app import codec, order, verify
 from stream_app import stream as stream_module
 from stream_app import topics as topic_plan
-from stream_app.books import MAX_FINDINGS
+from stream_app.books import MAX_FINDINGS, Output
 from stream_app.config import Config, LearnerSettings
 from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.learners.base import LEARN, PREDICT, REPORT_WIDTH, Answers, Operations
+from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
 from stream_app.outputs import chain_digest
 from stream_app.ports import Committed, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import (
@@ -44,6 +44,7 @@ from stream_app.records import (
     Side,
     Words,
 )
+from stream_app.recount import Recount
 from stream_app.restore import GENESIS, Point
 from stream_app.state import Place, Snapshot
 from stream_app.task import Task
@@ -63,6 +64,9 @@ CONFIG = Config.model_validate(
         "predictions": "all",
         "streams": {"sine": {"features": 2}, "sea": {}, "slow": {"features": 2}},
     }
+)
+CORRECTING = Config.model_validate(
+    CONFIG.model_dump() | {"join": CONFIG.join.model_dump() | {"corrections": "correct"}}
 )
 TOPICS = CONFIG.topics
 GROUP = CONFIG.group_id
@@ -176,7 +180,7 @@ class Oracle:
                 labels[row] = scores[row] > 0.5
             elif code == LEARN:
                 self._updates += 1
-            else:
+            elif code == REPORT:
                 reports.append([self._updates, 0, 0, 0, 0, 0, 0])
         return Answers(scores, labels, versions, np.array(reports, np.float64).reshape(-1, REPORT_WIDTH))
 
@@ -232,6 +236,11 @@ def inputs(seed: int) -> tuple[list[Stored], list[Stored]]:  # noqa: C901  (a li
                 other = replace(example, features=[value + 1 for value in example.features])
                 examples.append((time_ms + 55, encoded(other, time_ms + 55)))
                 labels.append((label_ms + 65, encoded(replace(label, label=1 - label.label), label_ms + 65)))
+            if number % 11 == 6:  # corrected, often before its example comes; then an older revision
+                changed = replace(label, label=1 - label.label, revision=2)
+                labels.append((label_ms + 4, encoded(changed, label_ms + 4)))
+                labels.append((label_ms + 5, encoded(replace(label, revision=1), label_ms + 5)))
+                labels.append((label_ms + 90, encoded(replace(changed, revision=3), label_ms + 90)))
             if number % 41 == 4:  # again beyond the horizon
                 examples.append((time_ms + 4_000, encoded(example, time_ms + 4_000)))
     examples += bad_examples()
@@ -269,21 +278,21 @@ def bad_examples() -> list[tuple[float, Stored]]:
     ]
 
 
-def history(seed: int = 1, batch: int = 97, kept: float = 1.0) -> Log:
+def history(seed: int = 1, batch: int = 97, kept: float = 1.0, config: Config = CONFIG) -> Log:
     """What a real task makes of it, in batches of about this size; `kept` is the share that was processed."""
     log = Log()
     log.records[TOPICS.examples], log.records[TOPICS.labels] = inputs(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_module, "build", oracle)
-        return processed(log, batch, kept)
+        return processed(log, batch, kept, config)
 
 
-def processed(log: Log, batch: int, kept: float) -> Log:
+def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log:
     """What a task makes of this share of the inputs, written to the log in batches of about this size."""
-    task = Task(0, CONFIG.task_settings(), (TOPICS.examples, TOPICS.labels))
+    task = Task(0, config.task_settings(), (TOPICS.examples, TOPICS.labels))
     digest, at = GENESIS, (0, 0)
     log.records[TOPICS.progress].append(
-        Stored(0, None, codec.encode(Act(0, "configuration", "0", CONFIG.task_settings().to_json())))
+        Stored(0, None, codec.encode(Act(0, "configuration", "0", config.task_settings().to_json())))
     )
     examples, labels = log.records[TOPICS.examples], log.records[TOPICS.labels]
     last = (int(len(examples) * kept), int(len(labels) * kept))
@@ -324,9 +333,9 @@ def log(true_log: Log) -> Log:
     return Log({name: list(records) for name, records in true_log.records.items()}, dict(true_log.offsets))
 
 
-def findings(log: Log) -> str:
+def findings(log: Log, config: Config = CONFIG) -> str:
     """Everything off, in one text."""
-    return "\n".join(verify.verify(log, CONFIG).findings)
+    return "\n".join(verify.verify(log, config).findings)
 
 
 def where(log: Log, topic: str, test: Callable[..., bool]) -> tuple[int, Prediction | Outcome | Metric | Commit]:
@@ -526,6 +535,79 @@ def test_a_repeat_that_was_taken_as_new(log: Log) -> None:
     assert (
         f"{TOPICS.examples}[0] offset {outcome.example_offset}: was taken as new, but repeats {TOPICS.examples}" in text
     )
+
+
+@pytest.fixture(scope="module")
+def corrected() -> Log:
+    """A history with corrections; not to be changed."""
+    return history(config=CORRECTING)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 97, 5_000])
+def test_corrections_balance(batch: int) -> None:
+    """Of labels that wait and of joined examples, told by revisions, wherever a batch was cut."""
+    log = history(3, batch, config=CORRECTING)
+    report = verify.verify(log, CORRECTING)
+    assert report.findings == ()
+    assert not [note for note in report.notes if "not counted again" in note], "the metrics were"
+    assert sum(figures.corrections for figures in report.figures.values()) > 20
+    kinds = [outcome.outcome for outcome in map(_decoded, log.records[TOPICS.outcomes]) if isinstance(outcome, Outcome)]
+    assert kinds.count("correction") == sum(figures.corrections for figures in report.figures.values())
+
+
+def _decoded(stored: Stored) -> object:
+    return codec.decode_one(stored.value or b"")
+
+
+@pytest.mark.parametrize(
+    ("negatives", "positive", "right"),
+    [(1.99, 0.0, True), (1.0, 1.0, True), (2.0, 0.0, False), (1.99, 1.0, False)],
+)
+def test_metrics_before_or_after_a_correction(negatives: float, positive: float, right: bool) -> None:
+    """A mark publishes metrics without a label, and nothing says which corrections came before it."""
+    outcomes = [
+        Outcome("s", "a", "joined", 1, "one", 0.25, 0, 0, 0),
+        Outcome("s", "b", "joined", 0, "one", 0.25, 0, 1, 1),
+        Outcome("s", "a", "correction", 0, None, None, None, None, 2),
+    ]
+    predictions = [Prediction("s", name, "one", True, 0.25, 0, 0) for name in "ab"]
+    asked = [Output(offset, 0, b"s", prediction) for offset, prediction in enumerate(predictions)]
+    settled = [Output(offset, 0, b"s", outcome) for offset, outcome in enumerate(outcomes)]
+    metric = replace(
+        _changed(0),
+        stream="s",
+        learner="one",
+        labelled=2,
+        positive_correct=0.0,
+        positive_total=positive,
+        negative_correct=negatives,
+        negative_total=negatives,
+        recall=0.0 if positive else None,
+        specificity=1.0 if positive else None,
+        gmean=0.0 if positive else None,
+    )
+    recount = Recount(0.99, asked, settled, max_closed=10)
+    assert (recount.fault(metric) is None) == right
+    assert recount.unknown == 0
+
+
+def test_corrections_that_are_none(corrected: Log) -> None:
+    """A lower revision must not take back a class, and without the policy nothing may."""
+    assert "is called a correction, but the settings know none" in findings(corrected)
+    assert "is called a conflicting-label, but its revision" in findings(history(), CORRECTING)
+    log = Log({name: list(records) for name, records in corrected.records.items()}, dict(corrected.offsets))
+    offset, outcome = where(log, TOPICS.outcomes, lambda record: record.outcome == "correction")
+    assert isinstance(outcome, Outcome)
+    put(log, TOPICS.outcomes, offset, replace(outcome, label=1 - (outcome.label or 0)))
+    assert re.search(rf"outcomes\[0\] offset {offset}: class ., but", findings(log, CORRECTING))
+    assert outcome.label_offset is not None
+    label = _decoded(log.records[TOPICS.labels][outcome.label_offset])
+    assert isinstance(label, Label)
+    put(log, TOPICS.outcomes, offset, outcome)
+    stored = log.records[TOPICS.labels][outcome.label_offset]
+    low = replace(stored, value=codec.encode(replace(label, revision=0)))
+    log.records[TOPICS.labels][outcome.label_offset] = low
+    assert "is called a correction, but its revision 0 is not a higher one" in findings(log, CORRECTING)
 
 
 def test_an_eviction_without_need() -> None:
