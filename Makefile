@@ -27,8 +27,9 @@ setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
 demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
 	$(BIN)/areba demo
 
-test: setup ## every test, Kafka included
+test: setup ## every test, Kafka included, and the simulation
 	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory simulate
 
 simulate: setup ## faults at every call of the shell: SEEDS seeds (10000), the same each time from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))
