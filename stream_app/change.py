@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from stream_app.addresses import AHEAD, Address, address_of, column_at, doubles_at, later, prefetch_all, rows_at
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
-from stream_app.evaluate import CORRECTED, Labelled
+from stream_app.evaluate import CORRECTED, UNPREDICTED, Labelled
 from stream_app.native import bare, bare_inlined
 from stream_app.records import Longs
 
@@ -220,6 +220,9 @@ def run(
                 _report(rows_at(later(state, 8), 3, 3), column_at(later(state, 17), 5), reports, report)
                 report += 1
             if k < labelled.bounds[part + 1] and labelled.labels[k] < CORRECTED:
+                if predicted[k] == UNPREDICTED:
+                    state[17 + LABELS] += 1.0
+                    continue
                 label = 1 if labelled.labels[k] == 1 else 0
                 _look(method, memory, state, label, predicted[k] == labelled.labels[k], sums, k)
 
@@ -273,6 +276,10 @@ class ChangeMonitor:
             state = np.array([self.address], np.int64)
             run(state, self._method, self._memory, labelled, predicted, sums, reports)
         return [change_of(row) for row in reports.tolist()]
+
+    def begin_behind(self, labels: int) -> None:
+        """So many labels of the stream came before the first."""
+        self._arrays["change_counts"][LABELS] = labels
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """A copy of the state."""

@@ -134,6 +134,10 @@ class SnapshotWriter:
         """To be filled with where the records of this transaction are."""
         return self._writing.offsets if self._writing else []
 
+    def begin_anew(self) -> None:
+        """The task's streams were rebuilt: the next snapshot lists nothing of older ones."""
+        self._book = Book()
+
     def worked(self, seconds: float) -> None:
         """Count what a restore would have to do again."""
         self._worked_s += seconds

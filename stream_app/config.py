@@ -442,16 +442,30 @@ class TaskSettings(Settings):
             raise StateError(f"the stored configuration cannot be read: {_first_line(error)}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What differs between two `TaskSettings`.
+class Running(NamedTuple):
+    """A stream that has state, as far as a change of its settings must know it.
 
     Attributes:
-        added_streams: New ones, which a running application takes over.
-        refused: One line for each other setting that changed; empty when the new settings may be used.
+        features: Numbers in an example; 0: none has come.
+        champion: The learner whose predictions count now.
+        awaited: Learners of whose predictions, made as champion, some still wait for a label.
     """
 
-    added_streams: tuple[str, ...]
+    features: int
+    champion: str
+    awaited: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs between two `TaskSettings`, as far as anything here depends on it.
+
+    Attributes:
+        taken_over: One line for each setting that holds from now on, or begins a learner afresh.
+        refused: One line for each that a running application cannot take over; empty when the new settings may be used.
+    """
+
+    taken_over: tuple[str, ...]
     refused: tuple[str, ...]
 
 
@@ -697,62 +711,108 @@ def _redact(data: Mapping[str, Any]) -> dict[str, Any]:
 # Changes of a running application -------------------------------------------------------------------------------------
 
 
-_WAY_OUT = "set it back, or start another application.id"
+_WAY_OUT = "set it back, or start another application.id (`areba state import` gives it this one's models)"
+
+_HOLDS = "holds from now on"
+_AFRESH = "starts afresh"
+
+TASK_SETTINGS_TAKEN_OVER = frozenset(
+    {
+        "predictions",
+        "unknown_streams",
+        "metrics.every_labels",
+        "metrics.change_detector",
+        "limits.max_streams_per_task",
+    }
+)
+"""Of a whole task: what records that came before have become does not depend on them."""
+
+LEARNER_SETTINGS_TAKEN_OVER = frozenset({"theta", "learning_rate", "l2", "largest_cost", "cost_interval_labels"})
+"""Rates: the learner goes on with its state. Any other setting shapes the state, so the learner starts afresh."""
 
 
-def changes(old: TaskSettings, new: TaskSettings, running: Iterable[str] = ()) -> Changes:
-    """What a running application with settings `old` would have to take over to run with `new`.
+def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]) -> Changes:
+    """What a running application with settings `old` does with `new`.
 
-    A new stream is taken over. Anything else that changes a result is refused: outputs before and after could not both
-    be told from the inputs.
+    What was published stays told by inputs and progress, since the new settings are recorded there. Refused is what
+    would leave state behind that they do not fit.
 
     Args:
-        old: The stored settings.
+        old: The settings in force.
         new: Those of the file.
-        running: Streams that have state; one that is configured only now must keep the settings it runs with.
+        running: The streams that have state; of others, everything may change.
     """
-    added = tuple(name for name in new.streams if name not in old.streams)
-    lines = [f"streams.{name}: was removed: {_WAY_OUT}" for name in old.streams if name not in new.streams]
+    taken = [f"streams.{name}: is new" for name in new.streams if name not in old.streams]
+    refused = [f"streams.{name}: was removed: {_WAY_OUT}" for name in old.streams if name not in new.streams]
     apart = {"streams", "default_stream"}
-    before, after = (
-        _leaves(old.model_dump(mode="json", exclude=apart)),
-        _leaves(new.model_dump(mode="json", exclude=apart)),
-    )
-    lines += [_refusal(key, before.get(key), value) for key, value in after.items() if before.get(key) != value]
-    lines += _stream_changes(_stream_pairs(old, new, running))
-    return Changes(added, tuple(lines))
-
-
-def _stream_pairs(
-    old: TaskSettings, new: TaskSettings, running: Iterable[str]
-) -> Iterator[tuple[str, StreamSettings, StreamSettings]]:
-    live = set(running)
-    for name, settings in new.streams.items():
-        if name in old.streams:
-            yield name, old.streams[name], settings
-        elif name in live:
-            yield name, old.default_stream, settings
-    if old.unknown_streams == new.unknown_streams == "model":
-        yield "those not configured", old.default_stream, new.default_stream
-
-
-def _stream_changes(pairs: Iterable[tuple[str, StreamSettings, StreamSettings]]) -> Iterator[str]:
-    """One line a setting: `learners.areba.budget` may have changed for fifty streams at once."""
-    streams_of: dict[tuple[str, str, str], list[str]] = {}
-    for name, old, new in pairs:
-        before, after = _stream_leaves(old), _stream_leaves(new)
-        for key in before.keys() & after.keys():
-            if before[key] != after[key]:
-                streams_of.setdefault((key, str(before[key]), str(after[key])), []).append(name)
-    for (key, before_text, after_text), names in sorted(streams_of.items()):
+    before, after = (_leaves(settings.model_dump(mode="json", exclude=apart)) for settings in (old, new))
+    for key, value in after.items():
+        if before.get(key) != value:
+            text = f"{key}: {before.get(key)} -> {value}"
+            if key in TASK_SETTINGS_TAKEN_OVER:
+                taken.append(f"{text} {_HOLDS}")
+            else:
+                refused.append(f"{text} would change results: {_WAY_OUT}")
+    streams_of: dict[_StreamChange, list[str]] = {}
+    for name, now in running.items():
+        one, two = (settings.streams.get(name, settings.default_stream) for settings in (old, new))
+        for change in _stream_changes(one, two, now):
+            streams_of.setdefault(change, []).append(name)
+    for change, names in sorted(streams_of.items()):
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        yield _refusal(key, before_text, after_text, f" (streams: {shown})")
+        (refused if change.is_refused else taken).append(f"{change.text} (streams: {shown}) {change.outcome}")
+    return Changes(tuple(taken), tuple(refused))
 
 
-def _stream_leaves(stream: StreamSettings) -> dict[str, object]:
-    data = stream.model_dump(mode="json")
-    learners = {item.pop("name"): item for item in data.pop("learners")}
-    return {**_leaves(data), "learners": ", ".join(learners), **_leaves(learners, "learners.")}
+class _StreamChange(NamedTuple):
+    """One setting; it may have changed for fifty streams at once."""
+
+    text: str
+    outcome: str
+    is_refused: bool
+
+
+def _stream_changes(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:
+    if old.features != new.features:
+        fits = not now.features or new.features in (None, now.features)
+        outcome = _HOLDS if fits else f"cannot be: its examples have {now.features} numbers. Use another stream name"
+        yield _StreamChange(f"features: {old.features} -> {new.features}", outcome, not fits)
+    if new.champion not in {old.champion, now.champion}:
+        text = f"champion: {old.champion} -> {new.champion}"
+        yield _StreamChange(text, f"needs a mark: `areba promote STREAM {new.champion}`; set it back until then", True)
+    yield from _removals(old, new, now)
+    if [name for name in old.learners if name in new.learners] != [
+        name for name in new.learners if name in old.learners
+    ]:
+        yield _StreamChange(f"learners: {', '.join(old.learners)} -> {', '.join(new.learners)}", _HOLDS, False)
+    for name, settings in new.learners.items():
+        if name not in old.learners:
+            yield _StreamChange(f"learners.{name}: is new", "begins here", False)
+            continue
+        before, after = _leaves(old.learners[name].model_dump(mode="json")), _leaves(settings.model_dump(mode="json"))
+        for key in dict.fromkeys((*before, *after)):
+            if before.get(key) != after.get(key):
+                outcome = _HOLDS if key in LEARNER_SETTINGS_TAKEN_OVER else _AFRESH
+                yield _StreamChange(f"learners.{name}.{key}: {before.get(key)} -> {after.get(key)}", outcome, False)
+
+
+def _removals(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:
+    for name in old.learners:
+        if name in new.learners:
+            continue
+        if name == now.champion:
+            yield _StreamChange(f"learners.{name}: was removed", "but is the champion: promote another one first", True)
+        elif name in now.awaited:
+            outcome = "but examples that it predicted as champion wait for labels: remove it when they are closed"
+            yield _StreamChange(f"learners.{name}: was removed", outcome, True)
+        else:
+            yield _StreamChange(f"learners.{name}: was removed", "is dropped here", False)
+
+
+def begins_afresh(old: LearnerSettings, new: LearnerSettings) -> bool:
+    """Whether a learner's state is of no use under the new settings."""
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    return any(before.get(key) != after.get(key) for key in (*before, *after) if key not in LEARNER_SETTINGS_TAKEN_OVER)
 
 
 def _leaves(data: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
@@ -760,10 +820,6 @@ def _leaves(data: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
     for name, value in data.items():
         leaves |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return leaves
-
-
-def _refusal(key: str, before: object, after: object, where: str = "") -> str:
-    return f"{key}: {before} -> {after}{where} would change results: {_WAY_OUT}"
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------

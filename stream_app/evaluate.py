@@ -33,6 +33,12 @@ _NAME = "prequential_sums"
 CORRECTED = 2
 """Added to the new class where there is no label, but a correction."""
 
+UNPREDICTED = -1
+"""In the place of a predicted class: the example was there before the learner was. It does not count for it."""
+
+ROUNDING = 1e-12
+"""Relative to the weight that leaves a sum of that weight alone: what may be left by rounding."""
+
 
 class Labelled(NamedTuple):
     """k labels or corrections of p streams, one stream's behind the other's.
@@ -70,15 +76,28 @@ def _power(fading: float, age: int) -> float:
 @bare_inlined
 def _correct(own: Address, fading: float, ages: Longs, row: int, label: int, predicted: int) -> None:
     """Move an example from the other class to this one; see above."""
+    if predicted == UNPREDICTED:
+        return
     new, old = (0, 2) if label == 1 else (2, 0)
     weight = _power(fading, ages[row, 0])
-    total = max(own[old + 1] - weight, 0.0) if ages[row, 2] > 0 else 0.0
+    rest = own[old + 1] - weight
+    total = rest if ages[row, 2] > 0 and rest > ROUNDING * weight else 0.0
     right = own[old] - (weight if predicted != label else 0.0)
     own[old] = min(max(right, 0.0), total)
     own[old + 1] = total
     weight = _power(fading, ages[row, 1])
     own[new] += weight if predicted == label else 0.0
     own[new + 1] += weight
+
+
+@bare_inlined
+def _count(own: Address, fading: float, label: int, predicted: int) -> None:
+    """Take in a label; see above."""
+    if predicted == UNPREDICTED:
+        return
+    column = 0 if label == 1 else 2
+    own[column] = fading * own[column] + (1.0 if predicted == label else 0.0)
+    own[column + 1] = fading * own[column + 1] + 1.0
 
 
 @bare
@@ -115,9 +134,7 @@ def run(
             if k == labelled.bounds[part + 1]:
                 break
             if labelled.labels[k] < CORRECTED:
-                column = 0 if labelled.labels[k] == 1 else 2
-                own[column] = fading * own[column] + (1.0 if predicted[k] == labelled.labels[k] else 0.0)
-                own[column + 1] = fading * own[column + 1] + 1.0
+                _count(own, fading, labelled.labels[k], predicted[k])
             else:
                 _correct(own, fading, labelled.ages, correction, labelled.labels[k] - CORRECTED, predicted[k])
                 correction += 1

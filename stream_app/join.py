@@ -22,7 +22,7 @@ binary heaps by (timestamp, arrival), a ring of closed ids. They lie in four blo
 numbers (a row, see `addresses`) to the compiled loop, which runs any number of streams in one call.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -71,6 +71,9 @@ REPORT_COLUMNS = 10
 # the learners that had predicted class 1, a bit each.
 ANSWERS = 2
 EVALUATION_COLUMNS = 3
+
+NO_ANSWER = 16
+"""In `ANSWERS`, the first of the bits that say which learners had predicted nothing: one for each of 16 learners."""
 
 # Columns of JoinOutput.amendments: the slot that has the id (-1: the revision alone is new), the closed number, the
 # outcome, labels of the old and of the new class since that of the example, how many still are of the old class, and
@@ -1028,6 +1031,7 @@ def settle_answers(join: int, segment: int, out: JoinOutput) -> None:
             answers = np.int64(0)
             for learner in range(len(state.classes)):
                 answers |= np.int64(state.classes[learner, slot] == 1) << learner
+                answers |= np.int64(state.classes[learner, slot] < 0) << (NO_ANSWER + learner)
             state.closed_evaluations[number % ring, ANSWERS] = answers
             number += 1
         while row < rows and out.amendments[row, A_OUTCOME] == at:
@@ -1224,6 +1228,12 @@ class StreamJoin:
     @champion.setter
     def champion(self, index: int) -> None:
         self._counters[CHAMPION] = index
+
+    def awaited_champions(self) -> Sequence[int]:
+        """Indices of the learners whose predictions, made as champion, wait for labels."""
+        state = self.arrays()
+        waiting: Sequence[int] = np.unique(state["champions"][state["states"] == IS_PENDING]).tolist()
+        return waiting
 
     @property
     def slots(self) -> int:

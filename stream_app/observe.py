@@ -5,6 +5,7 @@ revoked    the group took these tasks back
 restoring  every ten seconds while that lasts: offsets that were reached, and those that are committed
 damaged    a snapshot cannot be read, and why; the one before is used, or none
 restored   a task is live again: its sequence, that of the snapshot (-1: none), and how many records were re-processed
+changed    it goes on under another configuration: a setting, and what became of it
 saving     a snapshot is taken: the sequence behind which, and how many bytes are new
 saved      it is whole in the changelog
 parked     a task cannot be restored, and why
@@ -58,6 +59,11 @@ class Observer:
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
         """A task is live: where it is, behind which sequence the snapshot was, how many records were re-processed."""
         self._log.info("restored task=%d sequence=%d reprocessed=%d snapshot=%d", task, sequence, records, snapshot)
+
+    def changed(self, task: int, lines: Sequence[str]) -> None:
+        """A task goes on under another configuration."""
+        for line in lines:
+            self._log.info("changed task=%d %s", task, line)
 
     def saving(self, task: int, sequence: int, size: int) -> None:
         """A snapshot is taken."""

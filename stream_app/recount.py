@@ -27,6 +27,9 @@ from stream_app.records import Metric, Outcome, Prediction
 MAX_OPEN_EXAMPLES = 500_000
 """Predictions that are held, by example: what five streams may have pending at once, some 200 MB."""
 
+ROUNDING = 1e-12
+"""Relative to the weight that leaves a sum of that weight alone: what may be left by rounding."""
+
 SUMS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
 SCORES = ("recall", "specificity", "gmean")
 
@@ -89,7 +92,8 @@ class _Learner:
         new, old = (0, 2) if move.label else (2, 0)
         right = move.answer == move.label
         weight = _faded(fading, move.old_age)
-        total = max(self.sums[old + 1] - weight, 0.0) if move.left else 0.0
+        rest = self.sums[old + 1] - weight
+        total = rest if move.left and rest > ROUNDING * weight else 0.0
         self.sums[old] = min(max(self.sums[old] - (0.0 if right else weight), 0.0), total)
         self.sums[old + 1] = total
         weight = _faded(fading, move.new_age)

@@ -18,10 +18,10 @@ import numpy as np
 from stream_app.avro import decode_one
 from stream_app.books import Findings
 from stream_app.config import TaskSettings
-from stream_app.errors import UndecodableError, WrongSchemaError
+from stream_app.errors import StateError, UndecodableError, WrongSchemaError
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.reading import Row
-from stream_app.records import CONFIGURATION, RESUME, Act, Commit, Header, OutputRecords, RawRecords
+from stream_app.records import CONFIGURATION, Act, Commit, Header, OutputRecords, RawRecords
 from stream_app.restore import GENESIS
 from stream_app.task import Task
 
@@ -223,14 +223,13 @@ class Rerun:
             return
         if isinstance(record, Commit):
             self._commit(offset, record)
-        elif record.kind == CONFIGURATION:
-            settings = TaskSettings.from_json(record.text)
-            if self._task is None:
-                self._task = Task(self._partition, settings, self._inputs)
-            else:
-                self._task.apply_settings(settings)
-        elif record.kind != RESUME:
-            self.stopped = f"{self._progress}[{self._partition}] offset {offset}: an act {record.kind!r}"
+        elif self._task is None and record.kind == CONFIGURATION:
+            self._task = Task(self._partition, TaskSettings.from_json(record.text), self._inputs)
+        elif self._task is not None:
+            try:
+                self._task.apply(record)
+            except StateError as problem:
+                self.stopped = f"{self._progress}[{self._partition}] offset {offset}: {problem}"
 
     def _commit(self, offset: int, commit: Commit) -> None:
         if self._task is None:

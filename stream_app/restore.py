@@ -192,6 +192,7 @@ class OwnedTask:
         self.got_ahead = False
         self.task: Task | None = None
         self.damage: list[str] = []
+        self.taken_over: tuple[str, ...] = ()
         self._settings = settings
         self._target = target.point if target else None
         self._logs = logs
@@ -461,10 +462,11 @@ class OwnedTask:
         if act.kind == RESUME:
             self.breaker.reset()
             self._tripped = None
-        elif act.kind == CONFIGURATION:
-            self._live_task().apply_settings(TaskSettings.from_json(act.text))
-        else:
-            raise StateError(f"task {self.number}: progress has an act {act.kind!r}, which this version does not know")
+        try:
+            if self._live_task().apply(act):
+                self._writer.begin_anew()
+        except StateError as problem:
+            raise StateError(f"progress[{self.number}] sequence {act.sequence}: {problem}") from problem
         self._engine = act.engine
         self._point = Point(act.sequence, self._point.digest)
 
@@ -529,12 +531,14 @@ class OwnedTask:
         self.close()
         task = self._live_task()
         if not self._pending_acts:
-            changed = changes(task.settings, self._settings, task.stream_names)
+            changed = changes(task.settings, self._settings, task.running())
             if changed.refused:
                 raise ConfigurationError(changed.refused)
             if task.settings.to_json() != self._settings.to_json():
                 self._pending_acts.append(self._settings.to_json())
-                task.apply_settings(self._settings)
+                self.taken_over = changed.taken_over
+                if task.apply_settings(self._settings):
+                    self._writer.begin_anew()
         self.problem = None
         self.stage = Stage.LIVE
 

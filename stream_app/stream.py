@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stream_app.addresses import Scratch
 from stream_app.batch import OriginalRecord
 from stream_app.change import Change, ChangeMonitor
-from stream_app.config import StreamSettings, TaskSettings
+from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.evaluate import Prequential, scores_of
 from stream_app.join import CLOSED_FIRST, StreamJoin
 from stream_app.learners import Learner, OnlineLearner, build
@@ -83,6 +83,12 @@ class Stream:
         for learner in self.learners:
             if isinstance(learner, OnlineLearner):
                 learner.make_room(self.join.slots)
+
+    def running(self) -> Running:
+        """What a change of settings must know."""
+        awaited = self.join.awaited_champions()
+        names = frozenset(self.learner_names[number] for number in awaited)
+        return Running(self.features, self.learner_names[self.join.champion], names)
 
     def promote(self, learner: str | None) -> bool:
         """Make a learner the champion; whether there is one of this name."""

@@ -152,7 +152,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         StateError: The arrays are not those of such a stream.
         KeyError: One is missing.
     """
-    waiting = _part(core, "waiting.")
+    waiting = part_of(core, "waiting.")
     _check(stream, core, pending, waiting, closed)
     awaited, parked = len(pending["ids"]), len(waiting["ids"])
     stream.make_room(awaited + parked)
@@ -173,14 +173,32 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     for name in closed_columns:
         state[name][rows] = closed[name]
     stream.join.index(awaited, parked)
-    originals = _originals_of(_part(core, "originals."))
+    originals = _originals_of(part_of(core, "originals."))
     stream.waiting = dict(zip(range(awaited, awaited + parked), originals, strict=True))
     stream.take_marks(OpenMark(Side(side), time_ms) for side, time_ms in core["marks"].tolist())
     for number, learner in enumerate(stream.learners):
-        learner.load(_learner_arrays(learner.arrays(), _part(core, f"learner.{number}."), pending, number))
+        learner.load(_learner_arrays(learner.arrays(), part_of(core, f"learner.{number}."), pending, number))
     for number, (sums, change) in enumerate(zip(stream.prequential, stream.changes, strict=True)):
-        sums.load(_part(core, f"sums.{number}."))
-        change.load(_part(core, f"sums.{number}."))
+        sums.load(part_of(core, f"sums.{number}."))
+        change.load(part_of(core, f"sums.{number}."))
+
+
+def labelled_of(core: Arrays) -> int:
+    """How many labels were accepted."""
+    return int(np.asarray(core["counters"])[KEPT_COUNTERS.index(join.LABELLED)])
+
+
+def with_champion(core: Arrays, places: Longs) -> NDArray[Any]:
+    """The counters with the champion at another place: int64 `[before]`, the new places of learners."""
+    counters = np.array(core["counters"])
+    at = KEPT_COUNTERS.index(join.CHAMPION)
+    counters[at] = places[counters[at]]
+    return counters
+
+
+def part_of(arrays: Arrays, prefix: str) -> Columns:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _learner_arrays(mine: Arrays, loaded: Columns, pending: Columns, number: int) -> Columns:
@@ -189,10 +207,6 @@ def _learner_arrays(mine: Arrays, loaded: Columns, pending: Columns, number: int
     if {*loaded, *seen} != set(mine):
         raise StateError(f"a learner's state has {', '.join(loaded)}; this one needs {', '.join(mine)}")
     return {name: (loaded | seen)[name] for name in mine}
-
-
-def _part(arrays: Arrays, prefix: str) -> Columns:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, closed: Columns) -> None:

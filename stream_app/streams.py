@@ -20,7 +20,7 @@ from stream_app.addresses import Scratch, address, address_of, later, longs_at
 from stream_app.batch import Batch
 from stream_app.codec import NameList
 from stream_app.config import StreamSettings, TaskSettings
-from stream_app.evaluate import CORRECTED, Labelled
+from stream_app.evaluate import CORRECTED, UNPREDICTED, Labelled
 from stream_app.join import (
     A_ANSWERS,
     A_LEFT,
@@ -32,6 +32,7 @@ from stream_app.join import (
     CORRECT,
     DEAD,
     LEARN,
+    NO_ANSWER,
     OPERATIONS,
     OUTCOMES,
     PARKED,
@@ -173,8 +174,10 @@ def _label(
                 labelled.ages[correction, 0] = out.amendments[amendment, A_OLD_AGE]
                 labelled.ages[correction, 1] = out.amendments[amendment, A_NEW_AGE]
                 labelled.ages[correction, 2] = out.amendments[amendment, A_LEFT]
+                answers = out.amendments[amendment, A_ANSWERS]
                 for learner in range(len(predicted)):
-                    predicted[learner, count] = (out.amendments[amendment, A_ANSWERS] >> learner) & 1
+                    known = (answers >> (NO_ANSWER + learner)) & 1 == 0
+                    predicted[learner, count] = (answers >> learner) & 1 if known else UNPREDICTED
                 amendment += 1
                 correction += 1
                 count += 1
@@ -326,8 +329,8 @@ class Streams:
         """int32, the streams of these names; -1: unknown."""
         return np.fromiter(map(self._index.get, names, repeat(-1)), np.int32, len(names))
 
-    def open(self, name: str, settings: StreamSettings) -> None:
-        """Begin a stream."""
+    def open(self, name: str, settings: StreamSettings, features: int = 0) -> Stream:
+        """Begin a stream, with so many features if they are known."""
         number, learners = len(self), len(settings.learners)
         stream = Stream(name, settings, self._settings, self._scratch)
         self._streams.append(stream)
@@ -342,8 +345,9 @@ class Streams:
             if learner not in self.learner_names:
                 self.learner_names.append(learner)
             self._learners[number, k, NUMBER] = self.learner_names.index(learner)
-        if settings.features:
-            self.set_features(number, settings.features)
+        if settings.features or features:
+            self.set_features(number, settings.features or features)
+        return stream
 
     def set_features(self, number: int, features: int) -> None:
         """Fix the dimension of a stream, whose learners can then be built."""

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from stream_app import codec
 from stream_app.batch import Batch, open_batch
-from stream_app.config import TaskSettings
+from stream_app.config import Running, TaskSettings
 from stream_app.errors import StateError
 from stream_app.join import JoinInput
 from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
-from stream_app.records import Bytes, Integers, Kind, RawRecords, Reason
+from stream_app.reconfigure import needs_rebuilding, rebuilt
+from stream_app.records import CONFIGURATION, RESUME, Act, Bytes, Integers, Kind, RawRecords, Reason
 from stream_app.state import Columns
 from stream_app.stream import Stream
 from stream_app.stream_state import StreamState, load_stream
@@ -112,9 +113,30 @@ class Task:
             raise KeyError(name)
         return self._streams[self._streams.names.index(name)]
 
-    def apply_settings(self, settings: TaskSettings) -> None:
-        """Go on under settings that only add streams (`config.changes` refused the others)."""
-        self.settings = settings
+    def apply(self, act: Act) -> bool:
+        """Go through an act that changes results and is no input; whether older snapshots have nothing to add to.
+
+        Raises:
+            StateError: This version knows no such act, or its text is none.
+        """
+        if act.kind == CONFIGURATION:
+            return self.apply_settings(TaskSettings.from_json(act.text))
+        if act.kind != RESUME:
+            raise StateError(f"there is no act {act.kind!r} in this version")
+        return False
+
+    def apply_settings(self, settings: TaskSettings) -> bool:
+        """Go on under other settings (`config.changes` refused what cannot be); whether streams were rebuilt."""
+        before, self.settings = self.settings, settings
+        if not needs_rebuilding(before, settings, self._streams.names):
+            return False
+        self._streams = rebuilt(self._streams, before, settings)
+        self._changed = set(self._streams.names)
+        return True
+
+    def running(self) -> Mapping[str, Running]:
+        """The streams that have state, as `config.changes` asks for them."""
+        return {stream.name: stream.running() for stream in self._streams}
 
     def step(self, examples: RawRecords, labels: RawRecords) -> Outputs:
         """Carry one batch through all stages."""
@@ -152,11 +174,8 @@ class Task:
         features = int(core["features_count"][0])
         if not 0 <= features <= self.settings.limits.max_features or name in self._streams.names:
             raise StateError(f"a stream with {features} features, or one that is there already")
-        number = len(self._streams)
-        self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))
-        if features and not self._streams.dimensions[number]:
-            self._streams.set_features(number, features)
-        load_stream(self._streams[number], core, pending, closed)
+        settings = self.settings.streams.get(name, self.settings.default_stream)
+        load_stream(self._streams.open(name, settings, features), core, pending, closed)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """All model state by `stream/learner/array`, for digests and snapshots."""

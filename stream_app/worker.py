@@ -314,6 +314,7 @@ class Worker:
                     self._observer.restored(
                         task.number, task.point.sequence, task.loaded_sequence, task.replayed_records
                     )
+                    self._observer.changed(task.number, task.taken_over)
             else:
                 self._observer.restoring(task.number, task.offsets, task.goal)
         except StateError as error:

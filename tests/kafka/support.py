@@ -465,11 +465,9 @@ def reprocess(app: App, number: int, inputs: Sequence[RawRecords] | None = None)
         assert isinstance(record, Commit | Act)
         assert record.sequence == sequence, f"sequence {record.sequence} at place {sequence}"
         if isinstance(record, Act):
-            if record.kind == "configuration":
-                settings = TaskSettings.from_json(record.text)
-                if task is None:
-                    task = Task(number, settings, names)
-                task.apply_settings(settings)
+            if task is None:
+                task = Task(number, TaskSettings.from_json(record.text), names)
+            task.apply(record)
             continue
         assert task is not None
         ranges = (record.examples_start, record.examples_end, record.labels_start, record.labels_end)

@@ -196,13 +196,23 @@ def test_a_new_stream_is_taken_over_on_restart(done: App) -> None:
     assert [act.kind for act in acts] == ["configuration"] * 2
 
 
-def test_a_changed_budget_is_refused(done: App) -> None:
-    """Results before and after could not both be told from the inputs: status 2, and the line names the setting."""
+def test_a_changed_budget_starts_that_learner_afresh(done: App) -> None:
+    """The act is in progress, so whoever comes later goes through it at the same place; the others' bits go on."""
     learners = {"areba": {"method": "areba", "budget": 10}, "baseline": {"method": "baseline"}}
+    changed = done.config_of("w", learners=learners, metrics={"every_labels": 10})
+    done.send(all_records(STREAMS, 100, int(time.time() * 1000) - 30_000, seed=19))
+    models = run_to(changed, done.input_ends())
+    expected = check_exactly_once(done)
+    assert models == {number: result.models for number, result in expected.items()}
+    assert run_to(changed, done.input_ends()) == models
+
+
+def test_what_cannot_be_taken_over_is_refused(done: App) -> None:
+    """Examples that wait would expire by another clock: status 2, and the line names the setting."""
     with pytest.raises(ConfigurationError) as caught:
-        run_until(worker_of(done.config_of("w", learners=learners)), lambda _: False)
+        run_until(worker_of(done.config_of("w", join={"ttl_ms": 5})), lambda _: False)
     assert caught.value.exit_code == 2
-    assert any(line.startswith("learners.areba.budget: 20 -> 10") for line in caught.value.lines)
+    assert any(line.startswith("join.ttl_ms: 1500 -> 5") for line in caught.value.lines)
 
 
 def _record(value: bytes | None) -> Commit | Act:

@@ -1,0 +1,282 @@
+"""Another configuration between two batches: what goes on, what begins, and that a restore goes through it alike."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from stream_app import codec, snapshot
+from stream_app.config import (
+    Corrections,
+    LearnerSettings,
+    MetricSettings,
+    StreamSettings,
+    TaskSettings,
+    changes,
+)
+from stream_app.outputs import OUTPUT_TOPICS
+from stream_app.records import Example, Label, Metric, Outcome, Prediction, Side
+from stream_app.task import Task
+from tests.oracle import Record, merge
+from tests.property.test_snapshot import Changelog
+from tests.property.test_task import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, columns, cut_at, fixed_input, rows_of
+
+ONE, TWO = LEARNERS["one"], LEARNERS["two"]
+NEW = LearnerSettings(method="sliding", window=3, hidden=(2,), scaler="standard")
+
+VARIANTS: Mapping[str, Mapping[str, LearnerSettings]] = {
+    "same": {"one": ONE, "two": TWO},
+    "new first": {"new": NEW, "one": ONE, "two": TWO},
+    "new last": {"one": ONE, "two": TWO, "new": NEW},
+    "another order": {"two": TWO, "one": ONE},
+    "another budget": {"one": ONE.model_copy(update={"budget": 6}), "two": TWO},
+    "another net": {"one": ONE.model_copy(update={"hidden": (3,)}), "two": TWO},
+    "no scaler": {"one": ONE.model_copy(update={"scaler": "none"}), "two": TWO},
+    "a scaler": {"one": ONE, "two": TWO.model_copy(update={"scaler": "standard"})},
+    "another rate": {"one": ONE, "two": TWO.model_copy(update={"learning_rate": 0.5})},
+    "another method": {"one": ONE, "two": NEW},
+}
+
+
+def with_learners(chosen: TaskSettings, learners: Mapping[str, LearnerSettings], **more: object) -> TaskSettings:
+    """The same settings with other learners of all streams."""
+    streams = {
+        name: StreamSettings(features=stream.features, champion=stream.champion, learners=learners)
+        for name, stream in chosen.streams.items()
+    }
+    default = next(iter(streams.values()))
+    return chosen.model_copy(update={"streams": streams, "default_stream": default, **more})
+
+
+def run_changed(
+    first: TaskSettings,
+    second: TaskSettings,
+    parts: tuple[Sequence[Record], Sequence[Record]],
+    cuts: tuple[Sequence[int], Sequence[int]] = ((), ()),
+    relay: Callable[[Task], Task] = lambda task: task,
+) -> tuple[Run, Task]:
+    """A task that goes through `parts[0]` under the first settings, through `parts[1]` under the second."""
+    task = Task(PARTITION, first, TOPICS)
+    result = Run({topic: [] for topic in OUTPUT_TOPICS}, [], {})
+    for number, part in enumerate(parts):
+        if number == 1:
+            assert not changes(first, second, task.running()).refused
+            task.apply_settings(second)
+            task = relay(task)
+        for examples, labels in cut_at(part, cuts[number]):
+            outputs = task.step(columns(examples), columns(labels))
+            for topic in OUTPUT_TOPICS:
+                result.rows[topic] += rows_of(outputs.topics[topic])
+            task = relay(task)
+    result.models = {name: array.tobytes() for name, array in task.arrays().items() if not name.endswith("/seen")}
+    return result, task
+
+
+def told(run: Run, topic: str) -> list[Any]:
+    """The records of a topic."""
+    return [codec.decode_one(row.value or b"") for row in run.rows[topic]]
+
+
+def of_learner(run: Run, learner: str, topics: Sequence[str] = ("predictions", "metrics")) -> list[Any]:
+    """All that is published about a learner."""
+    return [record for topic in topics for record in told(run, topic) if record.learner == learner]
+
+
+def models_of(run: Run, learner: str) -> dict[str, bytes]:
+    """The state of a learner on all streams."""
+    return {name: array for name, array in run.models.items() if name.split("/")[1] == learner}
+
+
+def halves(examples: Sequence[Record], labels: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """What is merged first, and the rest."""
+    sequence = list(merge(examples, labels))
+    at = len(sequence) // 2
+    return sequence[:at], sequence[at:]
+
+
+def prompt(count: int, start: int = 0) -> list[Record]:
+    """Examples of stream `a`, each with its label right behind it."""
+    records = []
+    for number in range(start, start + count):
+        example = Example("a", str(number), (number % 7 / 7, number % 5 - 2.0))
+        label = Label("a", str(number), int(number % 3 == 0))
+        for side, meaning in ((Side.EXAMPLES, example), (Side.LABELS, label)):
+            records.append(Record(side, number, 10 * number + 1 + side, meaning, b"a", codec.encode(meaning)))
+    return records
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_learners_that_did_not_change_go_on(name: str) -> None:
+    """A challenger that is added or tuned must not touch the champion: its scores, its figures, its model."""
+    before, examples, labels = fixed_input(400)
+    after = with_learners(before, VARIANTS[name])
+    parts = halves(examples, labels)
+    plain, _ = run_changed(before, before, parts)
+    found, _ = run_changed(before, after, parts)
+    same = [learner for learner in LEARNERS if VARIANTS[name].get(learner) == LEARNERS[learner]]
+    assert same
+    for learner in same:
+        assert of_learner(found, learner) == of_learner(plain, learner)
+        assert models_of(found, learner) == models_of(plain, learner)
+    assert of_learner(found, "one", ["outcomes"]) == of_learner(plain, "one", ["outcomes"]) or "one" not in same
+    assert found.rows["dead-letters"] == plain.rows["dead-letters"]
+
+
+@pytest.mark.parametrize(
+    "name", ["new last", "another budget", "another net", "no scaler", "a scaler", "another method"]
+)
+def test_who_starts_afresh_is_as_if_new(name: str) -> None:
+    """With nothing pending at the change, it becomes what a fresh application makes of the later records."""
+    before, _, _ = fixed_input(1)
+    after = with_learners(before, VARIANTS[name])
+    later = prompt(60, start=100)
+    found, _ = run_changed(before, after, (prompt(60), later))
+    fresh, _ = run_changed(after, after, ([], later))
+    changed = [learner for learner in VARIANTS[name] if VARIANTS[name][learner] != LEARNERS.get(learner)]
+    assert changed
+    for learner in changed:
+        assert models_of(found, learner) == models_of(fresh, learner)
+
+
+def test_another_rate_holds_from_then_on() -> None:
+    """The learner keeps what it knows; only the steps that follow are larger."""
+    before, examples, labels = fixed_input(400)
+    after = with_learners(before, VARIANTS["another rate"])
+    parts = halves(examples, labels)
+    none, _ = run_changed(before, after, (parts[0], []))
+    at_change, _ = run_changed(before, before, (parts[0], []))
+    assert none.models == at_change.models
+    plain, found = run_changed(before, before, parts)[0], run_changed(before, after, parts)[0]
+    assert models_of(found, "two") != models_of(plain, "two")
+
+
+@pytest.mark.parametrize("corrections", ["first", "correct"])
+def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> None:
+    """Its metrics are told by its own predictions: what was pending or corrected from before it was there is not in."""
+    before, examples, labels = fixed_input(600, join=SMALL.model_copy(update={"corrections": corrections}), delay_ms=30)
+    after = with_learners(before, VARIANTS["new last"])
+    found, _ = run_changed(before, after, halves(examples, labels))
+    predicted = {(p.stream, p.id) for p in told(found, "predictions") if p.learner == "new"}
+    joined = [o for o in told(found, "outcomes") if isinstance(o, Outcome) and o.outcome == "joined"]
+    assert predicted
+    last = {m.stream: m for m in told(found, "metrics") if isinstance(m, Metric) and m.learner == "new"}
+    ones = {m.stream: m for m in told(found, "metrics") if isinstance(m, Metric) and m.learner == "one"}
+    for stream, metric in last.items():
+        labelled = [o for o in joined if o.stream == stream][: metric.labelled]
+        own = [o for o in labelled if (stream, o.id) in predicted]
+        assert 0 < len(own) < len(labelled)
+        assert metric.labelled == ones[stream].labelled
+        assert metric.updates > 0
+    if corrections == "first":
+        for stream, metric in last.items():
+            answers = {p.id: p.label for p in told(found, "predictions") if p.learner == "new" and p.stream == stream}
+            sums = [0.0, 0.0, 0.0, 0.0]
+            for outcome in [o for o in joined if o.stream == stream][: metric.labelled]:
+                if outcome.id in answers:
+                    column = 0 if outcome.label == 1 else 2
+                    sums[column] = 0.9 * sums[column] + (answers[outcome.id] == outcome.label)
+                    sums[column + 1] = 0.9 * sums[column + 1] + 1.0
+            published = (metric.positive_correct, metric.positive_total, metric.negative_correct, metric.negative_total)
+            assert published == tuple(sums)
+
+
+def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
+    """It moves the figures of those that had, and leaves those of the newcomer alone; its own are moved."""
+    stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
+    before = TaskSettings(
+        application_id="test",
+        join=SMALL.model_copy(update={"corrections": "correct", "ttl_ms": 10_000}),
+        metrics=MetricSettings(every_labels=1, fading_factor=1.0),
+        predictions="all",
+        streams={"a": stream},
+        default_stream=stream,
+    )
+    after = with_learners(before, VARIANTS["new first"])
+
+    def correction(id_: int, time_ms: int) -> Record:
+        meaning = Label("a", str(id_), 1 - int(id_ % 3 == 0), 5)
+        return Record(Side.LABELS, 1_000 + time_ms, time_ms, meaning, b"a", codec.encode(meaning))
+
+    later = [*prompt(4, start=10), correction(3, 500), correction(10, 501), *prompt(1, start=60)]
+    found, _ = run_changed(before, after, (prompt(6), later))
+    metrics = [m for m in told(found, "metrics") if isinstance(m, Metric)]
+    totals = {m.learner: (m.positive_total, m.negative_total) for m in metrics}
+    # Of 0 to 5, two are positive (0, 3); of 10 to 13, one (12); 60 is. Id 3 becomes negative, id 10 positive.
+    assert totals == {"one": (4.0, 7.0), "two": (4.0, 7.0), "new": (3.0, 2.0)}
+
+
+def test_a_champion_that_was_promoted_stays_it_in_another_order() -> None:
+    """Predictions that wait for labels stay those of the learner that made them."""
+    before, examples, labels = fixed_input(400)
+    after = with_learners(before, VARIANTS["another order"])
+    parts = halves(examples, labels)
+    plain, found = run_changed(before, before, parts)[0], run_changed(before, after, parts)[0]
+    assert found.rows["outcomes"] == plain.rows["outcomes"]
+    assert [p.learner for p in told(found, "predictions")[-2:]] == ["two", "one"]
+    champions = [(p.id, p.learner) for p in told(found, "predictions") if p.champion]
+    assert champions == [(p.id, p.learner) for p in told(plain, "predictions") if p.champion]
+
+
+def test_what_only_the_task_has() -> None:
+    """Metrics and predictions of all learners begin and end with a setting."""
+    quiet, examples, labels = fixed_input(400)
+    loud = quiet.model_copy(update={"metrics": quiet.metrics.model_copy(update={"every_labels": 1})})
+    quiet = quiet.model_copy(update={"predictions": "champion"})
+    parts = halves(examples, labels)
+    found, plain = run_changed(quiet, loud, parts)[0], run_changed(quiet, quiet, parts)[0]
+    assert found.rows["outcomes"] == plain.rows["outcomes"]
+    assert found.models == plain.models
+    assert len(found.rows["metrics"]) > 2 * len(plain.rows["metrics"])
+    champions = [p for p in told(found, "predictions") if isinstance(p, Prediction) and p.champion]
+    assert champions == told(plain, "predictions")
+    assert len(told(found, "predictions")) > len(champions)
+
+
+@settings(FEW, max_examples=60)
+@given(
+    st.sampled_from(list(VARIANTS)),
+    st.sampled_from(list(VARIANTS)),
+    st.sampled_from(["first", "correct"]),
+    st.sampled_from(["hddm", "ddm"]),
+    st.integers(0, 240),
+    st.data(),
+)
+def test_a_restore_goes_through_it_alike(
+    one: str, two: str, corrections: Corrections, detector: str, at: int, data: st.DataObject
+) -> None:
+    """Whatever is changed into what: other batches, and snapshots after each of them, give the same bits."""
+    base, examples, labels = fixed_input(120, join=SMALL.model_copy(update={"corrections": corrections}))
+    before = with_learners(base, {**VARIANTS[one], "stays": TWO})
+    metrics = base.metrics.model_copy(update={"change_detector": detector})
+    after = with_learners(base, {**VARIANTS[two], "stays": TWO}, metrics=metrics)
+    sequence = list(merge(examples, labels))
+    parts = (sequence[:at], sequence[at:])
+    if changes_are_refused(before, after, parts[0]):
+        return
+    cuts = [data.draw(st.lists(st.integers(0, len(part)), max_size=4)) for part in parts]
+    changelog = Rebook(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "CLOSED_ROWS", 3)
+        cut, _ = run_changed(before, after, parts, (cuts[0], cuts[1]), changelog.relay)
+    assert cut == run_changed(before, after, parts)[0]
+
+
+def changes_are_refused(before: TaskSettings, after: TaskSettings, part: Sequence[Record]) -> bool:
+    """Whether the champion would be taken away."""
+    task = Task(PARTITION, before, TOPICS)
+    for examples, labels in cut_at(part, []):
+        task.step(columns(examples), columns(labels))
+    return bool(changes(before, after, task.running()).refused)
+
+
+class Rebook(Changelog):
+    """A changelog that begins anew where the streams were rebuilt, as `SnapshotWriter.begin_anew` does."""
+
+    def relay(self, task: Task) -> Task:
+        """Another task in the same state."""
+        if task.settings != self.settings:
+            self.settings = task.settings
+            self.book = snapshot.Book()
+        return super().relay(task)
