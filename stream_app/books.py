@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import pack
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from stream_app.records import Example, Header, Label, Mark, MarkKind, Outcome, OutcomeKind, Prediction, Reason, Side
 
@@ -64,6 +64,19 @@ class Rules:
     max_open_marks: int
     corrections: bool = False
     features: int = 0
+
+
+class Expected(NamedTuple):
+    """Whose predictions of an example are published: those of every one of these learners, or of one of them."""
+
+    learners: frozenset[str]
+    every: bool
+
+    def others(self, found: frozenset[str]) -> frozenset[str]:
+        """Learners that are missing, too much, or not known."""
+        if self.every:
+            return self.learners ^ found
+        return found - self.learners or (found if len(found) > 1 else frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +274,6 @@ class _Stream:
     corrected: dict[str, tuple[int, int]] = field(default_factory=dict)  # in this slice: offset and class, by id
     advances: deque[_Advance] = field(default_factory=lambda: deque(maxlen=MAX_ADVANCES))
     doubts: deque[_Closing] = field(default_factory=lambda: deque(maxlen=MAX_FINDINGS))
-    learners: frozenset[str] = frozenset()
 
     def surely_remembers(self, item: _Item) -> bool:
         """Whether the join must still know this id: fewer closings since, and less time, than its horizon."""
@@ -409,8 +421,13 @@ class PartitionBooks:
         self._beyond: list[tuple[str, int, str]] = []
         self._closings: list[_Closing] = []
         self._slice = 0
+        self._expected: Callable[[str], Expected] = lambda _: Expected(frozenset(), every=False)
 
     # What the caller does ---------------------------------------------------------------------------------------------
+
+    def configure(self, expected: Callable[[str], Expected]) -> None:
+        """From the next slice on, these learners predict the examples of a stream."""
+        self._expected = expected
 
     def take(self, examples: Iterable[Input], labels: Iterable[Input], ends: tuple[int, int]) -> None:
         """Judge the next slice: all records of both sides below `ends` that were not given before."""
@@ -814,12 +831,9 @@ class PartitionBooks:
             self._compare(item)
         else:
             self._prediction_off(group[0], f"{len(champions)} of {len(group)} predictions are the champion's, not 1")
-        # With only the champion's published, a promotion changes the name; the number stays.
-        learners = frozenset(output.content.learner for output in group)
-        stream.learners = stream.learners or learners
-        if len(learners) != len(stream.learners):
-            missing = ", ".join(sorted(stream.learners ^ learners))
-            self._prediction_off(group[0], f"other learners than the stream's first example had: {missing}")
+        others = self._expected(item.stream).others(frozenset(output.content.learner for output in group))
+        if others:
+            self._prediction_off(group[0], f"other learners than are configured: {', '.join(sorted(others))}")
 
     def _compare(self, item: _Item) -> None:
         """The outcome tells the champion's prediction again."""

@@ -523,7 +523,7 @@ class OwnedTask:
             self.problem = self._tripped
 
     def _go_live(self) -> None:
-        """Take new records, under the configuration in force.
+        """Take new records, from the next on under the configuration in force.
 
         Raises:
             ConfigurationError: It differs from the recorded one in more than new streams.
@@ -537,8 +537,6 @@ class OwnedTask:
             if task.settings.to_json() != self._settings.to_json():
                 self._pending_acts.append(self._settings.to_json())
                 self.taken_over = changed.taken_over
-                if task.apply_settings(self._settings):
-                    self._writer.begin_anew()
         self.problem = None
         self.stage = Stage.LIVE
 
@@ -564,8 +562,13 @@ class OwnedTask:
     # LIVE -----------------------------------------------------------------------------------------------------------
 
     def step(self, rows: tuple[int, int]) -> Batch:
-        """Carry the next records through the stages; the batch counts only once it is committed (`advance`)."""
+        """Carry the next records through the stages; the batch counts only once it is committed (`advance`).
+
+        Another configuration begins with the batch before which it is recorded.
+        """
         start_s = self._clock.monotonic_s()
+        if self._pending_acts and self._live_task().apply_settings(self._settings):
+            self._writer.begin_anew()
         examples, labels = self.waiting[0].take(rows[0]), self.waiting[1].take(rows[1])
         outputs = self._live_task().step(examples, labels)
         ends = (
@@ -621,7 +624,7 @@ class OwnedTask:
     def begin_snapshot(self, *, ending: bool = False) -> int | None:
         """Take a snapshot if one is due (`ending`: if there is anything to save); its new bytes, or None."""
         at_anchor = self._anchor is not None and self._point == self._anchor[:2]
-        if self.stage is not Stage.LIVE or not at_anchor or self._pending_acts or self._anchor is None:
+        if self.stage is not Stage.LIVE or not at_anchor or self._anchor is None:
             return None
         if not self._writer.is_due(ending=ending):
             return None

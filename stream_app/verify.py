@@ -28,6 +28,7 @@ from stream_app.avro import HEADER_BYTES, Record, catalogue, decode_one, newest
 from stream_app.books import (
     MAX_FINDINGS,
     DeadLetter,
+    Expected,
     Figures,
     Findings,
     Input,
@@ -36,8 +37,8 @@ from stream_app.books import (
     PartitionBooks,
     Rules,
 )
-from stream_app.config import Config
-from stream_app.errors import TopicError, UndecodableError, WrongSchemaError
+from stream_app.config import Config, TaskSettings
+from stream_app.errors import StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.letters import DEAD_LETTER_HEADERS, is_of_a_replay, read_dead_letter, read_replay, read_sent_back
 from stream_app.ports import Cluster, Committed, TopicPartition
 from stream_app.reading import Row, read_rows
@@ -352,7 +353,7 @@ class _PartitionCheck:
                 findings=checker.findings,
             )
             promised = 0
-            for commit in self._commits(committed, ends):
+            for commit in self._commits(committed, ends, books):
                 reached = (commit.examples_end, commit.labels_end)
                 books.take(inputs[0].below(reached[0]), inputs[1].below(reached[1]), reached)
                 promised += commit.records
@@ -377,7 +378,9 @@ class _PartitionCheck:
 
     # Commit records ---------------------------------------------------------------------------------------------------
 
-    def _commits(self, committed: tuple[Committed | None, Committed | None], ends: tuple[int, int]) -> Iterator[Commit]:
+    def _commits(
+        self, committed: tuple[Committed | None, Committed | None], ends: tuple[int, int], books: PartitionBooks
+    ) -> Iterator[Commit]:
         """The commit records up to the committed one; everything off in their chain is told."""
         target = self._target(committed)
         sequence, last = -1, None
@@ -394,6 +397,8 @@ class _PartitionCheck:
                 break
             self._check_sequence(row.offset, sequence, record)
             sequence = record.sequence
+            if isinstance(record, Act) and record.kind == CONFIGURATION:
+                self._configure(row.offset, record, books)
             if self._rerun is not None:
                 self._rerun.take(row.offset, record)
             if isinstance(record, Commit):
@@ -403,6 +408,19 @@ class _PartitionCheck:
                 yield record
         if target is not None:
             self._check_end(target, sequence, last, ends)
+
+    def _configure(self, offset: int, act: Act, books: PartitionBooks) -> None:
+        try:
+            settings = TaskSettings.from_json(act.text)
+        except StateError as problem:
+            self._off(self._progress, offset, str(problem))
+            return
+        every = settings.predictions == "all"
+
+        def expected(stream: str) -> Expected:
+            return Expected(frozenset(settings.streams.get(stream, settings.default_stream).learners), every)
+
+        books.configure(expected)
 
     def _check_end(self, target: tuple[int, str], sequence: int, last: Commit | None, ends: tuple[int, int]) -> None:
         """The last commit record is the one that the committed offsets name."""

@@ -202,7 +202,7 @@ def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh
             fresh = Fresh(task, breaker=Breaker(world.config("w1").breaker))
         else:
             world.faults.events[Event.CONFIGURED] += 1
-        fresh.task.apply_settings(settings)
+        fresh.task.apply(act)
     elif fresh is not None:
         fresh.breaker.reset()
         fresh.is_stopped = False

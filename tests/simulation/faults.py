@@ -61,7 +61,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.OPEN_INPUT: "a producer's transaction holds the end of an input back",
     Fault.ABORTED_INPUT: "a producer's transaction is aborted",
     Fault.COMPACT: "the cleaner removes what it may from the changelog",
-    Fault.DEPLOY: "new processes start with a configuration that has one more stream",
+    Fault.DEPLOY: "new processes start with another configuration: more streams, more learners, others",
     Fault.RESUMED_TWICE: "two operators let a task go on at once",
 }
 

@@ -140,8 +140,8 @@ MUTANTS: Mapping[str, Mutant] = {
         "re-processing passes over a change of the configuration",
         restore.OwnedTask,
         "_replay_act",
-        "self._live_task().apply_settings(TaskSettings.from_json(act.text))",
-        "pass",
+        "if self._live_task().apply(act):",
+        "if False:",
     ),
     "configuration-unrecorded": Mutant(
         "a changed configuration is applied, but not recorded",

@@ -62,6 +62,7 @@ class Choice(NamedTuple):
     worker: int
     snapshots: int
     streams: tuple[tuple[str, int], ...]
+    change: int
 
 
 LEARNERS: Sequence[Mapping[str, Any]] = (
@@ -94,14 +95,22 @@ SNAPSHOTS_MS = (0, 1, 2_000)
 """Always one under way; behind any work that took time; none but at a clean stop."""
 
 
+CHANGES: Sequence[Mapping[str, Any]] = (
+    {"streams": {LATE_STREAM: {"features": 1}}},
+    {"streams": {LATE_STREAM: {"features": 1}}, "learners": {"areba": {"method": "areba", "budget": 8}}},
+    {"learners": {"new": {"method": "sliding", "window": 2, "scaler": "standard"}}, "predictions": "all"},
+    {"learners": {"areba": {"method": "areba", "hidden": [3]}}, "metrics": {"every_labels": 3}},
+)
+"""What a deployment changes. The first two are refused by those who run the old one, the others go back and forth."""
+
+
 @lru_cache(maxsize=4096)
 def _configuration(choice: Choice, late: bool) -> Config:
     streams: dict[str, Any] = {name: {"features": features} for name, features in choice.streams}
-    if late:
-        streams[LATE_STREAM] = {"features": 1}
+    change = CHANGES[choice.change] if late else {}
     data = {
         "application": {"id": "app", "instance": "w"},
-        "learners": LEARNERS[choice.learners],
+        "learners": {**LEARNERS[choice.learners], **change.get("learners", {})},
         "join": JOINS[choice.join],
         "breaker": BREAKERS[choice.breaker],
         "worker": {
@@ -109,10 +118,10 @@ def _configuration(choice: Choice, late: bool) -> Config:
             "snapshot_after_ms": SNAPSHOTS_MS[choice.snapshots],
             **WORKERS[choice.worker],
         },
-        "metrics": {"every_labels": 5},
+        "metrics": change.get("metrics", {"every_labels": 5}),
         "limits": {"max_record_bytes": 200, "max_features": 4},
-        "predictions": "all" if choice.learners == 2 else "champion",
-        "streams": streams,
+        "predictions": change.get("predictions", "all" if choice.learners == 2 else "champion"),
+        "streams": {**streams, **change.get("streams", {})},
     }
     return Config.model_validate(data, context={})
 
@@ -177,6 +186,7 @@ def draw_shape(seed: int) -> Shape:
             draw.randrange(len(WORKERS)),
             draw.choice((0, 0, 1, 2)),
             tuple(names),
+            seed % len(CHANGES),
         ),
         records=records,
         before=draw.choice((0, len(records) // 2, len(records))),
@@ -219,6 +229,11 @@ class Notes(Observer):
         """Somebody who stood still for long finds that the owners after it dropped what it was told of."""
         self._world.faults.events[Event.OUTDATED] += 1
         self._say(f"task {task}: {problem}")
+
+    def changed(self, task: int, lines: Sequence[str]) -> None:
+        """It goes on under another configuration."""
+        for line in lines:
+            self._say(f"task {task}: {line}")
 
     def saving(self, task: int, sequence: int, size: int) -> None:
         """A snapshot is taken."""

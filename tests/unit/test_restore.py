@@ -619,8 +619,31 @@ def test_a_new_stream_is_recorded() -> None:
 def test_a_changed_setting_is_refused() -> None:
     """Status 2, one line a setting."""
     world = _processed()
-    with pytest.raises(ConfigurationError, match=r"metrics.every_labels: 4 -> 5"):
-        world.worker(_config(metrics={"every_labels": 5})).run(_never())
+    with pytest.raises(ConfigurationError, match=r"metrics.fading_factor: 0.99 -> 0.5"):
+        world.worker(_config(metrics={"fading_factor": 0.5, "every_labels": 4})).run(_never())
+
+
+def test_a_changed_setting_begins_with_the_batch_that_follows(caplog: pytest.LogCaptureFixture) -> None:
+    """Until something comes, nothing has changed: the models that a stop tells are those that progress tells."""
+    world = _processed()
+    learners = {"areba": {"method": "areba", "budget": 4}, "new": {"method": "baseline"}}
+    changed = _config(learners=learners, metrics={"every_labels": 4})
+    models = [task.model_digest() for task in _at(world.worker(), 20).tasks]
+    with caplog.at_level(logging.INFO):
+        member = _at(world.worker(changed), 20)
+    assert [task.model_digest() for task in member.tasks] == models
+    assert "learners.new: is new" in caplog.text
+    world.send(5, first=20)
+    _turns(member, until=_all_at(member, 25))
+    assert [isinstance(record, Act) for record in world.progress(0)].count(True) == 2
+    again = _at(world.worker(changed), 25)
+    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks] != models
+
+
+def _at(member: Worker, offset: int) -> Worker:
+    """Started, with all up to here processed."""
+    _turns(_started(member), until=_all_at(member, offset))
+    return member
 
 
 # Groups and fencing ---------------------------------------------------------------------------------------------------

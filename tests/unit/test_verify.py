@@ -410,7 +410,7 @@ def test_a_lost_challenger_prediction(log: Log) -> None:
     """A comparison of learners would be of different examples."""
     offset, _ = where(log, TOPICS.predictions, lambda record: not record.champion and record.id == "sea-50")
     put(log, TOPICS.predictions, offset, None)
-    assert "other learners than the stream's first example had: baseline (stream sea, id sea-50" in findings(log)
+    assert "other learners than are configured: baseline (stream sea, id sea-50" in findings(log)
 
 
 def test_a_doubled_prediction(log: Log) -> None:
