@@ -324,6 +324,25 @@ def state_export(
     click.echo(state_tools.export(_place(path), stream, learner, file, task, at))
 
 
+@state.command("import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("stream")
+@click.argument("learner")
+@CONFIG_OPTION
+@TASK_OPTION
+def state_import(file: Path, stream: str, learner: str, path: Path, task: int | None) -> None:
+    """Let LEARNER of STREAM go on from a FILE of `areba state export`, in a new application or one that is stopped."""
+    from stream_app.kafka import KafkaSender  # noqa: PLC0415
+    from stream_app.state_import import import_model  # noqa: PLC0415  (see run)
+
+    place = _place(path)
+    sender = KafkaSender(place.config.kafka.bootstrap_servers, place.config.kafka.all | place.config.kafka.producer)
+    try:
+        click.echo(import_model(place, sender, file, stream, learner, task))
+    finally:
+        sender.close()
+
+
 @state.command("diff")
 @click.argument("one", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("two", type=click.Path(path_type=Path, exists=True, dir_okay=False))

@@ -183,6 +183,9 @@ class Cluster(Protocol):
     ) -> Mapping[TopicPartition, Committed | None]:
         """A group's stable committed offsets, asked by somebody who is no member of it."""
 
+    def members(self, group_id: str) -> int:
+        """How many consumers the group has now."""
+
 
 class Clock(Protocol):
     """Wall time for logs and deadlines; no result ever depends on it."""

@@ -41,11 +41,12 @@ class Told(Protocol):
 
 
 class Recorded(NamedTuple):
-    """A commit record of a task, its offset in progress, and the configuration in force there."""
+    """A commit record of a task, its offset in progress, the configuration in force there, and the acts before it."""
 
     commit: Commit
     progress_offset: int
     settings: TaskSettings
+    acts: tuple[Act, ...]
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -88,15 +89,18 @@ class History:
     def commits(self) -> Iterator[Recorded]:
         """All of its commit records, up to the committed one."""
         settings: TaskSettings | None = None
+        acts: list[Act] = []
         place = TopicPartition(self._config.topics.progress, self._number)
         for offset, value in records_of(self._cluster, place):
             record = codec.decode_one(value or b"")
-            if isinstance(record, Act) and record.kind == CONFIGURATION:
-                settings = TaskSettings.from_json(record.text)
+            if isinstance(record, Act):
+                acts.append(record)
+                settings = TaskSettings.from_json(record.text) if record.kind == CONFIGURATION else settings
             elif isinstance(record, Commit) and record.sequence <= self.target.point.sequence:
                 if settings is None:
                     raise StateError(f"{place.topic}[{place.partition}]: begins behind the first configuration")
-                yield Recorded(record, offset, settings)
+                yield Recorded(record, offset, settings, tuple(acts))
+                acts.clear()
 
     def at(self, offsets: tuple[int, int] | None) -> Recorded:
         """The commit record that ends at these offsets; None: the newest.

@@ -215,13 +215,15 @@ class Commit:
     tripped: str | None
 
 
-CONFIGURATION, RESUME = "configuration", "resume"
+CONFIGURATION, RESUME, SEED = "configuration", "resume", "seed"
 """The kinds of acts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An act that changes a result and is no input: `configuration` (text: the settings) or `resume` (text: a note).
+    """An act that changes a result and is no input.
+
+    `configuration` (text: the settings), `resume` (a note), `seed` (a part of a learner's state, see `seed`).
 
     It holds from the commit record with `sequence` on; `engine` is the version of areba that wrote it.
     """

@@ -355,7 +355,7 @@ class OwnedTask:
 
     def _read(self, recorded: _Recorded, where: str) -> None:
         record = recorded.record
-        if self._target is None:
+        if self._target is None and isinstance(record, Commit):
             raise StateError(
                 f"{where}: sequence {record.sequence} is recorded, but the group has no committed offsets: they were "
                 "deleted or have expired. Use another application.id to start afresh"
@@ -366,13 +366,8 @@ class OwnedTask:
             raise StateError(f"{where}: sequence {record.sequence} follows {self._read_to}")
         if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
             raise StateError(f"{where}: the first record is not a configuration")
-        if isinstance(record, Commit) and record.sequence > self._target.sequence:
-            raise StateError(
-                f"{where}: sequence {record.sequence} is recorded, {self._target.sequence} is committed: the group's "
-                "offsets were reset. Use another application.id to start afresh"
-            )
-        if record.sequence == self._target.sequence:
-            self._check_target(record, where)
+        if self._target is not None and record.sequence >= self._target.sequence:
+            self._check_target(record, self._target, where)
         self._read_to = record.sequence
         if record.sequence == self.loaded_sequence:
             self._check_anchor(recorded, where)
@@ -387,9 +382,16 @@ class OwnedTask:
         self._tripped = record.tripped
         self._anchor = Anchor(record.sequence, record.digest, self.offsets, recorded.offset)
 
-    def _check_target(self, record: Commit | Act, where: str) -> None:
-        found = record.digest.hex()[:16] if isinstance(record, Commit) else "none"
-        wanted = self._target.digest.hex()[:16] if self._target else "none"
+    def _check_target(self, record: Commit | Act, target: Point, where: str) -> None:
+        """The record that is committed, or one behind it, where only acts may be."""
+        if record.sequence > target.sequence:
+            if isinstance(record, Commit):
+                raise StateError(
+                    f"{where}: sequence {record.sequence} is recorded, {target.sequence} is committed: the group's "
+                    "offsets were reset. Use another application.id to start afresh"
+                )
+            return
+        found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
         if found != wanted:
             raise StateError(
                 f"{where}: digest {found} of sequence {record.sequence}, the committed offsets name {wanted}"

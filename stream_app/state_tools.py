@@ -13,7 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from stream_app import codec
-from stream_app.config import Config
+from stream_app.config import Config, TaskSettings
 from stream_app.embedded import partition_of
 from stream_app.errors import ConfigurationError, StateError, UndecodableError, WrongSchemaError
 from stream_app.inputs import NO_RECORDS, WaitingRecords
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def _progress(task: int) -> Iterator[Told]:
+def waiting_for(task: int) -> Iterator[Told]:
     """A progress bar while a task is rebuilt."""
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(f"task {task}", total=None)
@@ -59,7 +59,7 @@ def _progress(task: int) -> Iterator[Told]:
 def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
     """A task at the committed point with these offsets; None: the newest."""
     history = History(place.config, place.cluster, task)
-    with _progress(task) as told:
+    with waiting_for(task) as told:
         return history.rebuild(history.at(at), place.clock, told)
 
 
@@ -249,10 +249,13 @@ def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, 
 def _state_before(history: History, place: Place, number: int, before: Recorded | None, recorded: Recorded) -> Task:
     """The task as it was when the batch began."""
     if before is None:
-        return Task(number, recorded.settings, (history.inputs[0].topic, history.inputs[1].topic))
-    with _progress(number) as told:
-        task = history.rebuild(before, place.clock, told).task
-    task.apply_settings(recorded.settings)
+        first = TaskSettings.from_json(recorded.acts[0].text)
+        task = Task(number, first, (history.inputs[0].topic, history.inputs[1].topic))
+    else:
+        with waiting_for(number) as told:
+            task = history.rebuild(before, place.clock, told).task
+    for act in recorded.acts:
+        task.apply(act)
     return task
 
 

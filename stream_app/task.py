@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 
 from stream_app import codec
 from stream_app.batch import Batch, open_batch
-from stream_app.config import Running, TaskSettings
+from stream_app.config import Running, StreamSettings, TaskSettings, begins_afresh
 from stream_app.errors import StateError
 from stream_app.join import JoinInput
 from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.reconfigure import needs_rebuilding, rebuilt
-from stream_app.records import CONFIGURATION, RESUME, Act, Bytes, Integers, Kind, RawRecords, Reason
+from stream_app.records import CONFIGURATION, RESUME, SEED, Act, Bytes, Integers, Kind, RawRecords, Reason
+from stream_app.seed import Seed, Seeds
 from stream_app.state import Columns
 from stream_app.stream import Stream
-from stream_app.stream_state import StreamState, load_stream
+from stream_app.stream_state import SEEN, StreamState, load_stream
 from stream_app.streams import Streams
 
 BY_SLOT = "seen"
@@ -96,6 +97,7 @@ class Task:
         self._inputs = InputTopics(topics, partition)
         self._limits = codec.DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features)
         self._streams = Streams(settings)
+        self._seeds = Seeds()
         self._changed: set[str] = set()  # since the last snapshot
 
     @property
@@ -121,9 +123,41 @@ class Task:
         """
         if act.kind == CONFIGURATION:
             return self.apply_settings(TaskSettings.from_json(act.text))
-        if act.kind != RESUME:
+        if act.kind == SEED:
+            seed = self._seeds.add(act.text)
+            if seed is not None:
+                self._sow(seed)
+        elif act.kind != RESUME:
             raise StateError(f"there is no act {act.kind!r} in this version")
         return False
+
+    def _sow(self, seed: Seed) -> None:
+        """Let a learner go on from a state that comes from elsewhere."""
+        where = f"a seed for learner {seed.learner!r} of stream {seed.stream!r}"
+        settings = self._settings_of(seed.stream)
+        if settings is None or seed.learner not in settings.learners:
+            raise StateError(f"{where}: the configuration has no such learner")
+        if begins_afresh(seed.settings, settings.learners[seed.learner]):
+            raise StateError(f"{where}: it was made with other settings than this learner has")
+        if seed.stream not in self._streams.names:
+            self._streams.open(seed.stream, settings)
+        number = self._streams.names.index(seed.stream)
+        if not self._streams.dimensions[number]:
+            self._streams.set_features(number, seed.features)
+        if self._streams.dimensions[number] != seed.features:
+            raise StateError(f"{where}: it has {seed.features} features, the stream {self._streams.dimensions[number]}")
+        stream = self._streams[number]
+        learner = stream.learners[stream.learner_names.index(seed.learner)]
+        state = {**seed.state, **{name: array for name, array in learner.arrays().items() if name == SEEN}}
+        if set(state) != set(learner.arrays()):
+            raise StateError(f"{where}: its arrays are not those of such a learner")
+        learner.load({name: state[name] for name in learner.arrays()})
+        self._changed.add(seed.stream)
+
+    def _settings_of(self, stream: str) -> StreamSettings | None:
+        """None: it is not configured, and streams that are not have no model."""
+        default = self.settings.default_stream if self.settings.unknown_streams == "model" else None
+        return self.settings.streams.get(stream, default)
 
     def apply_settings(self, settings: TaskSettings) -> bool:
         """Go on under other settings (`config.changes` refused what cannot be); whether streams were rebuilt."""
@@ -140,6 +174,7 @@ class Task:
 
     def step(self, examples: RawRecords, labels: RawRecords) -> Outputs:
         """Carry one batch through all stages."""
+        self._seeds.clear()
         batch = open_batch(examples, labels, self._limits, self._streams.names)
         collector = Collector(batch)
         streams, reasons = self._sort_out(batch)

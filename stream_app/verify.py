@@ -390,10 +390,10 @@ class _PartitionCheck:
                 continue
             if isinstance(record, Act) and record.kind == RESUME and record.sequence <= sequence:
                 continue  # a task may be resumed twice
-            if target is None:
+            if target is None and isinstance(record, Commit):
                 self._off(self._progress, row.offset, "a record of the task, but the group has committed no offsets")
                 break
-            if sequence >= target[0]:
+            if target is None or sequence >= target[0]:
                 break
             self._check_sequence(row.offset, sequence, record)
             sequence = record.sequence

@@ -1,0 +1,112 @@
+"""`areba state import`: a learner of a new or a stopped application goes on from a saved state.
+
+The state is written to the task's progress, as an act, so every restore, `areba verify` and `areba state rebuild` begin
+with the same bits. A running worker reads progress at its start only, and would write over the sequence: there must be
+none.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stream_app import __version__, codec
+from stream_app.config import TaskSettings, changes
+from stream_app.errors import ConfigurationError, StateError
+from stream_app.model_file import digest_of, read_model_file
+from stream_app.ports import Sender, TopicPartition
+from stream_app.rebuild import READ_TIMEOUT_S, History, records_of
+from stream_app.records import CONFIGURATION, SEED, Act, Commit
+from stream_app.seed import Seed
+from stream_app.state_tools import Place, waiting_for
+from stream_app.stream_state import SEEN
+from stream_app.task import Task
+
+
+def import_model(place: Place, sender: Sender, file: Path, stream: str, learner: str, task: int | None) -> str:
+    """Let a learner go on from a file of `areba state export`; a line that says so.
+
+    Args:
+        place: The application.
+        sender: To its brokers.
+        file: The state.
+        stream: Of the learner that goes on from it; may have another name than the one it was exported from.
+        learner: Likewise.
+        task: Its number, if the stream's name does not decide.
+
+    Raises:
+        ConfigurationError: The settings of the file cannot be taken over.
+        StateError: Workers run, or the learner is of another kind; nothing was written.
+    """
+    number = place.task_of(stream, task)
+    saved = read_model_file(str(file))
+    state = {name: array for name, array in saved.state.items() if name != SEEN}
+    seed = Seed(stream, learner, saved.features, saved.settings, state)
+    _check_nobody_works(place)
+    acts = _acts(place, number, seed)
+    progress = place.config.topics.progress
+    for act in acts:
+        sender.send(progress, None, codec.encode(act), place.clock.now_ms(), partition=number)
+    sender.flush(READ_TIMEOUT_S)
+    _check_nobody_works(place)
+    return f"{stream}/{learner} of task {number} goes on from digest {digest_of(saved.state)}"
+
+
+def _check_nobody_works(place: Place) -> None:
+    members = place.cluster.members(place.config.group_id)
+    if members:
+        raise StateError(f"{place.config.group_id} has {members} workers: stop them all, and say it again")
+
+
+def _acts(place: Place, number: int, seed: Seed) -> list[Act]:
+    """What is to be written, once a task went through it without complaint."""
+    rehearsal, sequence = _newest(place, number)
+    settings = place.config.task_settings()
+    texts: list[tuple[str, str]] = []
+    if rehearsal is None:
+        rehearsal = Task(number, settings, (place.config.topics.examples, place.config.topics.labels))
+        texts.append((CONFIGURATION, settings.to_json()))
+    elif rehearsal.settings.to_json() != settings.to_json():
+        changed = changes(rehearsal.settings, settings, rehearsal.running())
+        if changed.refused:
+            raise ConfigurationError(changed.refused)
+        texts.append((CONFIGURATION, settings.to_json()))
+    texts += [(SEED, text) for text in seed.texts()]
+    acts = [Act(sequence + 1 + k, kind, __version__, text) for k, (kind, text) in enumerate(texts)]
+    for act in acts:
+        rehearsal.apply(act)
+    return acts
+
+
+def _newest(place: Place, number: int) -> tuple[Task | None, int]:
+    """The task behind all that is recorded, and the last sequence; None and -1 where nothing is."""
+    behind = list(_behind_last_commit(place, number))
+    sequence = behind[-1].sequence if behind else -1
+    if not behind or not isinstance(behind[0], Commit):
+        task = None  # nothing was ever processed
+    elif behind[0].tripped is not None and len(behind) == 1:
+        raise StateError(f"task {number} is stopped by the breaker: `areba resume` first")
+    else:
+        history = History(place.config, place.cluster, number)
+        with waiting_for(number) as told:
+            task = history.rebuild(history.at(None), place.clock, told).task
+    for act in behind:
+        if isinstance(act, Act) and task is None:
+            task = Task(number, TaskSettings.from_json(act.text), _inputs(place))
+        elif isinstance(act, Act) and task is not None:
+            task.apply(act)
+    return task, sequence
+
+
+def _inputs(place: Place) -> tuple[str, str]:
+    return place.config.topics.examples, place.config.topics.labels
+
+
+def _behind_last_commit(place: Place, number: int) -> Iterator[Commit | Act]:
+    """The last commit record of a task and the acts behind it, or all acts where there is none."""
+    found: list[Commit | Act] = []
+    for _, value in records_of(place.cluster, TopicPartition(place.config.topics.progress, number)):
+        record = codec.decode_one(value or b"")
+        if isinstance(record, Commit):
+            found = [record]
+        elif isinstance(record, Act):
+            found.append(record)
+    yield from found
