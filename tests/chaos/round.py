@@ -77,6 +77,9 @@ sessions run out, a broker's partitions find another leader."""
 
 IN_SYNC_DEADLINE_S = 120.0
 
+LAST_STOPS = 3
+"""A clean stop tells the models; one whose last transaction has an unknown outcome does not, and is tried again."""
+
 PAUSE_S = 0.2
 """Between two looks at progress and at all logs."""
 
@@ -242,9 +245,12 @@ class Round:
             said = last.log.rpartition(everything)
             return bool(said[1]) and said[2].count("restored task") >= self._app.partitions
 
-        last.wait_for(has_all, CALM_DEADLINE_S, "restored tasks, all of them")
-        last.stop()
-        return last.models()
+        for _ in range(LAST_STOPS):
+            last.wait_for(has_all, CALM_DEADLINE_S, "restored tasks, all of them")
+            if last.stop() == 0:
+                return last.models()
+            last.start()
+        raise ChaosError(f"{last.name}: no clean stop in {LAST_STOPS}")
 
 
 def wait_in_sync(servers: str) -> None:

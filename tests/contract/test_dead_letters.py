@@ -434,7 +434,8 @@ def test_what_does_not_exist_is_named(world: Callable[..., World]) -> None:
     end = here.cluster.watermarks(TopicPartition(here.names.dead_letters, 0)).high
     mark = here.rows(here.names.dead_letters)[-1].offset
     for place, message in (
-        (Place(0, end), rf"\[0\] has no offset {end}: it has offsets 0 to {end - 1}"),
+        # Far behind the end: where that is moves on when the broker writes the transaction's last mark.
+        (Place(0, end + 9), rf"\[0\] has no offset {end + 9}: it has offsets 0 to \d+"),
         (Place(3, 0), "has 1 partitions: there is no partition 3"),
         (Place(0, 1), "is no dead letter: it is a control record of a transaction"),
         (Place(0, mark), "is no dead letter: it says that offset 0 was sent back"),
