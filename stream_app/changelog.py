@@ -130,6 +130,11 @@ class SnapshotWriter:
         return self._writing is not None or self._unnamed
 
     @property
+    def named(self) -> tuple[Snapshot, ...]:
+        """Those that the committed offsets name, as far as they are known."""
+        return () if self._unnamed else self.snapshots
+
+    @property
     def offsets(self) -> list[int]:
         """To be filled with where the records of this transaction are."""
         return self._writing.offsets if self._writing else []
