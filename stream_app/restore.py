@@ -361,7 +361,7 @@ class OwnedTask:
         self.be_patient()
         for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
             where = f"progress[{self.number}] offset {offset}"
-            self._read(_Recorded(_decode(value, where), offset), where)
+            self._read(_Recorded(progress_record(value, where), offset), where)
 
     def _read(self, recorded: _Recorded, where: str) -> None:
         record = recorded.record
@@ -402,7 +402,10 @@ class OwnedTask:
                 f"{begin}: older records were deleted with their inputs, and no snapshot can be read "
                 f"({'; '.join(self.damage)}). Use another application.id to start afresh"
             )
-        return f"{begin}, for the committed offsets name no snapshot. `areba state recommit` looks for one"
+        return (
+            f"{begin}, for the committed offsets name no snapshot. `areba state recommit` looks for one; another "
+            "application.id starts afresh"
+        )
 
     def _check_anchor(self, recorded: _Recorded, where: str) -> None:
         """The commit record behind which the snapshot was taken."""
@@ -577,7 +580,7 @@ class OwnedTask:
         if fetched is None:
             return False
         for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
-            record = _decode(value, f"progress[{self.number}] offset {offset}")
+            record = progress_record(value, f"progress[{self.number}] offset {offset}")
             if isinstance(record, Act) and record.kind == RESUME and record.sequence == self._point.sequence + 1:
                 self._replay_act(record)
                 self._go_live()
@@ -661,7 +664,12 @@ class OwnedTask:
             raise StateError(f"task {self.number}: no progress for {deadline_s:g} s while restoring: {state}")
 
 
-def _decode(value: bytes | None, where: str) -> Commit | Act:
+def progress_record(value: bytes | None, where: str) -> Commit | Act:
+    """What a value of the progress topic says.
+
+    Raises:
+        StateError: It is none of our records.
+    """
     try:
         record = codec.decode_one(value or b"")
     except (UndecodableError, WrongSchemaError) as error:
