@@ -343,8 +343,8 @@ def state_diff(one: Path, two: Path) -> None:
 def state_recommit(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
     """Commit the group's offsets again, after they were reset, deleted or have expired.
 
-    Each task goes on behind its last commit record, with the bits that it would have had; what is right already stays as
-    it is. All workers must be stopped.
+    Each task goes on behind its last commit record, with the bits that it would have had; what is right already stays
+    as it is. All workers must be stopped.
     """
     from stream_app.recommit import recommit  # noqa: PLC0415  (see run)
 

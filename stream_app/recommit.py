@@ -5,7 +5,8 @@ the group had committed in the same transaction. The snapshots are found again i
 worker compares all of it when it restores the task.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from stream_app.changelog import find_manifests, whole_ones
@@ -47,13 +48,13 @@ class Recommit:
             return True
         if [known.offset if known else None for known in committed] != list(self.offsets):
             return False
-        metadata = {known.metadata for known in committed if known}
+        one, two = (known.metadata for known in committed if known)
         try:
-            (target,) = {parse_metadata(text, "") for text in metadata}
-        except (StateError, ValueError):
+            target = parse_metadata(one, "")
+        except StateError:
             return False
         has_snapshot = not self.target.snapshots or bool(set(self.target.snapshots) & set(target.snapshots))
-        return target.point == self.target.point and has_snapshot
+        return one == two and target.point == self.target.point and has_snapshot
 
     def wanted(self) -> dict[TopicPartition, Committed]:
         """What is to be committed."""
@@ -130,7 +131,7 @@ class _Commits:
         offsets: By sequence, where these records are.
     """
 
-    def __init__(self, cluster: Cluster, progress: TopicPartition, sequences: Set[int]) -> None:
+    def __init__(self, cluster: Cluster, progress: TopicPartition, sequences: AbstractSet[int]) -> None:
         self.last: Commit | None = None
         self.digests: dict[int, bytes] = {}
         self.offsets: dict[int, int] = {}
@@ -139,7 +140,7 @@ class _Commits:
         while not self._read(cluster, progress, sequences, max(low, high - records)) and records < high - low:
             records *= 10
 
-    def _read(self, cluster: Cluster, progress: TopicPartition, sequences: Set[int], start: int) -> bool:
+    def _read(self, cluster: Cluster, progress: TopicPartition, sequences: AbstractSet[int], start: int) -> bool:
         """Read from an offset on; whether no sequence lies before it."""
         first: int | None = None
         for offset, value in records_of(cluster, progress, start):

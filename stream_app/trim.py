@@ -104,8 +104,9 @@ class ProgressTrimmer:
         yield
         with closing(self._cluster.reader(self._progress)) as reader:
             end = yield from self._end_of_useless(reader, lows, first, before)
+        deleted = self._cluster.delete_records(self._progress, end) if end > first else None
         self._lows = lows if end < before else ()  # with a newer snapshot there may be more
-        return self._cluster.delete_records(self._progress, end) if end > first else None
+        return deleted
 
     def _end_of_useless(
         self, reader: LogReader, lows: tuple[int, ...], first: int, before: int
