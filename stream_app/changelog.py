@@ -19,6 +19,8 @@ from stream_app.snapshot import Blob, Book, load_task
 from stream_app.state import (
     CHUNK_BYTES,
     FORMAT,
+    MANIFEST_SUFFIX,
+    MAX_MANIFEST_CHUNKS,
     Entry,
     Manifest,
     Place,
@@ -49,6 +51,12 @@ READ_RECORDS = 50
 
 NEAR_RECORDS = 1_000
 """Reading on over so many records is faster than to seek, which asks the broker twice."""
+
+NAMED_SNAPSHOTS = 2
+"""The newest, and the one before in case that is damaged."""
+
+KEPT_MANIFESTS = 16
+"""That are remembered of a changelog without names: the two newest, and those that a writer's death left unnamed."""
 
 KeyChunks: TypeAlias = dict[str, int]
 """How many chunks each key has."""
@@ -128,6 +136,11 @@ class SnapshotWriter:
     def is_busy(self) -> bool:
         """Whether transactions without new records are wanted, to write a snapshot or to name it."""
         return self._writing is not None or self._unnamed
+
+    @property
+    def named(self) -> tuple[Snapshot, ...]:
+        """Those that the committed offsets name, as far as they are known."""
+        return () if self._unnamed else self.snapshots
 
     @property
     def offsets(self) -> list[int]:
@@ -310,12 +323,7 @@ def load(
     """
     log = _Log(reader, f"changelog[{partition}]")
     loaded = Loaded()
-    manifests: list[tuple[Snapshot, Manifest]] = []
-    for snapshot in named:
-        try:
-            manifests.append((snapshot, (yield from _read_manifest(log, snapshot.manifest, partition))))
-        except StateError as problem:
-            loaded.damage.append(str(problem))
+    manifests = yield from _read_manifests(log, named, partition, loaded.damage)
     for number, (snapshot, manifest) in enumerate(manifests):
         try:
             contents = yield from _read_contents(log, manifest)
@@ -333,6 +341,61 @@ def load(
     behind = loaded.snapshot.manifest.offset if loaded.snapshot else 0
     loaded.garbage |= yield from _read_orphans(log, behind, loaded.listings)
     return loaded
+
+
+def manifests_of(
+    reader: LogReader, named: Sequence[Snapshot], partition: int
+) -> Generator[bool, None, list[tuple[Snapshot, Manifest]]]:
+    """The manifests of these snapshots, as far as they can be read; yields as `load` does."""
+    return (yield from _read_manifests(_Log(reader, f"changelog[{partition}]"), named, partition, []))
+
+
+def find_manifests(reader: LogReader, partition: int) -> Generator[bool, None, list[tuple[Place, Manifest]]]:
+    """The newest manifests that have no tombstone, whether or not somebody names them; yields as `load` does."""
+    log = _Log(reader, f"changelog[{partition}]")
+    found: dict[str, tuple[Place, Manifest]] = {}
+    chunks: list[bytes] = []
+    start = 0
+    while (record := (yield from log.next())) is not None:
+        key, _, number = (record.key or b"").decode(errors="replace").rpartition("/")
+        if not key.endswith(MANIFEST_SUFFIX):
+            continue
+        if record.value is None:
+            found.pop(key, None)
+            continue
+        if number == "0":
+            chunks, start = [], record.offset
+        if number != str(len(chunks)) or len(chunks) == MAX_MANIFEST_CHUNKS:
+            continue
+        chunks.append(record.value)
+        content = b"".join(chunks)
+        try:
+            manifest = read_manifest(content, f"{log.where} offset {start}")
+        except StateError:  # it goes on in the next chunk, or is none
+            continue
+        if manifest.partition == partition and key == manifest_key(manifest.sequence):
+            found.pop(key, None)
+            found[key] = Place(start, len(chunks), len(content), checksum_of(content)), manifest
+            if len(found) > KEPT_MANIFESTS:
+                del found[next(iter(found))]
+    return list(found.values())
+
+
+def whole_ones(
+    reader: LogReader, partition: int, snapshots: Iterable[Snapshot]
+) -> Generator[bool, None, tuple[Snapshot, ...]]:
+    """The first of these that are whole, at most as many as committed offsets name; yields as `load` does."""
+    log = _Log(reader, f"changelog[{partition}]")
+    whole: list[Snapshot] = []
+    for snapshot in snapshots:
+        try:
+            yield from _read_contents(log, (yield from _read_manifest(log, snapshot.manifest, partition)))
+        except StateError:
+            continue
+        whole.append(snapshot)
+        if len(whole) == NAMED_SNAPSHOTS:
+            break
+    return tuple(whole)
 
 
 def _settings_of(manifest: Manifest, where: str) -> TaskSettings:
@@ -419,6 +482,18 @@ def _read_manifest(log: _Log, place: Place, partition: int) -> Generator[bool, N
     if manifest.partition != partition:
         raise StateError(f"{where}: is of task {manifest.partition}")
     return manifest
+
+
+def _read_manifests(
+    log: _Log, named: Iterable[Snapshot], partition: int, damage: list[str]
+) -> Generator[bool, None, list[tuple[Snapshot, Manifest]]]:
+    manifests = []
+    for snapshot in named:
+        try:
+            manifests.append((snapshot, (yield from _read_manifest(log, snapshot.manifest, partition))))
+        except StateError as problem:
+            damage.append(str(problem))
+    return manifests
 
 
 def _read_contents(log: _Log, manifest: Manifest) -> Generator[bool, None, Mapping[str, bytes]]:

@@ -272,7 +272,7 @@ def _offsets(text: str | None) -> tuple[int, int] | None:
 
 @cli.group()
 def state() -> None:
-    """Models of a running or stopped application, as committed; nothing is changed."""
+    """Models of a running or stopped application, as committed; only `recommit` changes something."""
 
 
 @state.command("list")
@@ -336,7 +336,9 @@ def state_import(file: Path, stream: str, learner: str, path: Path, task: int | 
     from stream_app.state_import import import_model  # noqa: PLC0415  (see run)
 
     place = _place(path)
-    sender = KafkaSender(place.config.kafka.bootstrap_servers, place.config.kafka.all | place.config.kafka.producer)
+    sender = KafkaSender(
+        place.config.kafka.bootstrap_servers, {**place.config.kafka.all, **place.config.kafka.producer}
+    )
     try:
         click.echo(import_model(place, sender, file, stream, learner, task))
     finally:
@@ -353,6 +355,23 @@ def state_diff(one: Path, two: Path) -> None:
     lines, equal = state_tools.diff(one, two)
     click.echo("\n".join(lines))
     sys.exit(0 if equal else 1)
+
+
+@state.command("recommit")
+@CONFIG_OPTION
+@click.option("--task", "tasks", type=click.IntRange(0), multiple=True, help="Only these; by default all.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be committed.")
+def state_recommit(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
+    """Commit the group's offsets again, after they were reset, deleted or have expired.
+
+    Each task goes on behind its last commit record, with the bits that it would have had; what is right already stays
+    as it is. All workers must be stopped.
+    """
+    from stream_app.recommit import recommit  # noqa: PLC0415  (see run)
+
+    place = _place(path)
+    for line in recommit(place.cluster, place.config, tasks, dry_run=dry_run):
+        click.echo(line)
 
 
 @cli.command("explain")

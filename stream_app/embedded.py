@@ -425,13 +425,17 @@ class EmbeddedBroker:
         """Whether this member has to give up what it holds; it is heard of by asking, and those not heard of leave."""
         with self.changed:
             group = self._group(group_id)
-            now_s = self.clock.monotonic_s()
             if name in group.members:
-                group.members[name].polled_s = now_s
-            for other in [m.name for m in group.members.values() if now_s - m.polled_s > self._max_poll_interval_s]:
-                self.leave(group_id, other)
+                group.members[name].polled_s = self.clock.monotonic_s()
+            self._remove_silent(group_id)
             member = group.members.get(name)
             return member is None or member.joined != group.rebalance
+
+    def _remove_silent(self, group_id: str) -> None:
+        now_s = self.clock.monotonic_s()
+        members = self._group(group_id).members.values()
+        for name in [member.name for member in members if now_s - member.polled_s > self._max_poll_interval_s]:
+            self.leave(group_id, name)
 
     def rejoin(self, group_id: str, name: str, topics: Sequence[str]) -> str:
         """Join the running rebalance; the last member to do so ends it. The name, a new one for who was removed."""
@@ -498,6 +502,26 @@ class EmbeddedBroker:
                 self.expire()
             offsets = self._group(group_id).offsets
             return {partition: offsets.get(partition) for partition in partitions}
+
+    def member_count(self, group_id: str) -> int:
+        """How many members a group has now."""
+        with self.changed:
+            self._remove_silent(group_id)
+            return len(self._group(group_id).members)
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit offsets without being a member.
+
+        Raises:
+            StateError: There are members.
+        """
+        with self.changed:
+            group = self._group(group_id)
+            self._remove_silent(group_id)
+            if group.members:
+                raise StateError(f"{group_id}: the group has members; stop all of them first")
+            group.offsets.update(offsets)
+            self.changed.notify_all()
 
     def _held(self, group_id: str, partitions: Sequence[TopicPartition]) -> bool:
         return any(
@@ -800,6 +824,23 @@ class EmbeddedCluster:
             UnknownOutcomeError: An open transaction held one for `STABLE_TIMEOUT_S`.
         """
         return self._broker.committed(group_id, partitions)
+
+    def members(self, group_id: str) -> int:
+        """How many consumers the group has now."""
+        return self._broker.member_count(group_id)
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit offsets for a group that nobody is a member of.
+
+        Raises:
+            StateError: The group has members.
+        """
+        self._broker.commit_offsets(group_id, offsets)
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete what lies below this offset; the first offset then."""
+        self._broker.delete_before(partition, before)
+        return self._broker.watermarks(partition).low
 
 
 class EmbeddedSender:

@@ -175,6 +175,15 @@ _REFUSED_CODES = frozenset(
 )
 """Errors that no retry mends: somebody has to change a setting or a permission."""
 
+_OCCUPIED_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,  # what a broker says to an offset from outside of a group with members
+        KafkaError.NON_EMPTY_GROUP,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.ILLEGAL_GENERATION,
+    }
+)
+
 _ASK_AGAIN_CODES = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -1081,6 +1090,59 @@ class KafkaCluster:
             TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None
             for a in answers
         }
+
+    def members(self, group_id: str) -> int:
+        """How many consumers the group has now; a dead one counts until its session times out.
+
+        Raises:
+            TopicError: The broker refuses to tell us.
+            UnknownOutcomeError: It did not answer in time.
+        """
+        futures = self._admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
+        try:
+            return len(futures[group_id].result(REQUEST_TIMEOUT_S + 1).members)
+        except KafkaException as problem:
+            if _error(problem).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return 0
+            raise _unanswered(problem, f"members of {group_id}") from None
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit offsets for a group that nobody is a member of.
+
+        Raises:
+            StateError: The group has members, or is being rebalanced.
+            TopicError: The broker refuses us.
+            UnknownOutcomeError: It did not answer in time.
+        """
+        wanted = [ClientPartition(*place, known.offset, known.metadata) for place, known in offsets.items()]
+        request = ConsumerGroupTopicPartitions(group_id, wanted)
+        futures = self._admin.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)
+        try:
+            answers = futures[group_id].result(REQUEST_TIMEOUT_S + 1).topic_partitions
+        except KafkaException as problem:
+            failure: KafkaException | None = problem
+        else:
+            failure = next((KafkaException(answer.error) for answer in answers if answer.error is not None), None)
+        if failure is None:
+            return
+        if _error(failure).code() in _OCCUPIED_CODES:
+            raise StateError(f"{group_id}: the group has members; stop all of them first ({_text(failure)})")
+        raise _unanswered(failure, f"offsets of {group_id} cannot be committed")
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete what lies below this offset, for good; the first offset then.
+
+        Raises:
+            TopicError: The broker refuses: a permission is lacking.
+            UnknownOutcomeError: It did not answer in time.
+        """
+        place = ClientPartition(*partition, before)
+        future = self._admin.delete_records([place], request_timeout=LOOK_TIMEOUT_S)[place]
+        try:
+            return int(future.result(LOOK_TIMEOUT_S + 1).low_watermark)
+        except KafkaException as problem:
+            what = f"{partition.topic}[{partition.partition}]: records below offset {before} cannot be deleted"
+            raise _unanswered(problem, what) from None
 
 
 # Sender ---------------------------------------------------------------------------------------------------------------

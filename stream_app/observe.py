@@ -8,6 +8,8 @@ restored   a task is live again: its sequence, that of the snapshot (-1: none), 
 changed    it goes on under another configuration: a setting, and what became of it
 saving     a snapshot is taken: the sequence behind which, and how many bytes are new
 saved      it is whole in the changelog
+trimmed    progress records that nobody needs any more were deleted: the first offset that is left
+untrimmed  they could not be, and why; said once, and nothing is lost by it
 parked     a task cannot be restored, and why
 tripped    the breaker stopped a task, and why; `areba resume` goes on
 resumed    an operator let a task go on
@@ -72,6 +74,14 @@ class Observer:
     def saved(self, task: int, sequence: int) -> None:
         """A snapshot is whole."""
         self._log.info("saved task=%d sequence=%d", task, sequence)
+
+    def trimmed(self, task: int, offset: int) -> None:
+        """Old progress records were deleted."""
+        self._log.info("trimmed task=%d progress from offset=%d", task, offset)
+
+    def untrimmed(self, task: int, problem: str) -> None:
+        """They could not be."""
+        self._log.warning("untrimmed task=%d: %s; progress keeps records that nobody needs", task, problem)
 
     def parked(self, task: int, problem: str) -> None:
         """A task cannot be restored."""

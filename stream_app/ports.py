@@ -186,6 +186,22 @@ class Cluster(Protocol):
     def members(self, group_id: str) -> int:
         """How many consumers the group has now."""
 
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit offsets for a group that nobody is a member of.
+
+        Raises:
+            StateError: The group has members.
+            TopicError: The broker refuses us.
+        """
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete what lies below this offset, for good; the first offset then.
+
+        Raises:
+            TopicError: The broker refuses: a permission is lacking.
+            UnknownOutcomeError: It does not answer.
+        """
+
 
 class Clock(Protocol):
     """Wall time for logs and deadlines; no result ever depends on it."""

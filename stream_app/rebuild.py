@@ -4,16 +4,17 @@ It runs through the very code that restores a worker's task (`restore.OwnedTask`
 would go on with: the digest of every commit record on the way is compared.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from stream_app import codec
 from stream_app.breaker import Breaker
+from stream_app.changelog import manifests_of
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import StateError, UnknownOutcomeError
 from stream_app.inputs import rows_of
@@ -31,6 +32,9 @@ POLL_S = 0.1
 
 NO_SNAPSHOTS_S = 86_400.0
 """A rebuilt task takes none."""
+
+
+Answer = TypeVar("Answer")
 
 
 class Told(Protocol):
@@ -85,22 +89,56 @@ class History:
         if target is None:
             raise StateError(f"task {number} of {config.application.id} never committed anything")
         self.target = target
+        self._progress = TopicPartition(topics.progress, number)
 
     def commits(self) -> Iterator[Recorded]:
-        """All of its commit records, up to the committed one."""
+        """Its commit records, up to the committed one.
+
+        Of progress that was trimmed, those from the oldest snapshot on: behind the first of them the task can be
+        rebuilt, but not what that one did.
+        """
+        known = self._snapshot_settings() if self.is_trimmed() else {}
+        begin = min(known, default=-1)
         settings: TaskSettings | None = None
         acts: list[Act] = []
-        place = TopicPartition(self._config.topics.progress, self._number)
-        for offset, value in records_of(self._cluster, place):
+        for offset, value in records_of(self._cluster, self._progress):
             record = codec.decode_one(value or b"")
+            if offset < begin:
+                continue
+            settings = known.get(offset, settings)
             if isinstance(record, Act):
                 acts.append(record)
                 settings = TaskSettings.from_json(record.text) if record.kind == CONFIGURATION else settings
             elif isinstance(record, Commit) and record.sequence <= self.target.point.sequence:
                 if settings is None:
-                    raise StateError(f"{place.topic}[{place.partition}]: begins behind the first configuration")
+                    raise StateError(self._begins(record.sequence, "and no snapshot that is named can be read"))
                 yield Recorded(record, offset, settings, tuple(acts))
                 acts.clear()
+
+    def is_trimmed(self) -> bool:
+        """Whether records were deleted from the beginning of progress."""
+        return self._cluster.watermarks(self._progress).low > 0
+
+    def _snapshot_settings(self) -> dict[int, TaskSettings]:
+        """The configuration in force behind each named snapshot, by the progress offset of its commit record."""
+        named, number = self.target.snapshots, self._number
+        changelog = TopicPartition(self._config.topics.changelog, number)
+        found = finish(self._cluster, changelog, lambda reader: manifests_of(reader, named, number))
+        return {snapshot.progress_offset: TaskSettings.from_json(manifest.settings) for snapshot, manifest in found}
+
+    def _begins(self, sequence: int, more: str) -> str:
+        where = f"{self._progress.topic}[{self._progress.partition}]"
+        return f"{where}: history begins with sequence {sequence}: older records were deleted with their inputs, {more}"
+
+    def check_whole(self, recorded: Recorded) -> None:
+        """Refuse the first record of a trimmed history, where what it did is asked for.
+
+        Raises:
+            StateError: It is that; the state before it is gone.
+        """
+        if self.is_trimmed():
+            text = f"and the state before it with them; it ends at offsets {_pair(recorded.ends)}"
+            raise StateError(self._begins(recorded.commit.sequence, text))
 
     def at(self, offsets: tuple[int, int] | None) -> Recorded:
         """The commit record that ends at these offsets; None: the newest.
@@ -113,6 +151,8 @@ class History:
             if recorded.ends == offsets:
                 return recorded
             if offsets is not None and sum(recorded.ends) > sum(offsets):
+                if before is None:
+                    self.check_whole(recorded)
                 known = f"{_pair(before.ends)} and " if before else ""
                 raise StateError(
                     f"task {self._number} was never committed at offsets {_pair(offsets)}; "
@@ -206,6 +246,39 @@ class _Until:
         self._reader.close()
 
 
+class _Patient:
+    """A reader that waits for records where it is asked not to."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self.seek = reader.seek
+        self.close = reader.close
+        self._reader = reader
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """The next records."""
+        return self._reader.poll(max_records, max(timeout_s, POLL_S))
+
+
+def finish(
+    cluster: Cluster, place: TopicPartition, work: Callable[[LogReader], Generator[bool, None, Answer]]
+) -> Answer:
+    """The answer of something that reads a partition and yields behind each poll whether it had news.
+
+    Raises:
+        UnknownOutcomeError: The broker fell silent.
+    """
+    with _reading(cluster, place) as reader:
+        steps = work(_Patient(reader))
+        silent = 0
+        while silent * POLL_S < READ_TIMEOUT_S:
+            try:
+                silent = 0 if next(steps) else silent + 1
+            except StopIteration as done:
+                answer: Answer = done.value
+                return answer
+    raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: no answer for {READ_TIMEOUT_S:g} s")
+
+
 @contextmanager
 def _reading(cluster: Cluster, place: TopicPartition) -> Iterator[LogReader]:
     reader = cluster.reader(place)
@@ -215,13 +288,15 @@ def _reading(cluster: Cluster, place: TopicPartition) -> Iterator[LogReader]:
         reader.close()
 
 
-def records_of(cluster: Cluster, place: TopicPartition) -> Iterator[tuple[int, bytes | None]]:
-    """Offset and value of every record of a partition.
+def records_of(cluster: Cluster, place: TopicPartition, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
+    """Offset and value of every record of a partition from an offset on.
 
     Raises:
         UnknownOutcomeError: The broker fell silent.
     """
     with _reading(cluster, place) as reader:
+        if start:
+            reader.seek(start)
         at_end = False
         while not at_end:
             fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)

@@ -49,6 +49,10 @@ SCRIPT_RECORDS = 100_000
 """Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read on the way."""
 
 
+WAY_BACK = "`areba state recommit` commits them again as progress has them; another application.id starts afresh"
+"""What an operator may do about offsets of the group that were lost, or changed from outside."""
+
+
 class Stage(Enum):
     """Where a task is on its way; see the module's docstring."""
 
@@ -91,7 +95,9 @@ def parse_metadata(text: str, where: str) -> Target:
             raise StateError(f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}")
         return Target(Point(int(sequence), bytes.fromhex(digest)), tuple(map(parse_snapshot, snapshots)))
     except ValueError:
-        raise StateError(f"{where}: committed offset without our metadata ({text!r}); was the group reset?") from None
+        raise StateError(
+            f"{where}: committed offset without our metadata ({text!r}): the group was reset. {WAY_BACK}"
+        ) from None
 
 
 def committed_target(
@@ -108,7 +114,7 @@ def committed_target(
         return None
     if examples is None or labels is None or examples.metadata != labels.metadata:
         raise StateError(
-            f"{where}: committed offsets of {inputs[0].topic} and {inputs[1].topic} do not belong together"
+            f"{where}: committed offsets of {inputs[0].topic} and {inputs[1].topic} do not belong together. {WAY_BACK}"
         )
     return parse_metadata(examples.metadata, where)
 
@@ -225,6 +231,11 @@ class OwnedTask:
     def target(self) -> Point | None:
         """The committed point that is restored; None where nothing was ever committed."""
         return self._target
+
+    @property
+    def needed_progress(self) -> int | None:
+        """The first offset of progress from which it may have to be restored; None: not known."""
+        return min((snapshot.progress_offset for snapshot in self._writer.named), default=None)
 
     @property
     def point(self) -> Point:
@@ -351,19 +362,19 @@ class OwnedTask:
         self.be_patient()
         for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
             where = f"progress[{self.number}] offset {offset}"
-            self._read(_Recorded(_decode(value, where), offset), where)
+            self._read(_Recorded(progress_record(value, where), offset), where)
 
     def _read(self, recorded: _Recorded, where: str) -> None:
         record = recorded.record
         if self._target is None and isinstance(record, Commit):
             raise StateError(
                 f"{where}: sequence {record.sequence} is recorded, but the group has no committed offsets: they were "
-                "deleted or have expired. Use another application.id to start afresh"
+                f"deleted or have expired. {WAY_BACK}"
             )
         if isinstance(record, Act) and record.kind == RESUME and record.sequence <= self._read_to:
             return  # resumed twice
         if record.sequence != self._read_to + 1:
-            raise StateError(f"{where}: sequence {record.sequence} follows {self._read_to}")
+            raise StateError(f"{where}: {self._gap_before(record.sequence)}")
         if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
             raise StateError(f"{where}: the first record is not a configuration")
         if self._target is not None and record.sequence >= self._target.sequence:
@@ -373,6 +384,24 @@ class OwnedTask:
             self._check_anchor(recorded, where)
         else:
             self._script.append(recorded)
+
+    def _gap_before(self, sequence: int) -> str:
+        """Why a record of this sequence cannot be the next."""
+        needed = self._read_to + 1
+        if sequence < needed or needed != max(self.loaded_sequence, 0):
+            return f"sequence {sequence} follows {self._read_to}"
+        begin = f"progress begins with sequence {sequence}, sequence {needed} is needed"
+        if self.loaded_sequence >= 0:
+            return f"{begin} for the snapshot behind it. Use another application.id to start afresh"
+        if self.damage:
+            return (
+                f"{begin}: older records were deleted with their inputs, and no snapshot can be read "
+                f"({'; '.join(self.damage)}). Use another application.id to start afresh"
+            )
+        return (
+            f"{begin}, for the committed offsets name no snapshot. `areba state recommit` looks for one; another "
+            "application.id starts afresh"
+        )
 
     def _check_anchor(self, recorded: _Recorded, where: str) -> None:
         """The commit record behind which the snapshot was taken."""
@@ -388,7 +417,7 @@ class OwnedTask:
             if isinstance(record, Commit):
                 raise StateError(
                     f"{where}: sequence {record.sequence} is recorded, {target.sequence} is committed: the group's "
-                    "offsets were reset. Use another application.id to start afresh"
+                    f"offsets were reset. {WAY_BACK}"
                 )
             return
         found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
@@ -516,7 +545,8 @@ class OwnedTask:
     def _finish(self) -> None:
         if self._target is not None and self.offsets != self.goal:
             raise StateError(
-                f"task {self.number}: progress ends at offsets {_pair(self.offsets)}, committed are {_pair(self.goal)}"
+                f"task {self.number}: progress ends at offsets {_pair(self.offsets)}, committed are "
+                f"{_pair(self.goal)}: the group's offsets were changed. {WAY_BACK}"
             )
         if self._tripped is None:
             self._go_live()
@@ -554,7 +584,7 @@ class OwnedTask:
         if fetched is None:
             return False
         for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
-            record = _decode(value, f"progress[{self.number}] offset {offset}")
+            record = progress_record(value, f"progress[{self.number}] offset {offset}")
             if isinstance(record, Act) and record.kind == RESUME and record.sequence == self._point.sequence + 1:
                 self._replay_act(record)
                 self._go_live()
@@ -643,7 +673,12 @@ class OwnedTask:
             raise StateError(f"task {self.number}: no progress for {deadline_s:g} s while restoring: {state}")
 
 
-def _decode(value: bytes | None, where: str) -> Commit | Act:
+def progress_record(value: bytes | None, where: str) -> Commit | Act:
+    """What a value of the progress topic says.
+
+    Raises:
+        StateError: It is none of our records.
+    """
     try:
         record = codec.decode_one(value or b"")
     except (UndecodableError, WrongSchemaError) as error:

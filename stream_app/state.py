@@ -35,6 +35,9 @@ CHUNK_BYTES = 900_000
 MAX_BLOB_BYTES = 1 << 30
 """A blob that says it is larger is not read; a network of 80 million parameters with its moments is below."""
 
+MANIFEST_SUFFIX = "/manifest"
+"""Of its key; no blob has it."""
+
 MAX_MANIFEST_CHUNKS = 64
 """58 MB: some 300,000 listed blobs."""
 
@@ -181,7 +184,7 @@ def checksum_of(content: bytes) -> str:
 
 def manifest_key(sequence: int) -> str:
     """The key of a manifest."""
-    return f"{sequence}/manifest"
+    return f"{sequence}{MANIFEST_SUFFIX}"
 
 
 def chunk_key(key: str, number: int) -> bytes:

@@ -241,6 +241,8 @@ def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, 
     before: Recorded | None = None
     for recorded in history.commits():
         if recorded.commit.examples_end > offset:
+            if before is None:
+                history.check_whole(recorded)
             return before, recorded
         before = recorded
     raise StateError(f"{what}: examples offset {offset} was not processed yet")

@@ -337,6 +337,8 @@ class _PartitionCheck:
     def run(self) -> None:
         """Read and judge all of it."""
         checker = self._checker
+        if self._is_trimmed():
+            return
         committed = checker.committed(self._partition)
         ends = (committed[0].offset if committed[0] else 0, committed[1].offset if committed[1] else 0)
         with self._stack:
@@ -375,6 +377,21 @@ class _PartitionCheck:
                 source.count_rest()
         for stream, counts in figures.items():
             checker.figures.setdefault(stream, Figures()).add(counts)
+
+    def _is_trimmed(self) -> bool:
+        """Whether the beginning of progress is gone: then nothing can be told of the rest, and that is what is off."""
+        lows = [
+            self._checker.cluster.watermarks(TopicPartition(topic, self._partition)).low
+            for topic in (self._progress, *self._names.inputs)
+        ]
+        if lows[0]:
+            inputs = " and ".join(f"{name} at {low}" for name, low in zip(self._names.inputs, lows[1:], strict=True))
+            text = (
+                f"starts at offset {lows[0]}, {inputs}: the books need every record, older ones are gone (retention); "
+                "this partition was not checked"
+            )
+            self._off(self._progress, None, text)
+        return bool(lows[0])
 
     # Commit records ---------------------------------------------------------------------------------------------------
 

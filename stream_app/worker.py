@@ -18,6 +18,7 @@ from stream_app import codec, order
 from stream_app.breaker import Breaker
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import (
+    ArebaError,
     FencedAgainError,
     FencedError,
     StateError,
@@ -30,6 +31,7 @@ from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Clock, Cluster, Committed, LogReader, Source, TopicPartition, Transaction
 from stream_app.records import OutputRecords
 from stream_app.restore import Batch, Logs, OwnedTask, Stage, Target, Times, committed_target
+from stream_app.trim import ProgressTrimmer
 
 RESTORE_SLICE_S = 1.0
 """Longest work between two polls while restoring, but for a single recorded batch of each task."""
@@ -116,6 +118,8 @@ class Worker:
         self._topics = config.topics
         self._inputs = (self._topics.examples, self._topics.labels)
         self._tasks: dict[int, OwnedTask] = {}
+        self._trimmers: dict[int, ProgressTrimmer] = {}
+        self._is_untrimmed = False  # and it was said
         self._new: list[int] = []  # assigned, to be restored behind the poll
         self._by_partition: dict[TopicPartition, tuple[OwnedTask, int]] = {}
         self._paused: set[TopicPartition] = set()
@@ -176,6 +180,7 @@ class Worker:
                 self._look_for_resume(task)
         if self._ports.clock.monotonic_s() >= self._round_s:
             self.round()
+        self._trim()
 
     def _raise_fenced_again(self, error: FencedError) -> None:
         """Tell a second worker of our name from a transaction that timed out: the latter was open for long."""
@@ -267,6 +272,8 @@ class Worker:
             times=Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
         )
         self._tasks[number] = task
+        progress = TopicPartition(self._topics.progress, number)
+        self._trimmers[number] = ProgressTrimmer(self._ports.cluster, self._ports.clock, inputs, progress)
         for side, partition in enumerate(inputs):
             self._by_partition[partition] = (task, side)
 
@@ -275,6 +282,7 @@ class Worker:
         if task is None:
             return
         task.close()
+        self._trimmers.pop(number).close()
         for partition in task.inputs:
             self._by_partition.pop(partition, None)
             self._paused.discard(partition)
@@ -458,6 +466,8 @@ class Worker:
         complete = task.advance(batch, part.progress_offsets)
         if complete is not None:
             self._observer.saved(task.number, complete)
+        if task.needed_progress is not None:
+            self._trimmers[task.number].want(task.needed_progress)
         if batch is not None:
             self._observer.committed(task.number, batch.offsets, batch.commit.records)
         if task.stage is Stage.TRIPPED:
@@ -467,6 +477,23 @@ class Worker:
         size = task.begin_snapshot(ending=ending)
         if size is not None:
             self._observer.saving(task.number, task.point.sequence, size)
+
+    def _trim(self) -> None:
+        """One look of one task at progress that nobody needs any more; no transaction is open."""
+        trimmers = ((number, trimmer) for number, trimmer in self._trimmers.items() if trimmer.is_busy)
+        number, trimmer = next(trimmers, (0, None))
+        if trimmer is None or self._ports.is_cut_off():
+            return
+        try:
+            offset = trimmer.step()
+        except ArebaError as problem:
+            if not self._is_untrimmed:
+                self._observer.untrimmed(number, str(problem))
+            self._is_untrimmed = True
+        else:
+            if offset is not None:
+                self._is_untrimmed = False
+                self._observer.trimmed(number, offset)
 
     def _save(self, tasks: Sequence[OwnedTask]) -> None:
         """Snapshots of all that these have processed, before they go; given up where it takes too long, or aborts.
@@ -566,6 +593,7 @@ class Worker:
         self._is_closing = True
         for task in self.tasks:
             task.close()
+            self._trimmers[task.number].close()
         for close in (self._ports.source.close, self._ports.transaction.close):
             try:
                 close()

@@ -6,14 +6,16 @@ import pytest
 
 from stream_app.embedded import partition_of
 from stream_app.errors import DeliveryError, StateError, TopicError
-from stream_app.ports import TopicInfo, TopicPartition
+from stream_app.ports import Committed, TopicInfo, TopicPartition
 from tests.contract.backends import (
     DEADLINE_S,
     START_MS,
     Backend,
+    Member,
     numbered,
     outputs,
     read_log,
+    settle,
     wait_for_records,
     wait_for_values,
 )
@@ -143,6 +145,48 @@ def test_a_cluster_knows_first_and_last_offset(backend: Backend, topic: Callable
     sender.flush(DEADLINE_S)
     backend.delete_before(place, 4)
     assert cluster.watermarks(place) == (4, 10)
+
+
+def test_records_below_an_offset_are_deleted(backend: Backend, topic: Callable[..., str]) -> None:
+    """Progress without a time limit would grow for good; what lies at the offset and behind it stays."""
+    place, cluster = TopicPartition(topic("log"), 0), backend.cluster()
+    sender = backend.sender()
+    for number in range(10):
+        sender.send(place.topic, b"k", str(number).encode(), START_MS, partition=0)
+    sender.flush(DEADLINE_S)
+    assert cluster.delete_records(place, 6) == 6
+    assert cluster.delete_records(place, 3) == 6, "what is gone is gone"
+    wait_for_values(cluster, place, [b"6", b"7", b"8", b"9"])
+    assert cluster.watermarks(place) == (6, 10)
+
+
+def test_offsets_are_committed_for_a_group_without_members(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """An operator's way back; under the feet of members nobody may change what they build upon."""
+    name, group, cluster = topic("in", partitions=2), prefix + "group", backend.cluster()
+    one, two = (TopicPartition(name, number) for number in range(2))
+    sender = backend.sender()
+    for place in (one, two):
+        for _ in range(10):
+            sender.send(name, b"k", b"v", START_MS, partition=place.partition)
+    sender.flush(DEADLINE_S)
+    first = {one: Committed(3, "of three"), two: Committed(4, "")}
+    cluster.commit_offsets(group, first)
+    assert cluster.committed(group, [one, two]) == first
+    cluster.commit_offsets(group, {two: Committed(0, "again")})
+    assert cluster.committed(group, [one, two]) == {one: first[one], two: Committed(0, "again")}
+    member = Member(backend.source(group), [name])
+    settle([member], lambda: len(member.assigned) == 2)
+    assert cluster.members(group) == 1
+    with pytest.raises(StateError, match=f"{group}: the group has members; stop all of them first"):
+        cluster.commit_offsets(group, {one: Committed(9, "")})
+    assert cluster.committed(group, [one])[one] == first[one]
+    member.source.close()
+    assert cluster.members(group) == 0
+    assert cluster.members(prefix + "nobody") == 0
+    cluster.commit_offsets(group, {one: Committed(9, "")})
+    assert cluster.committed(group, [one])[one] == Committed(9, "")
 
 
 def test_topics_are_described_with_the_settings_in_force(backend: Backend, prefix: str) -> None:

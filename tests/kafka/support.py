@@ -450,17 +450,23 @@ def read_inputs(app: App, number: int) -> list[RawRecords]:
     return [read_raw(app.cluster, TopicPartition(name, number)) for name in app.input_topics]
 
 
-def reprocess(app: App, number: int, inputs: Sequence[RawRecords] | None = None) -> Reprocessed:
+def reprocess(
+    app: App,
+    number: int,
+    inputs: Sequence[RawRecords] | None = None,
+    progress: Sequence[bytes | None] | None = None,
+) -> Reprocessed:
     """Carry the inputs of one partition through a fresh task along its progress, and check the chain on the way.
 
-    `inputs` are those of `read_inputs`, from before some were deleted.
+    `inputs` are those of `read_inputs`, from before some were deleted; `progress` likewise.
     """
     topics, cluster, names = app.config.topics, app.cluster, app.input_topics
     inputs = inputs or read_inputs(app, number)
     result = Reprocessed()
     task: Task | None = None
     digest = bytes(32)
-    for sequence, value in enumerate(read_raw(cluster, TopicPartition(topics.progress, number)).values):
+    progress = progress or read_raw(cluster, TopicPartition(topics.progress, number)).values
+    for sequence, value in enumerate(progress):
         record = codec.decode_one(value or b"")
         assert isinstance(record, Commit | Act)
         assert record.sequence == sequence, f"sequence {record.sequence} at place {sequence}"
@@ -503,14 +509,18 @@ def same(found: Sequence[Read], expected: Sequence[Read], what: str) -> None:
         assert one[1:] == two[1:], f"{what}: record {number} differs"
 
 
-def check_exactly_once(app: App, inputs: Mapping[int, Sequence[RawRecords]] | None = None) -> dict[int, Reprocessed]:
+def check_exactly_once(
+    app: App,
+    inputs: Mapping[int, Sequence[RawRecords]] | None = None,
+    progress: Mapping[int, Sequence[bytes | None]] | None = None,
+) -> dict[int, Reprocessed]:
     """Every output equals what the pure stages make of the recorded ranges, and the offsets are where progress ends."""
     result = {}
-    inputs = inputs or {}
+    inputs, progress = inputs or {}, progress or {}
     places = {number: [TopicPartition(name, number) for name in app.input_topics] for number in range(app.partitions)}
     committed = app.cluster.committed(app.config.group_id, [place for pair in places.values() for place in pair])
     for number, pair in places.items():
-        expected = reprocess(app, number, inputs.get(number))
+        expected = reprocess(app, number, inputs.get(number), progress.get(number))
         for topic, records in app.outputs(number).items():
             same(records, expected.outputs[topic], f"{topic}[{number}]")
         offsets = tuple(known.offset if (known := committed[place]) else 0 for place in pair)

@@ -1,5 +1,6 @@
 """More workers than there should be, fewer than there were, and state that does not fit: never a wrong record."""
 
+import bisect
 import shutil
 import signal
 import threading
@@ -19,7 +20,7 @@ from stream_app.errors import ConfigurationError, StateError
 from stream_app.kafka import KafkaSender, KafkaTransaction
 from stream_app.ports import TopicPartition
 from stream_app.records import Act, Commit, Prediction
-from stream_app.restore import Point, Target, parse_metadata
+from stream_app.restore import Point, Stage, Target, parse_metadata
 from stream_app.worker import Worker
 from tests.kafka.support import (
     DEADLINE_S,
@@ -30,6 +31,7 @@ from tests.kafka.support import (
     StreamOf,
     WorkerProcess,
     all_records,
+    areba,
     check_exactly_once,
     read_inputs,
     read_raw,
@@ -262,8 +264,9 @@ def _forge(app: App, admin: AdminClient, change: Callable[[Target], Target]) -> 
             future.result(DEADLINE_S)
 
 
-def _delete_inputs(app: App, admin: AdminClient, to_offset: int) -> None:
-    places = [ClientPartition(app.config.topics.examples, number, to_offset) for number in range(app.partitions)]
+def _delete_inputs(app: App, admin: AdminClient, to_offset: int, *topics: str) -> None:
+    names = topics or (app.config.topics.examples,)
+    places = [ClientPartition(name, number, to_offset) for name in names for number in range(app.partitions)]
     for future in admin.delete_records(places).values():
         future.result(DEADLINE_S)
 
@@ -277,6 +280,67 @@ def test_inputs_older_than_a_snapshot_are_not_needed(done: App, admin: AdminClie
     models = run_to(done.config, ends)
     expected = check_exactly_once(done, inputs)
     assert models == {number: result.models for number, result in expected.items()}
+
+
+def test_progress_behind_retention_is_deleted(app: App, admin: AdminClient) -> None:
+    """Progress has no time limit: its owner deletes what nobody can use, and the next one restores the same bits."""
+    small = {"max_batch_records": 20, "commit_interval_ms": 1, "snapshot_after_ms": 0}
+    config = app.config_of("w", worker=small)
+    app.send(all_records(STREAMS, 200, int(time.time() * 1000) - 60_000, seed=25))
+    run_to(config, app.input_ends())
+    places = {number: TopicPartition(app.config.topics.progress, number) for number in range(app.partitions)}
+    before = {number: read_raw(app.cluster, place) for number, place in places.items()}
+    app.send(all_records(STREAMS, 100, int(time.time() * 1000) - 20_000, seed=26))
+    inputs, ends = {number: read_inputs(app, number) for number in range(app.partitions)}, app.input_ends()
+    _delete_inputs(app, admin, 100, *app.input_topics)
+
+    def is_trimmed(worker: Worker) -> bool:
+        there = {task.number: task.offsets for task in worker.tasks if task.stage is Stage.LIVE}
+        return there == ends and all(app.cluster.watermarks(place).low > 0 for place in places.values())
+
+    run_until(worker_of(config), is_trimmed)
+    progress: dict[int, list[bytes | None]] = {}
+    for number, place in places.items():
+        left, old = read_raw(app.cluster, place), before[number]
+        first = _record(left.values[0])
+        assert first.sequence > 5
+        assert isinstance(first, Commit)
+        assert max(first.examples_end, first.labels_end) > 100, "not a record too many was deleted"
+        new = bisect.bisect_right(left.offsets, old.offsets[-1])
+        progress[number] = [*old.values, *left.values[new:]]
+    expected = check_exactly_once(app, inputs, progress)
+    again = run_to(config, ends)
+    assert again == {number: result.models for number, result in expected.items()}
+
+
+@pytest.mark.parametrize("lost", ["deleted", "reset"])
+def test_lost_offsets_are_committed_again(done: App, admin: AdminClient, lost: str) -> None:
+    """Refused unless asked for: the worker names the command, and after it goes on to the same bits."""
+    group, file = done.config.group_id, done.file("w")
+    if lost == "deleted":
+        futures = admin.delete_consumer_groups([group])
+    else:
+        first = [ClientPartition(name, number, 0) for name in done.input_topics for number in range(done.partitions)]
+        futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, first)])
+    for future in futures.values():
+        future.result(DEADLINE_S)
+    [problem] = _parked(done)
+    assert "`areba state recommit` commits them again" in problem
+    wait_until(lambda: _has_no_members(admin, group), "the group hears that the worker is gone")
+    command = areba(file, "state", "recommit")
+    assert command.returncode == 0, command.stderr
+    assert [line.split(":")[0] for line in command.stdout.splitlines()] == ["task 0", "task 1"]
+    assert all(", now " in line for line in command.stdout.splitlines())
+    again = areba(file, "state", "recommit")
+    assert all(line.endswith("as it should be") for line in again.stdout.splitlines())
+    done.send(all_records(STREAMS, 50, int(time.time() * 1000) - 10_000, seed=27))
+    models = run_to(done.config, done.input_ends())
+    assert models == {number: result.models for number, result in check_exactly_once(done).items()}
+
+
+def _has_no_members(admin: AdminClient, group: str) -> bool:
+    (future,) = admin.describe_consumer_groups([group]).values()
+    return not future.result(DEADLINE_S).members
 
 
 def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:

@@ -454,3 +454,15 @@ class SimulatedCluster:
     ) -> Mapping[TopicPartition, Committed | None]:
         """A group's committed offsets."""
         return self._gate.ask("committed", lambda: self._inner.committed(group_id, partitions))
+
+    def members(self, group_id: str) -> int:
+        """How many consumers a group has."""
+        return self._gate.ask("members", lambda: self._inner.members(group_id))
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit offsets from outside."""
+        self._gate.ask("commit_offsets", lambda: self._inner.commit_offsets(group_id, offsets))
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete what lies below this offset."""
+        return self._gate.ask("delete_records", lambda: self._inner.delete_records(partition, before))

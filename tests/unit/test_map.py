@@ -10,11 +10,11 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("cli",),
     ("start",),
-    ("worker", "verify", "promote", "state_tools", "dead_letters", "rerun"),
+    ("worker", "verify", "promote", "state_tools", "dead_letters", "rerun", "recommit"),
     ("rebuild",),
     ("restore",),
     ("changelog",),
-    ("kafka", "embedded", "topics", "inputs", "breaker", "observe", "reading"),
+    ("kafka", "embedded", "topics", "inputs", "breaker", "observe", "reading", "trim"),
     ("ports",),
     # pure from here on
     ("tally", "letters", "recount"),

@@ -525,14 +525,14 @@ def _forge_ranges(world: World) -> None:
     [
         (_lose_offsets, r"sequence 0 is recorded, but the group has no committed offsets.*application\.id"),
         (_lose_examples, r"examples\[\d\] starts at offset 7, offset 0 is needed.*application\.id"),
-        (_lose_progress, r"progress\[\d\] offset \d: sequence \d follows -1"),
+        (_lose_progress, r"progress\[\d\] offset \d: progress begins with sequence \d, sequence 0 is needed.*recommit"),
         (_new_topic, r"examples\[\d\] ends at offset 20, offset 99 is committed.*application\.id"),
         (_other_digest, r"digest [0-9a-f]{16} of sequence \d+, the committed offsets name 0000000000000000"),
         (
             _older_offsets,
             r"sequence \d+ is recorded, \d+ is committed: the group's offsets were reset.*application\.id",
         ),
-        (_foreign_offsets, r"committed offset without our metadata \(''\); was the group reset\?"),
+        (_foreign_offsets, r"committed offset without our metadata \(''\): the group was reset.*areba state recommit"),
         (_newer_format, r"offset metadata has format '3', this version reads 2"),
         (_unequal_offsets, r"task \d: committed offsets of examples and labels do not belong together"),
         (_forge_commit, r"gave digest [0-9a-f]{16}, committed was 0101010101010101 by areba"),

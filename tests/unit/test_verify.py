@@ -122,6 +122,18 @@ class Log:
             self.after_read()
         return found
 
+    def members(self, group_id: str) -> int:
+        """Nobody asks."""
+        raise NotImplementedError
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Not for a reader."""
+        raise NotImplementedError
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Not for a reader."""
+        raise NotImplementedError
+
 
 class ListReader:
     """A `LogReader` over a list; two polls, so that reading on is tried."""
