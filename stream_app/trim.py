@@ -103,24 +103,28 @@ class ProgressTrimmer:
         first = self._cluster.watermarks(self._progress).low
         yield
         with closing(self._cluster.reader(self._progress)) as reader:
-            end = yield from self._end_of_useless(reader, lows, first, before)
+            end, is_all = yield from self._end_of_useless(reader, lows, first, before)
         deleted = self._cluster.delete_records(self._progress, end) if end > first else None
-        self._lows = lows if end < before else ()  # with a newer snapshot there may be more
+        self._lows = lows if is_all else ()
         return deleted
 
     def _end_of_useless(
         self, reader: LogReader, lows: tuple[int, ...], first: int, before: int
-    ) -> Generator[None, None, int]:
-        """Behind the last commit record, of those below `before`, whose inputs are gone."""
-        end = first
+    ) -> Generator[None, None, tuple[int, bool]]:
+        """Behind the last commit record, of those below `before`, whose inputs are gone; and whether the next has some.
+
+        If it has, a newer snapshot changes nothing.
+        """
+        end, is_all = first, False
         while end < before:
             middle = (end + before) // 2
             found = yield from self._commit_from(reader, middle)
             if found is not None and found.offset < before and _is_below(found.commit, lows):
                 end = found.offset + 1
-            else:
-                before = middle
-        return end
+                continue
+            is_all = is_all or (found is not None and found.offset < before)
+            before = middle
+        return end, is_all
 
     def _commit_from(self, reader: LogReader, offset: int) -> Generator[None, None, _Found | None]:
         """The first commit record at this offset or behind it."""

@@ -14,7 +14,7 @@ from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeErro
 from stream_app.ports import Committed, TopicPartition
 from stream_app.recommit import recommit
 from stream_app.restore import Point, parse_metadata
-from stream_app.state import Snapshot
+from stream_app.state import Snapshot, read_manifest
 from stream_app.worker import Worker
 from tests.unit.test_restore import (
     MAX_POLL_INTERVAL_S,
@@ -70,6 +70,14 @@ def _other_offsets(world: World) -> None:
         world.broker._group("app").offsets[place] = Committed(known.offset - 1, known.metadata)
 
 
+def _unequal_offsets(world: World) -> None:
+    """Half of a metadata that was cut."""
+    for place, known in _committed(world).items():
+        if place.topic == world.config.topics.labels:
+            metadata = parse_metadata(known.metadata, "test").point.metadata()
+            world.broker._group("app").offsets[place] = Committed(known.offset, metadata)
+
+
 def _lose_labels(world: World) -> None:
     for number in range(PARTITIONS):
         _lose_labels_of(world, number)
@@ -77,7 +85,16 @@ def _lose_labels(world: World) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [_lose_offsets, _foreign_offsets, _older_offsets, _to_the_first, _other_offsets, _lose_labels, _other_digest],
+    [
+        _lose_offsets,
+        _foreign_offsets,
+        _older_offsets,
+        _to_the_first,
+        _other_offsets,
+        _unequal_offsets,
+        _lose_labels,
+        _other_digest,
+    ],
 )
 def test_the_way_back(damage: Callable[[World], None]) -> None:
     """Refused unless asked for; then the very offsets, with the very metadata, and the same bits from there on."""
@@ -183,6 +200,32 @@ def test_a_snapshot_with_a_hole_is_not_named() -> None:
     assert before[1] in _named(world)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, COUNT))
+
+
+def test_a_snapshot_that_was_given_up_is_not_named() -> None:
+    """Its manifest has a tombstone: compaction may take what it lists at any moment."""
+    world, _ = _processed()
+    before = _named(world)
+    place = TopicPartition(world.config.topics.changelog, 0)
+    key = world.broker.read(place, before[0].manifest.offset, 1)[0].keys[0]
+    world.put("changelog", 0, key, None)
+    _lose_offsets(world)
+    _recommit(world)
+    assert before[0] not in _named(world)
+    assert before[1] in _named(world)
+
+
+def test_a_snapshot_of_another_history_is_not_named() -> None:
+    """A changelog that was copied, a progress that was restored: sequences are equal, digests are not."""
+    world, _ = _processed()
+    before = _named(world)
+    records, *_ = world.broker.read(TopicPartition(world.config.topics.changelog, 0), before[0].manifest.offset, 1)
+    manifest = read_manifest(records.values[0] or b"", "test").model_copy(update={"digest": "00" * 32})
+    world.put("changelog", 0, records.keys[0], manifest.to_bytes())
+    _lose_offsets(world)
+    _recommit(world)
+    assert len(_named(world)) == 2
+    assert _named(world)[0] == before[1]
 
 
 def test_a_compacted_changelog() -> None:

@@ -64,8 +64,8 @@ def _more(world: World, member: Worker, total: int) -> None:
     world.clock.advance(trim.TRIM_INTERVAL_S)
     world.send(6, first=total - 6)
     _turns(member, until=_all_at(member, total))
-    busy = (task.writes_snapshot for task in member.tasks)
-    _turns(member, until=lambda: not any((*busy, *(one.is_busy for one in member._trimmers.values()))))
+    _turns(member, until=lambda: not any(task.writes_snapshot for task in member.tasks))
+    _turns(member, until=lambda: not any(trimmer.is_busy for trimmer in member._trimmers.values()))
 
 
 def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
@@ -102,12 +102,49 @@ def test_a_new_worker_goes_on_behind_trimmed_progress() -> None:
 def test_both_snapshots_can_still_be_used() -> None:
     """Retention that is ahead of everything takes nothing of what the older of the two snapshots needs."""
     world, member = _processed()
+    before = _commits(world)
     _retain(world, COUNT, COUNT)
     _more(world, member, COUNT + 6)
     oldest = min(snapshot.progress_offset for snapshot in _target(world).snapshots)
     assert len(_target(world).snapshots) == 2
     assert 0 < _begin(world) <= oldest
     assert oldest in [offset for offset, _ in _commits(world)]
+    _more(world, member, COUNT + 12)
+    useless = [offset for offset, one in before if max(one.examples_end, one.labels_end) <= COUNT]
+    assert _begin(world) == useless[-1] + 1, "what that snapshot needed is no longer needed"
+
+
+class _Watching(EmbeddedCluster):
+    """Holds every deletion against what the group has committed at that moment."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.broker)
+        self._world = world
+        self.deleted = 0
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete."""
+        self.deleted += 1
+        named = _target(self._world, partition.partition).snapshots
+        assert before <= min(snapshot.progress_offset for snapshot in named)
+        return super().delete_records(partition, before)
+
+
+def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the two, at whatever moment of the next one's making: it may be damaged, or its writer may die."""
+    monkeypatch.setattr(trim, "TRIM_INTERVAL_S", 0.0)
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    watching = _Watching(world)
+    member = _started(world.worker(cluster=watching))
+    world.send(3 * COUNT)
+
+    def done() -> bool:
+        for task in member.tasks:
+            _retain(world, *task.offsets, numbers=[task.number])
+        return _all_at(member, 3 * COUNT)()
+
+    _turns(member, until=done)
+    assert watching.deleted > 5
 
 
 class _Counting(EmbeddedCluster):
@@ -148,16 +185,20 @@ def test_progress_is_looked_at_once_a_minute_and_only_behind_retention() -> None
     _more(world, member, COUNT + 6)
     looked = cluster.readers
     assert len(cluster.deleted) == PARTITIONS
-    for _ in range(5):
+    end = COUNT + 6
+    for round_ in range(5):
         world.clock.advance(trim.TRIM_INTERVAL_S / 10)
-        world.send(6, first=member.tasks[0].offsets[0])
-        end = member.tasks[0].offsets[0] + 6
+        _retain(world, 41 + round_, 31 + round_)
+        end += 6
+        world.send(6, first=end - 6)
         _turns(member, until=_all_at(member, end))
+    assert (cluster.readers, len(cluster.deleted)) == (looked, PARTITIONS), "a minute is not over"
     _more(world, member, end + 6)
-    assert (cluster.readers, len(cluster.deleted)) == (looked, PARTITIONS), "retention has taken nothing since"
-    _retain(world, 50, 50)
+    assert (cluster.readers, len(cluster.deleted)) == (looked + PARTITIONS, 2 * PARTITIONS)
     _more(world, member, end + 12)
-    assert len(cluster.deleted) == 2 * PARTITIONS
+    assert (cluster.readers, len(cluster.deleted)) == (looked + PARTITIONS, 2 * PARTITIONS), (
+        "retention has taken nothing since"
+    )
 
 
 @pytest.mark.parametrize(
