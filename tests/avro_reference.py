@@ -145,8 +145,8 @@ def rabin(data: bytes) -> int:
     return value
 
 
-def canonical(name: str) -> bytes:
-    """The parsing canonical form of a schema of ours (all of which have the namespace areba, and no aliases)."""
+def canonical(name: str, version: int = 0) -> bytes:
+    """The parsing canonical form of a schema of ours (namespace areba, no aliases); version 0: the newest."""
 
     def form(kind: Any) -> Any:  # noqa: ANN401  (a schema is any JSON)
         if isinstance(kind, list):
@@ -159,10 +159,16 @@ def canonical(name: str) -> bytes:
             out["fields"] = [{"name": field["name"], "type": form(field["type"])} for field in kind["fields"]]
         return out | {key: kind[key] for key in ("symbols", "items", "size") if key in kind}
 
-    return json.dumps(form(json.loads(schemas.sources()[name, 1])), separators=(",", ":")).encode()
+    texts = {number: text for (known, number), text in schemas.sources().items() if known == name}
+    return json.dumps(form(json.loads(texts[version or max(texts)])), separators=(",", ":")).encode()
 
 
-HEADERS = {name: b"\xc3\x01" + rabin(canonical(name)).to_bytes(8, "little") for name in PARSED}
+def header_of(name: str, version: int = 0) -> bytes:
+    """What a value in the single-object encoding begins with."""
+    return b"\xc3\x01" + rabin(canonical(name, version)).to_bytes(8, "little")
+
+
+HEADERS = {name: header_of(name) for name in PARSED}
 
 
 def read(name: str, payload: bytes) -> tuple[str | None, dict[str, Any]]:

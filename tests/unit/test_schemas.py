@@ -11,7 +11,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 import schemas
 from stream_app import avro
 from stream_app.records import MarkKind, OutcomeKind
-from tests.avro_reference import HEADERS, PARSED, canonical, rabin
+from tests.avro_reference import HEADERS, PARSED, canonical, header_of, rabin
 
 FOLDER = Path(schemas.__file__).parent
 SOURCES: dict[str, dict[str, Any]] = {name: json.loads(text) for (name, _), text in schemas.sources().items()}
@@ -74,13 +74,14 @@ def test_fingerprints() -> None:
     for name, parsed in PARSED.items():
         assert canonical(name).decode() == to_parsing_canonical_form(parsed)
         assert HEADERS[name][2:].hex() == fingerprint(canonical(name).decode(), "CRC-64-AVRO")
-    assert {schema.header for schema in avro.newest().values()} == set(HEADERS.values()) == set(avro.catalogue())
+    assert {schema.header for schema in avro.newest().values()} == set(HEADERS.values()) <= set(avro.catalogue())
     assert all(
         schema.fingerprint == rabin(canonical(type_.__name__.lower())) for type_, schema in avro.newest().items()
     )
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_published_schema_does_not_change(name: str) -> None:
+@pytest.mark.parametrize("version", schemas.sources())
+def test_a_published_schema_does_not_change(version: tuple[str, int]) -> None:
     """The golden value holds the fingerprint that was published: a change needs a new version and a new file."""
-    assert (FOLDER / "golden" / f"{name}.v1.bin").read_bytes()[: avro.HEADER_BYTES] == HEADERS[name]
+    golden = (FOLDER / "golden" / f"{version[0]}.v{version[1]}.bin").read_bytes()
+    assert golden[: avro.HEADER_BYTES] == header_of(*version)
