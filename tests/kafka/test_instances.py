@@ -209,6 +209,26 @@ def test_a_changed_budget_starts_that_learner_afresh(done: App) -> None:
     assert run_to(changed, done.input_ends()) == models
 
 
+def test_a_saved_model_goes_on_in_another_application(done: App, tmp_path: Path) -> None:
+    """The command that operators use, on both sides; the second application's outputs are those of a fresh process."""
+    model, first = tmp_path / "model.safetensors", done.file("w")
+    saved = areba(first, "state", "export", "alpha", "areba", str(model), "--task", "0")
+    assert saved.returncode == 0, saved.stderr
+    second = App(done.servers, f"{done.prefix}2-", tmp_path / "second", SECTIONS, partitions=2)
+    second.folder.mkdir()
+    second.create_topics()
+    told = areba(second.file("w"), "state", "import", str(model), "alpha", "areba", "--task", "0")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.split()[-1] == saved.stdout.split()[-1], "the same digest"
+    second.send(all_records(STREAMS, 100, int(time.time() * 1000) - 30_000, seed=29))
+    models = run_to(second.config, second.input_ends())
+    expected = check_exactly_once(second)
+    assert models == {number: result.models for number, result in expected.items()}
+    first_prediction = codec.decode_one(second.outputs(0)["predictions"][0].value or b"")
+    assert isinstance(first_prediction, Prediction)
+    assert first_prediction.model_version > 0
+
+
 def test_what_cannot_be_taken_over_is_refused(done: App) -> None:
     """Examples that wait would expire by another clock: status 2, and the line names the setting."""
     with pytest.raises(ConfigurationError) as caught:

@@ -140,6 +140,19 @@ def test_who_starts_afresh_is_as_if_new(name: str) -> None:
         assert models_of(found, learner) == models_of(fresh, learner)
 
 
+@pytest.mark.parametrize("name", ["new first", "a scaler"])
+def test_a_new_scaler_sees_what_waits(name: str) -> None:
+    """What a newcomer learns is what it would have seen, had it been there when the examples came."""
+    before, _, _ = fixed_input(1, join=SMALL.model_copy(update={"ttl_ms": 10_000, "max_pending_per_stream": 99}))
+    after = with_learners(before, VARIANTS[name])
+    records = prompt(20)
+    examples = [record for record in records if record.side is Side.EXAMPLES]
+    labels = [record for record in records if record.side is Side.LABELS]
+    learner = "new" if name == "new first" else "two"
+    found, fresh = run_changed(before, after, (examples, labels))[0], run_changed(after, after, (examples, labels))[0]
+    assert models_of(found, learner) == models_of(fresh, learner)
+
+
 def test_another_rate_holds_from_then_on() -> None:
     """The learner keeps what it knows; only the steps that follow are larger."""
     before, examples, labels = fixed_input(400)

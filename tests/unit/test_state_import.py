@@ -9,11 +9,13 @@ from stream_app import codec
 from stream_app.config import Config
 from stream_app.embedded import EmbeddedSender
 from stream_app.errors import ConfigurationError, StateError
+from stream_app.inputs import NO_RECORDS
 from stream_app.model_file import digest_of
 from stream_app.records import SEED, Act, Commit
 from stream_app.seed import Seeds
 from stream_app.state_import import import_model
 from stream_app.state_tools import Place, export, rebuild
+from stream_app.task import Task
 from stream_app.verify import verify
 from stream_app.worker import Worker
 from tests.unit.test_restore import MAX_POLL_INTERVAL_S, World, _all_at, _config, _started, _turns
@@ -166,6 +168,11 @@ def test_parts_of_a_seed_that_do_not_belong_together(saved: Path, monkeypatch: p
         seeds.add(texts[2])
     with pytest.raises(StateError, match="no part of a seed"):
         seeds.add("{}")
+    task = Task(0, config.task_settings(), ("examples", "labels"))
+    task.apply(Act(1, SEED, "0", texts[0]))
+    task.step(NO_RECORDS, NO_RECORDS)
+    with pytest.raises(StateError, match=r"part 1 of \d+ of a seed does not follow part -1"):
+        task.apply(Act(2, SEED, "0", texts[1]))
     changed = texts[1].replace('"content":"', '"content":"AAAA')
     assert seeds.add(changed) is None
     for text in texts[2:-1]:
