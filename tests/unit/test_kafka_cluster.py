@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_app.errors import StateError, TopicError, UnknownOutcomeError
 from stream_app.kafka import KafkaCluster
-from stream_app.ports import TopicInfo
+from stream_app.ports import Committed, TopicInfo, TopicPartition
 
 ASKED_BEFORE_KNOWN = 3
 
@@ -53,3 +54,33 @@ def test_a_topic_that_not_all_brokers_know_yet_is_asked_for_again(monkeypatch: p
         "new": {"retention.ms": "new"},
     }
     assert admin.asked == [["old", "new"], ["new"], ["new"]]
+
+
+def _failed(code: int) -> Future[Any]:
+    failed = Future[Any]()
+    failed.set_exception(KafkaException(KafkaError(code, "told to")))
+    return failed
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicError), (KafkaError.REQUEST_TIMED_OUT, UnknownOutcomeError)],
+)
+def test_a_refusal_is_told_from_silence(code: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the permission to delete records nobody asks again; a broker that is away is asked later."""
+    cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("progress", 3)
+    admin = SimpleNamespace(delete_records=lambda places, **_: {places[0]: _failed(code)})
+    monkeypatch.setattr(cluster, "_admin", admin)
+    with pytest.raises(expected, match=r"progress\[3\]: records below offset 7 cannot be deleted: told to"):
+        cluster.delete_records(place, 7)
+
+
+def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker answers partition by partition: the answer as a whole looks fine."""
+    cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("examples", 0)
+    done = Future[Any]()
+    refused = KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "told to")
+    done.set_result(SimpleNamespace(topic_partitions=[SimpleNamespace(error=None), SimpleNamespace(error=refused)]))
+    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(alter_consumer_group_offsets=lambda _, **__: {"app": done}))
+    with pytest.raises(StateError, match=r"app: the group has members; stop all of them first \(told to"):
+        cluster.commit_offsets("app", {place: Committed(0, "")})

@@ -141,6 +141,8 @@ def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) 
     def done() -> bool:
         for task in member.tasks:
             _retain(world, *task.offsets, numbers=[task.number])
+            while member._trimmers[task.number].is_busy:  # before anything else is committed
+                member._trimmers[task.number].step()
         return _all_at(member, 3 * COUNT)()
 
     _turns(member, until=done)
