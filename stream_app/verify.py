@@ -317,6 +317,11 @@ class _Checker:
 Decoded = TypeVar("Decoded")
 
 
+def _is_without_effect(act: Act, sequence: int, *, is_new: bool) -> bool:
+    """A task may be resumed twice, and be given models before its first worker."""
+    return is_new or (act.kind == RESUME and act.sequence <= sequence)
+
+
 class _PartitionCheck:
     """One task."""
 
@@ -405,12 +410,12 @@ class _PartitionCheck:
             record = self._decoded(self._progress, row, (Commit, Act))
             if not isinstance(record, Commit | Act):
                 continue
-            if isinstance(record, Act) and record.kind == RESUME and record.sequence <= sequence:
-                continue  # a task may be resumed twice
-            if target is None and isinstance(record, Commit):
+            if isinstance(record, Act) and _is_without_effect(record, sequence, is_new=target is None):
+                continue
+            if target is None:
                 self._off(self._progress, row.offset, "a record of the task, but the group has committed no offsets")
                 break
-            if target is None or sequence >= target[0]:
+            if sequence >= target[0]:
                 break
             self._check_sequence(row.offset, sequence, record)
             sequence = record.sequence

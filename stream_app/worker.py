@@ -271,9 +271,9 @@ class Worker:
             clock=self._ports.clock,
             times=Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
         )
-        self._tasks[number] = task
         progress = TopicPartition(self._topics.progress, number)
         self._trimmers[number] = ProgressTrimmer(self._ports.cluster, self._ports.clock, inputs, progress)
+        self._tasks[number] = task
         for side, partition in enumerate(inputs):
             self._by_partition[partition] = (task, side)
 

@@ -523,7 +523,7 @@ def _forge_ranges(world: World) -> None:
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
-        (_lose_offsets, r"sequence 0 is recorded, but the group has no committed offsets.*application\.id"),
+        (_lose_offsets, r"sequence 1 is recorded, but the group has no committed offsets.*application\.id"),
         (_lose_examples, r"examples\[\d\] starts at offset 7, offset 0 is needed.*application\.id"),
         (_lose_progress, r"progress\[\d\] offset \d: progress begins with sequence \d, sequence 0 is needed.*recommit"),
         (_new_topic, r"examples\[\d\] ends at offset 20, offset 99 is committed.*application\.id"),

@@ -872,7 +872,7 @@ def test_a_group_that_was_reset_to_an_offset(log: Log) -> None:
 def test_a_group_whose_offsets_are_gone(log: Log) -> None:
     """They expire when no member of the group was there for a week; then nothing tells what was processed."""
     log.offsets.clear()
-    assert f"{TOPICS.progress}[0] offset 0: a record of the task, but the group has committed no offsets" in findings(
+    assert f"{TOPICS.progress}[0] offset 1: a record of the task, but the group has committed no offsets" in findings(
         log
     )
 
