@@ -272,7 +272,7 @@ def _offsets(text: str | None) -> tuple[int, int] | None:
 
 @cli.group()
 def state() -> None:
-    """Models of a running or stopped application, as committed; only `recommit` changes something."""
+    """Models of a running or stopped application, as committed; only `import` and `recommit` change something."""
 
 
 @state.command("list")

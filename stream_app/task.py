@@ -139,6 +139,10 @@ class Task:
             raise StateError(f"{where}: the configuration has no such learner")
         if begins_afresh(seed.settings, settings.learners[seed.learner]):
             raise StateError(f"{where}: it was made with other settings than this learner has")
+        if not 0 < seed.features <= self.settings.limits.max_features:
+            raise StateError(
+                f"{where}: {seed.features} features; limits.max_features {self.settings.limits.max_features}"
+            )
         if seed.stream not in self._streams.names:
             self._streams.open(seed.stream, settings)
         number = self._streams.names.index(seed.stream)

@@ -173,6 +173,12 @@ def test_parts_of_a_seed_that_do_not_belong_together(saved: Path, monkeypatch: p
     task.step(NO_RECORDS, NO_RECORDS)
     with pytest.raises(StateError, match=r"part 1 of \d+ of a seed does not follow part -1"):
         task.apply(Act(2, SEED, "0", texts[1]))
+    huge = texts[-1].replace('"features":1,', '"features":99999999999,')
+    assert huge != texts[-1]
+    for number, text in enumerate(texts[:-1]):
+        task.apply(Act(1 + number, SEED, "0", text))
+    with pytest.raises(StateError, match=r"99999999999 features; limits.max_features 10000"):
+        task.apply(Act(len(texts), SEED, "0", huge))
     changed = texts[1].replace('"content":"', '"content":"AAAA')
     assert seeds.add(changed) is None
     for text in texts[2:-1]:
