@@ -340,7 +340,8 @@ def state_import(file: Path, stream: str, learner: str, path: Path, task: int | 
         place.config.kafka.bootstrap_servers, {**place.config.kafka.all, **place.config.kafka.producer}
     )
     try:
-        click.echo(import_model(place, sender, file, stream, learner, task))
+        for line in import_model(place, sender, file, stream, learner, task):
+            click.echo(line)
     finally:
         sender.close()
 

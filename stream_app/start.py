@@ -150,6 +150,7 @@ def warm_up(settings: TaskSettings, should_stop: Callable[[], bool] = lambda: Fa
     with lock.open("w") as handle:
         if not _wait_for_lock(handle.fileno(), should_stop):
             return
+        LOG.info("loading compiled code; where there is none yet, compiling takes about a minute")
         start = time.monotonic()
         small = settings.model_copy(update={"unknown_streams": "model"})
         task = Task(0, small, ("examples", "labels"))

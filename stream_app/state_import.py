@@ -21,8 +21,10 @@ from stream_app.stream_state import SEEN
 from stream_app.task import Task
 
 
-def import_model(place: Place, sender: Sender, file: Path, stream: str, learner: str, task: int | None) -> str:
-    """Let a learner go on from a file of `areba state export`; a line that says so.
+def import_model(
+    place: Place, sender: Sender, file: Path, stream: str, learner: str, task: int | None
+) -> Iterator[str]:
+    """Let a learner go on from a file of `areba state export`; lines that say so, and what else has changed by this.
 
     Args:
         place: The application.
@@ -41,24 +43,26 @@ def import_model(place: Place, sender: Sender, file: Path, stream: str, learner:
     state = {name: array for name, array in saved.state.items() if name != SEEN}
     seed = Seed(stream, learner, saved.features, saved.settings, state)
     _check_nobody_works(place)
-    acts = _acts(place, number, seed)
+    acts, changed = _acts(place, number, seed)
     progress = place.config.topics.progress
     for act in acts:
         sender.send(progress, None, codec.encode(act), place.clock.now_ms(), partition=number)
     sender.flush(READ_TIMEOUT_S)
     _check_nobody_works(place)
-    return f"{stream}/{learner} of task {number} goes on from digest {digest_of(saved.state)}"
+    yield from changed
+    yield f"{stream}/{learner} of task {number} goes on from digest {digest_of(saved.state)}"
 
 
 def _check_nobody_works(place: Place) -> None:
     members = place.cluster.members(place.config.group_id)
     if members:
-        raise StateError(f"{place.config.group_id} has {members} workers: stop them all, and say it again")
+        raise StateError(f"{place.config.group_id}: workers are running ({members}): stop them all, and say it again")
 
 
-def _acts(place: Place, number: int, seed: Seed) -> list[Act]:
-    """What is to be written, once a task went through it without complaint."""
+def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, ...]]:
+    """What is to be written, once a task went through it without complaint, and what of the configuration changes."""
     rehearsal, sequence = _newest(place, number)
+    taken_over: tuple[str, ...] = ()
     settings = place.config.task_settings()
     texts: list[tuple[str, str]] = []
     if rehearsal is None:
@@ -68,12 +72,13 @@ def _acts(place: Place, number: int, seed: Seed) -> list[Act]:
         changed = changes(rehearsal.settings, settings, rehearsal.running())
         if changed.refused:
             raise ConfigurationError(changed.refused)
+        taken_over = changed.taken_over
         texts.append((CONFIGURATION, settings.to_json()))
     texts += [(SEED, text) for text in seed.texts()]
     acts = [Act(sequence + 1 + k, kind, __version__, text) for k, (kind, text) in enumerate(texts)]
     for act in acts:
         rehearsal.apply(act)
-    return acts
+    return acts, taken_over
 
 
 def _newest(place: Place, number: int) -> tuple[Task | None, int]:

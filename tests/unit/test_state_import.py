@@ -36,7 +36,7 @@ def _place(world: World, config: Config | None = None) -> Place:
 
 
 def _import(place: Place, world: World, file: Path, learner: str = "areba", stream: str = "s0") -> str:
-    return import_model(place, EmbeddedSender(world.broker), file, stream, learner, 0)
+    return "\n".join(import_model(place, EmbeddedSender(world.broker), file, stream, learner, 0))
 
 
 def _kill(world: World) -> None:
@@ -118,7 +118,7 @@ def test_a_challenger_that_only_the_file_has(saved: Path) -> None:
     world, _ = _ran(config)
     _kill(world)
     more = _config(learners={**SAVED["learners"], "saved": {"method": "areba", "scaler": "standard"}})
-    _import(_place(world, more), world, saved, learner="saved")
+    assert "learners.saved: is new" in _import(_place(world, more), world, saved, learner="saved")
     kinds = [record.kind for record in world.progress(0) if isinstance(record, Act)]
     assert kinds == ["configuration", "configuration", SEED]
     member = _started(world.worker(more))
@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_refused(saved: Path) -> None:
     config = _config(**SAVED)
     world, _ = _ran(config)
     before = world.rows("progress", 0)
-    with pytest.raises(StateError, match="app has 1 workers: stop them all"):
+    with pytest.raises(StateError, match=r"app: workers are running \(1\): stop them all"):
         _import(_place(world), world, saved)
     _kill(world)
     for learner, text in (("baseline", "made with other settings"), ("none", "has no such learner")):
