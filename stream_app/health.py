@@ -1,7 +1,7 @@
 """What a worker is at, for machines: an observer that keeps count, and a small HTTP server for what is to be told.
 
-`/ready` answers 200 once the group was joined and every task that it gave us is live, else 503; a line for each task says
-where it is, and why. `/metrics` is in `metrics.py`. Nobody is asked for a password, and nothing can be changed.
+`/ready` answers 200 once the group was joined and every task that it gave us is live, else 503; a line for each task
+says where it is, and why. `/metrics` is in `metrics.py`. Nobody is asked for a password, and nothing can be changed.
 
 The server has one thread, which answers one request after the other: each has `REQUEST_TIMEOUT_S` to come and as long
 to be taken. Whatever goes wrong there is that request's own affair, never the worker's.
@@ -10,6 +10,7 @@ to be taken. Whatever goes wrong there is that request's own affair, never the w
 import errno
 import logging
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -55,7 +56,7 @@ class TaskHealth:
 
     Attributes:
         state: Where it is.
-        committed: Offsets (examples, labels).
+        committed: Offsets (examples, labels); None: not known yet.
         restored: As far as it was restored, while it is.
         problem: Why it is tripped or parked.
         outputs: Committed output records.
@@ -65,7 +66,7 @@ class TaskHealth:
     """
 
     state: TaskState
-    committed: tuple[int, int]
+    committed: tuple[int, int] | None = None
     restored: tuple[int, int] | None = None
     problem: str | None = None
     outputs: int = 0
@@ -76,8 +77,9 @@ class TaskHealth:
     def text(self, task: int) -> str:
         """For people."""
         if self.state is TaskState.RESTORING:
-            reached = f"at offsets {_pair(self.restored)}" if self.restored else "reading snapshot and progress"
-            return f"task {task}: restoring: {reached} of {_pair(self.committed)}"
+            if self.committed is None or self.restored is None:
+                return f"task {task}: restoring: snapshot and progress are read"
+            return f"task {task}: restoring: offsets {_pair(self.restored)} of {_pair(self.committed)}"
         if self.state is TaskState.TRIPPED:
             return f"task {task}: stopped by the breaker: {self.problem}; {way_on(task)}"
         if self.state is TaskState.PARKED:
@@ -127,12 +129,12 @@ class HealthObserver(Observer):
                 self._tasks[task] = replace(self._tasks[task], **changed)
 
     def assigned(self, tasks: Sequence[int]) -> None:
-        """The group gave us these tasks; it has told no offsets of them yet."""
+        """The group gave us these tasks."""
         super().assigned(tasks)
         with self._lock:
             self._is_joined = True
             for task in tasks:
-                self._tasks[task] = TaskHealth(TaskState.RESTORING, (0, 0))
+                self._tasks[task] = TaskHealth(TaskState.RESTORING)
 
     def revoked(self, tasks: Sequence[int]) -> None:
         """The group took these back."""
@@ -259,7 +261,7 @@ class _Server(TCPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  (the base class's)
         """Somebody hung up, or was too slow."""
-        LOG.debug("request of %s failed", client_address, exc_info=True)
+        LOG.debug("request of %s failed: %r", client_address, sys.exception())
 
 
 class _Server6(_Server):

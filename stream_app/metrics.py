@@ -65,7 +65,7 @@ class _Worker(Collector):
         for number, task in tasks:
             for state in TaskState:
                 states.add_metric([str(number), state.value], float(task.state is state))
-            for topic, offset in zip(self._topics, task.committed, strict=True):
+            for topic, offset in zip(self._topics, task.committed or (), strict=False):
                 offsets.add_metric([str(number), topic], offset)
         yield states
         yield offsets

@@ -69,12 +69,14 @@ def _observed(config: Config, clock: Clock) -> Iterator[Observer]:
     if port is None:
         yield Observer(clock)
         return
-    from stream_app.health import HealthObserver, HealthServer, ready_page  # noqa: PLC0415
+    from stream_app.health import HealthObserver, HealthServer, Page, ready_page  # noqa: PLC0415
     from stream_app.metrics import metrics_page  # noqa: PLC0415  (its client takes half a second)
 
     observer = HealthObserver(clock)
-    metrics = metrics_page(observer, (config.topics.examples, config.topics.labels))
-    pages = {"/metrics": metrics, "/ready": partial(ready_page, observer)}
+    pages: Mapping[str, Callable[[], Page]] = {
+        "/metrics": metrics_page(observer, (config.topics.examples, config.topics.labels)),
+        "/ready": partial(ready_page, observer),
+    }
     with closing(HealthServer(config.worker.http_host, port, pages)):
         yield observer
 

@@ -1,7 +1,7 @@
 """`areba inspect`: what an operator is told of each task, from the topics and the group alone."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,10 @@ from stream_app import codec, inspect_tasks, start
 from stream_app.cli import cli
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.inspect_tasks import State, inspect
-from stream_app.ports import TopicPartition
-from stream_app.records import RESUME, Act
+from stream_app.ports import Cluster, TopicPartition
+from stream_app.rebuild import records_of
+from stream_app.records import RESUME, Act, Commit
 from stream_app.restore import Stage
-from stream_app.worker import Worker
 from tests.unit.test_recommit import COUNT, _other_offsets, _processed, _to_the_first, _unequal_offsets
 from tests.unit.test_restore import (
     MAX_POLL_INTERVAL_S,
@@ -75,10 +75,11 @@ def test_a_task_that_the_breaker_stopped() -> None:
     assert not found.ok
     assert [view.state for view in found.tasks] == [State.TRIPPED, State.RUNNING]
     assert found.tasks[0].command == "areba resume --task 0"
-    assert list(found.problems()) == [
+    [line] = found.problems()
+    assert line == (
         "task 0: stopped by the breaker: 3 malformed records in a row (limit 3); mend the producer, then: "
         "areba resume --task 0"
-    ]
+    )
     sequence = member.tasks[0].point.sequence
     world.resume(0, sequence + 5)  # of another life: not for this stop
     assert inspect(world.cluster, world.config).tasks[0].state is State.TRIPPED
@@ -159,14 +160,14 @@ def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.Monkey
     read = inspect_tasks._tail
     count = COUNT
 
-    def later(*arguments: object) -> object:
+    def later(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
         nonlocal count
-        found = []
+        found: list[Commit | Act] = []
         for _ in range(2):  # once before progress is read, once behind it
             world.send(3, first=count)
             count += 3
             _turns(member, until=_all_at(member, count))
-            found = found or read(*arguments)  # type: ignore[arg-type]
+            found = found or read(cluster, progress)
         return found
 
     monkeypatch.setattr(inspect_tasks, "_tail", later)
@@ -179,11 +180,10 @@ def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect_tasks, "TAIL_RECORDS", 2)
     world, member = _processed()
     starts = []
-    records_of = inspect_tasks.records_of
 
-    def noting(cluster: object, place: object, begin: int = 0) -> object:
+    def noting(cluster: Cluster, place: TopicPartition, begin: int = 0) -> Iterator[tuple[int, bytes | None]]:
         starts.append(begin)
-        return records_of(cluster, place, begin)  # type: ignore[arg-type]
+        return records_of(cluster, place, begin)
 
     monkeypatch.setattr(inspect_tasks, "records_of", noting)
     assert inspect(world.cluster, world.config, [0]).ok
