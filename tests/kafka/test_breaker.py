@@ -96,7 +96,8 @@ def _check_runs(worker: WorkerProcess, file: Path) -> None:
 def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """Task 0 trips and stays paused, over a restart too; task 1 goes on; `areba resume` lets task 0 go on.
 
-    Readiness, metrics and `areba inspect` tell all of it. What a user would lose: an application that eats a day of garbage, or one that a single bad producer stops.
+    Readiness, metrics and `areba inspect` tell all of it. What a user would lose: an application that eats a day of
+    garbage, or one that a single bad producer stops, and nobody sees why.
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2)
