@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, NamedTuple
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from stream_app.changelog import manifests_of
@@ -140,9 +141,10 @@ class Inspection:
 
     def table(self) -> Table:
         """For people; what is wrong is told in `problems`."""
-        result = Table(title=f"{self.application}: {self.workers} worker{'' if self.workers == 1 else 's'}")
+        title = f"{self.application}: {self.workers} worker{'' if self.workers == 1 else 's'}"
+        result = Table(title=title, box=SIMPLE_HEAD)
         for column in ("task", "state", "examples", "lag", "labels", "lag", "sequence", "snapshot", "engine"):
-            result.add_column(column, justify="left" if column in {"state", "engine"} else "right", no_wrap=True)
+            result.add_column(column, justify="left" if column in {"state", "engine"} else "right", overflow="fold")
         for view in self.tasks:
             offsets = [
                 text
