@@ -7,12 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.console import Console
+from rich.progress import track
 
 from stream_app import __version__
 from stream_app.config import load, memory_bound_bytes
@@ -109,6 +111,29 @@ def topics_check(path: Path) -> None:
     config = load(path, os.environ)
     check_topics(config, connect(config))
     click.echo("topics are as they should be")
+
+
+@cli.command("inspect")
+@CONFIG_OPTION
+@click.option("--task", "tasks", type=click.IntRange(0), multiple=True, help="Only these; by default all.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of a table.")
+def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
+    """What the application is at, from its topics and its group; no worker is asked.
+
+    Exit status 1 when a task is stopped by the breaker or cannot be restored: why, and the command that goes on.
+    """
+    from stream_app.inspect_tasks import inspect  # noqa: PLC0415  (see run)
+
+    place = _place(path)
+    watched = partial(track, description="looking at tasks", console=Console(stderr=True), transient=True)
+    found = inspect(place.cluster, place.config, tasks, watched)
+    if as_json:
+        click.echo(found.to_json())
+    else:
+        Console().print(found.table())
+        for line in found.problems():
+            click.echo(line)
+    sys.exit(0 if found.ok else 1)
 
 
 @cli.command()

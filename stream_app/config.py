@@ -508,6 +508,8 @@ class WorkerSettings(Settings):
         snapshot_after_ms: Processing that a restore would repeat before a snapshot is taken; a dear snapshot is taken
             less often, so that all of them cost at most a twentieth of the time. 0: always one.
         max_restarts: How often a process starts afresh by itself (exit status 4) within an hour; 0: never.
+        http_port: Where `/metrics` and `/ready` answer; 0: any free port, which the log tells; None: nowhere.
+        http_host: The address of this machine that they answer at.
     """
 
     commit_interval_ms: Annotated[Integer, Field(ge=0, le=5_000)] = 10  # half of transaction.timeout.ms
@@ -517,6 +519,8 @@ class WorkerSettings(Settings):
     restore_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
     snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
+    http_port: Annotated[Integer, Field(ge=0, le=65_535)] | None = None
+    http_host: Annotated[str, StringConstraints(pattern=r"^\S{1,253}$")] = "127.0.0.1"
 
 
 class BreakerSettings(Settings):

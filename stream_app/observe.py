@@ -26,6 +26,11 @@ from stream_app.ports import Clock
 REPORT_INTERVAL_S = 10.0
 
 
+def way_on(task: int) -> str:
+    """What an operator does about a task that the breaker stopped."""
+    return f"mend the producer, then: areba resume --task {task}"
+
+
 class Observer:
     """Writes what happens to the log."""
 
@@ -46,6 +51,9 @@ class Observer:
         self._log.info("revoked tasks=%s", _list(tasks))
         for task in tasks:
             self._offsets.pop(task, None)
+
+    def owned(self, task: int, committed: tuple[int, int]) -> None:
+        """A task is to be restored up to these committed offsets; no line: `assigned` or `aborted` came before."""
 
     def restoring(self, task: int, offsets: tuple[int, int], goal: tuple[int, int]) -> None:
         """A task is being restored."""
@@ -89,7 +97,7 @@ class Observer:
 
     def tripped(self, task: int, problem: str) -> None:
         """The breaker stopped a task."""
-        self._log.error("tripped task=%d: %s; mend the producer, then: areba resume --task %d", task, problem, task)
+        self._log.error("tripped task=%d: %s; %s", task, problem, way_on(task))
 
     def resumed(self, task: int) -> None:
         """An operator let it go on."""

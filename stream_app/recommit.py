@@ -89,11 +89,7 @@ def recommit(cluster: Cluster, config: Config, tasks: Iterable[int], *, dry_run:
         StateError: The group has members, or progress has something else than our records.
         UnknownOutcomeError: The broker fell silent.
     """
-    partitions = _partitions(cluster, config)
-    chosen = list(tasks) or list(range(partitions))
-    if beyond := [task for task in chosen if task >= partitions]:
-        raise ConfigurationError(f"there is no task {beyond[0]}: the application has {partitions}")
-    for task in chosen:
+    for task in chosen_tasks(cluster, config, tasks):
         found = look(cluster, config, task)
         if not (dry_run or found.is_right):
             cluster.commit_offsets(config.group_id, found.wanted())
@@ -154,13 +150,23 @@ class _Commits:
         return self.last is not None and first is not None and first <= min(sequences, default=first)
 
 
-def _partitions(cluster: Cluster, config: Config) -> int:
+def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequence[int]:
+    """These tasks of the application; all, where none is named.
+
+    Raises:
+        ConfigurationError: There is no such task.
+        TopicError: A topic is missing.
+    """
     topics = config.topics
     needed = (topics.examples, topics.labels, topics.progress, topics.changelog)
     found = cluster.topics(needed)
     if missing := [name for name in needed if name not in found]:
         raise TopicError([f"{name}: there is no such topic" for name in missing])
-    return found[topics.progress].partitions
+    partitions = found[topics.progress].partitions
+    chosen = list(tasks) or list(range(partitions))
+    if beyond := [task for task in chosen if task >= partitions]:
+        raise ConfigurationError(f"there is no task {beyond[0]}: the application has {partitions}")
+    return chosen
 
 
 def _words(metadata: str) -> str:

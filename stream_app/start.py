@@ -5,6 +5,8 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from stream_app.errors import ConfigurationError, StateError, TopicError, Unknow
 from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, Outages, SystemClock
 from stream_app.native import cache_folder
 from stream_app.observe import Observer
-from stream_app.ports import TopicInfo, TopicPartition
+from stream_app.ports import Clock, TopicInfo, TopicPartition
 from stream_app.promote import promote
 from stream_app.records import RESUME, Act, Commit, Example, Label, RawRecords
 
@@ -52,9 +54,38 @@ def run_worker(
     Raises:
         ArebaError: See errors.py.
     """
+    with _observed(config, SystemClock()) as observer:
+        _run_observed(config, should_stop, observer, restarted=restarted, was_fenced=was_fenced)
+
+
+@contextmanager
+def _observed(config: Config, clock: Clock) -> Iterator[Observer]:
+    """Whom the worker tells what happens: a server answers for it from the first moment to the last, if it is wanted.
+
+    Raises:
+        ConfigurationError: The port is in use.
+    """
+    port = config.worker.http_port
+    if port is None:
+        yield Observer(clock)
+        return
+    from stream_app.health import HealthObserver, HealthServer, Page, ready_page  # noqa: PLC0415
+    from stream_app.metrics import metrics_page  # noqa: PLC0415  (its client takes half a second)
+
+    observer = HealthObserver(clock)
+    pages: Mapping[str, Callable[[], Page]] = {
+        "/metrics": metrics_page(observer, (config.topics.examples, config.topics.labels)),
+        "/ready": partial(ready_page, observer),
+    }
+    with closing(HealthServer(config.worker.http_host, port, pages)):
+        yield observer
+
+
+def _run_observed(
+    config: Config, should_stop: Callable[[], bool], observer: Observer, *, restarted: bool, was_fenced: bool
+) -> None:
     from stream_app.worker import Ports, Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
 
-    clock = SystemClock()
     cluster = KafkaCluster(config.kafka.bootstrap_servers, config.kafka.all)
     found = _wait_for_topics(config, cluster, should_stop, restarted=restarted)
     if found is None:
@@ -66,8 +97,8 @@ def run_worker(
     largest = {"message.max.bytes": str(topic_plan.largest_message_bytes(found, config.topics))}
     producer = {**config.kafka.all, **largest, **config.kafka.producer}
     transaction = KafkaTransaction(servers, config.transactional_id, producer, outages)
-    ports = Ports(source, transaction, cluster, clock, lambda: outages.lasting)
-    Worker(config, ports, Observer(clock), was_fenced=was_fenced).run(should_stop)
+    ports = Ports(source, transaction, cluster, SystemClock(), lambda: outages.lasting)
+    Worker(config, ports, observer, was_fenced=was_fenced).run(should_stop)
 
 
 def connect(config: Config) -> KafkaCluster:

@@ -251,6 +251,7 @@ class Worker:
                 for partition in pair
             )
             self._own(pair, target, (one, two))
+            self._observer.owned(number, (one, two))
         for number, problem in problems.items():
             self._park(self._tasks[number], problem)
 

@@ -10,11 +10,13 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("cli",),
     ("start",),
-    ("worker", "verify", "promote", "state_tools", "state_import", "dead_letters", "rerun", "recommit"),
+    ("worker", "verify", "promote", "state_tools", "state_import", "dead_letters", "rerun"),
+    ("inspect_tasks",),
+    ("recommit",),
     ("rebuild",),
     ("restore",),
     ("changelog",),
-    ("kafka", "embedded", "topics", "inputs", "breaker", "observe", "reading", "trim"),
+    ("kafka", "embedded", "topics", "inputs", "breaker", "observe", "health", "metrics", "reading", "trim"),
     ("ports",),
     # pure from here on
     ("tally", "letters", "recount"),

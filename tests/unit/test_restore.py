@@ -111,7 +111,7 @@ class World:
         writer = transaction or EmbeddedTransaction(self.broker, chosen.transactional_id)
         is_cut_off = options.pop("is_cut_off", lambda: False)
         ports = Ports(source, writer, cluster or self.cluster, self.clock, is_cut_off)
-        return Worker(chosen, ports, Observer(self.clock), **options)
+        return Worker(chosen, ports, options.pop("observer", None) or Observer(self.clock), **options)
 
     def rows(self, topic: str, partition: int) -> list[tuple[Any, ...]]:
         """Everything committed in a partition: key, value, timestamp, headers."""
