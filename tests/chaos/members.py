@@ -32,6 +32,10 @@ MOMENT_PATIENCE_S: Mapping[Moment, float] = {
 STOP_DEADLINE_S = 90.0
 
 AFRESH = "starting afresh"
+STOPPED = (0, 4, -signal.SIGTERM)
+"""Ends of a worker that is asked to stop. Only the first is a clean stop: with the second a broker was too slow for its
+last transaction, with the third this had it start afresh at that moment, and a new interpreter knows no SIGTERM."""
+
 READY = "compiled code is ready"
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
 
@@ -211,7 +215,7 @@ class Member:
             raise ChaosError(f"{self.name}: no {what} within {deadline_s:g} s:\n{_tail(self.log)}")
 
     def stop(self) -> int:
-        """SIGTERM, and see that it ends well; its status: 4 where a broker was too slow for its last transaction."""
+        """SIGTERM, and see that it ends well: one of `STOPPED`."""
         self._process.ask_to_stop()
         try:
             status = self._process.wait(STOP_DEADLINE_S)
@@ -220,7 +224,7 @@ class Member:
                 f"{self.name} still runs {STOP_DEADLINE_S:g} s after SIGTERM:\n{_tail(self.log)}"
             ) from None
         self._bury()
-        if status not in (0, 4):
+        if status not in STOPPED:
             raise ChaosError(f"{self.name} ended with status {status} when asked to stop:\n{_tail(self.lives[-1].log)}")
         return status
 
