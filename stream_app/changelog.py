@@ -304,8 +304,16 @@ class Loaded:
     damage: list[str] = field(default_factory=list)
 
 
+def _impatient() -> bool:
+    return False
+
+
 def load(
-    reader: LogReader, named: Sequence[Snapshot], partition: int, inputs: tuple[str, str]
+    reader: LogReader,
+    named: Sequence[Snapshot],
+    partition: int,
+    inputs: tuple[str, str],
+    is_patient: Callable[[], bool] = _impatient,
 ) -> Generator[bool, None, Loaded]:
     """Read the newest snapshot that is whole, and what was written behind it and never named.
 
@@ -314,6 +322,8 @@ def load(
         named: By the committed offsets, newest first.
         partition: The task's number.
         inputs: Names of the topics that it reads.
+        is_patient: Whether to look again for what lies behind the end of the log: a transaction that somebody left open
+            hides whatever was committed behind its first record, until it times out.
 
     Yields:
         Behind each poll, whether it had news.
@@ -321,7 +331,7 @@ def load(
     Returns:
         The task, or none where no snapshot can be read.
     """
-    log = _Log(reader, f"changelog[{partition}]")
+    log = _Log(reader, f"changelog[{partition}]", is_patient)
     loaded = Loaded()
     manifests = yield from _read_manifests(log, named, partition, loaded.damage)
     for number, (snapshot, manifest) in enumerate(manifests):
@@ -418,8 +428,9 @@ class _Record(NamedTuple):
 class _Log:
     """A reader that is asked for records by their offsets, mostly ascending."""
 
-    def __init__(self, reader: LogReader, where: str) -> None:
+    def __init__(self, reader: LogReader, where: str, is_patient: Callable[[], bool] = _impatient) -> None:
         self.where = where
+        self._is_patient = is_patient
         self._reader = reader
         self._buffer: deque[_Record] = deque()
         self._next = 0  # behind what was read
@@ -437,15 +448,18 @@ class _Log:
         self._reader.seek(offset)
         self._next, self._at_end = offset, False
 
-    def next(self, least: int = 0) -> Generator[bool, None, _Record | None]:
-        """The next record at this offset or behind it, None at the end; yields behind each poll, as `load` does."""
+    def next(self, least: int = 0, *, exists: bool = False) -> Generator[bool, None, _Record | None]:
+        """The next record at this offset or behind it, None at the end; yields behind each poll, as `load` does.
+
+        Where something exists at that offset, an end before it is one to be waited at.
+        """
         while True:
             while self._buffer:
                 record = self._buffer.popleft()
                 self._next = record.offset + 1
                 if record.offset >= least:
                     return record
-            if self._at_end:
+            if self._at_end and not (exists and self._next <= least and self._is_patient()):
                 return None
             fetched = self._reader.poll(READ_RECORDS, 0.0)
             if fetched is not None:
@@ -465,7 +479,7 @@ def _read_place(log: _Log, key: str | None, place: Place) -> Generator[bool, Non
     log.go_to(place.offset)
     where = f"{log.where} offset {place.offset}, {key or 'manifest'}"
     while len(chunks) < place.chunks:
-        record = yield from log.next(place.offset)
+        record = yield from log.next(place.offset, exists=True)
         if record is None or (not chunks and record.offset != place.offset):
             raise StateError(f"{where}: chunk {len(chunks)} of {place.chunks} is missing")
         if key is None:

@@ -45,6 +45,10 @@ READABLE_FORMATS = ("1", METADATA_FORMAT)
 PROGRESS_RECORDS_PER_POLL = 1000
 """Progress records are some hundred bytes; a poll of so many stays well under a second."""
 
+OPEN_TRANSACTION_S = 25.0
+"""What a dead worker left open hides the end of the changelog for so long: `transaction.timeout.ms`, and ten seconds
+until the broker looks."""
+
 SCRIPT_RECORDS = 100_000
 """Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read on the way."""
 
@@ -220,7 +224,10 @@ class OwnedTask:
         if target is not None:
             self._reader = logs.changelog()
             topics = (inputs[0].topic, inputs[1].topic)
-            self._loading = load_snapshot(self._reader, target.snapshots, self.number, topics)
+            patient_until_s = clock.monotonic_s() + min(OPEN_TRANSACTION_S, times.deadline_s / 2)
+            self._loading = load_snapshot(
+                self._reader, target.snapshots, self.number, topics, lambda: clock.monotonic_s() < patient_until_s
+            )
 
     @property
     def loaded_sequence(self) -> int:

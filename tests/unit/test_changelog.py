@@ -4,18 +4,21 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import pytest
 
 from stream_app import changelog, codec
-from stream_app.embedded import EmbeddedTransaction
+from stream_app.embedded import EmbeddedCluster, EmbeddedTransaction
 from stream_app.errors import StateError, TransactionAbortedError, UnknownOutcomeError
-from stream_app.ports import TopicPartition
+from stream_app.inputs import rows_of
+from stream_app.ports import Fetched, LogReader, TopicPartition
 from stream_app.records import Example
-from stream_app.restore import Stage, Target, parse_metadata
+from stream_app.restore import OPEN_TRANSACTION_S, Stage, Target, parse_metadata
 from stream_app.state import Manifest, read_manifest
 from stream_app.worker import Worker
 from tests.unit.test_restore import (
     BREAKER,
+    MAX_POLL_INTERVAL_S,
     PARTITIONS,
     World,
     _all_at,
@@ -291,6 +294,8 @@ def test_damaged_snapshots(
     world.send(9, first=21)
     with caplog.at_level(logging.ERROR, "areba.worker"):
         again = _started(world.worker())
+        again.turn()
+        world.clock.advance(OPEN_TRANSACTION_S)  # or it might only be hidden
         _turns(again, until=_all_at(again, 30))
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2 if both else 1
@@ -298,6 +303,64 @@ def test_damaged_snapshots(
     assert again.tasks[0].replayed_records == 42 - (0 if both else again_at)
     assert again.tasks[1].replayed_records == 0
     assert world.outputs() == _undisturbed(7, 7, 7, 9)
+
+
+class _Hidden(EmbeddedCluster):
+    """Another worker died with records of its own among the snapshots: until this time their end is not to be seen."""
+
+    def __init__(self, world: World, end: int, until_s: float) -> None:
+        super().__init__(world.broker)
+        self._world, self._end, self._until_s = world, end, until_s
+
+    def reader(self, partition: TopicPartition) -> LogReader:
+        """One that stops there."""
+        found = super().reader(partition)
+        if partition.topic != self._world.config.topics.changelog:
+            return found
+        return _Stopping(found, self._end, lambda: self._world.clock.monotonic_s() < self._until_s)
+
+
+class _Stopping:
+    """A reader for which a log ends early, for a while."""
+
+    def __init__(self, reader: LogReader, end: int, is_hidden: Callable[[], bool]) -> None:
+        self._reader, self._end, self._is_hidden = reader, end, is_hidden
+        self._place = 0
+        self._is_told = False  # that this is the end
+        self.close = reader.close
+
+    def seek(self, offset: int) -> None:
+        """Go on there."""
+        self._place, self._is_told = offset, False
+        self._reader.seek(offset)
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """What may be seen."""
+        fetched = self._reader.poll(max_records, timeout_s)
+        if fetched is None or not self._is_hidden():
+            return fetched
+        rows = int(np.searchsorted(fetched.records.offsets, self._end))
+        self._reader.seek(min(self._end, self._place if not rows else int(fetched.records.offsets[rows - 1]) + 1))
+        self._is_told, was_told = True, self._is_told
+        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True) if not was_told else None
+
+
+@pytest.mark.parametrize(("hidden_s", "snapshots"), [(20.0, "newest"), (100.0, "older")])
+def test_a_snapshot_behind_an_open_transaction_is_waited_for(hidden_s: float, snapshots: str) -> None:
+    """It is committed and named; a dead worker's transaction hides it until it times out. It is no damage till then."""
+    world = _saved()
+    target = _target(world, 0)
+    newest = target.snapshots[0]
+    dead_s = world.clock.monotonic_s() + MAX_POLL_INTERVAL_S + 1  # then the group knows
+    hidden = _Hidden(world, newest.manifest.offset, dead_s + hidden_s)
+    member = _started(world.worker(cluster=hidden))
+    seen = world.clock.monotonic_s() + 60.0
+    while not _all_at(member, 18)() and world.clock.monotonic_s() < seen:
+        member.turn()
+        world.clock.advance(0.1)
+    [task] = [task for task in member.tasks if task.number == 0]
+    assert bool(task.damage) == (snapshots == "older")
+    assert task.stage is Stage.LIVE
 
 
 def test_no_snapshot_and_no_inputs() -> None:
