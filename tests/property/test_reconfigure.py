@@ -289,7 +289,7 @@ class Rebook(Changelog):
 
     def relay(self, task: Task) -> Task:
         """Another task in the same state."""
-        if task.settings != self.settings:
+        if task.settings.to_json() != self.settings.to_json():  # equal mappings need not have one order
             self.settings = task.settings
             self.book = snapshot.Book()
         return super().relay(task)
