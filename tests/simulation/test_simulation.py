@@ -41,7 +41,7 @@ def test_a_seed_is_one_story_in_any_process() -> None:
         for hash_seed in ("1", "2")
     }
     assert len(traces) == 1
-    assert "committed task" in traces.pop()
+    assert "committed task=" in traces.pop()
 
 
 def _trace(seed: int) -> list[str]:
@@ -67,4 +67,4 @@ def test_settings_of_a_run() -> None:
     """Rarely used settings (small batches, many snapshots) are tried on all seeds."""
     lines: list[str] = []
     assert not run_seed(0, {"worker": {"max_batch_records": 1}}, lines.append).wrong
-    assert sum("committed task" in line for line in lines) > 10
+    assert sum("committed task=" in line for line in lines) > 10

@@ -1,5 +1,6 @@
 """One world: the broker, the worker processes and who starts them again, the producers, the operator, a subscriber."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -201,76 +202,67 @@ def draw_shape(seed: int) -> Shape:
 # Processes ------------------------------------------------------------------------------------------------------------
 
 
+class Trace(logging.Handler):
+    """Log lines of a worker become lines of the trace."""
+
+    def __init__(self, say: Say) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        self._say(record.getMessage())
+
+
 class Notes(Observer):
-    """Takes note of what a worker tells people."""
+    """Takes note of what a worker tells people; the lines go to the trace, or nowhere."""
 
     def __init__(self, world: "World", say: Say) -> None:
+        logger = logging.Logger("areba.simulation", logging.INFO if world.is_traced else logging.CRITICAL)  # noqa: LOG001  (one a process, that no registry keeps)
+        logger.addHandler(Trace(say))
+        super().__init__(world.clock, logger)
         self._world = world
         self._say = say
 
-    def assigned(self, tasks: Sequence[int]) -> None:
-        """The group gave us these tasks."""
-        self._say(f"assigned {list(tasks)}")
-
-    def revoked(self, tasks: Sequence[int]) -> None:
-        """The group took these back."""
-        self._say(f"revoked {list(tasks)}")
-
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
         """A task is live."""
+        super().restored(task, sequence, snapshot, records)
         self._world.faults.events[Event.RESTORED] += records > 0
         self._world.faults.events[Event.LOADED] += snapshot >= 0
-        self._say(f"restored task {task} at sequence {sequence}, snapshot {snapshot}, {records} records again")
-
-    def restoring(self, task: int, offsets: tuple[int, int], goal: tuple[int, int]) -> None:
-        """A task is being restored."""
 
     def damaged(self, task: int, problem: str) -> None:
         """Somebody who stood still for long finds that the owners after it dropped what it was told of."""
+        super().damaged(task, problem)
         self._world.faults.events[Event.OUTDATED] += 1
-        self._say(f"task {task}: {problem}")
-
-    def changed(self, task: int, lines: Sequence[str]) -> None:
-        """It goes on under another configuration."""
-        for line in lines:
-            self._say(f"task {task}: {line}")
-
-    def saving(self, task: int, sequence: int, size: int) -> None:
-        """A snapshot is taken."""
-        self._say(f"snapshot of task {task} behind {sequence}, {size} bytes")
 
     def saved(self, task: int, sequence: int) -> None:
-        """It is whole."""
+        """A snapshot is whole."""
+        super().saved(task, sequence)
         self._world.faults.events[Event.SAVED] += 1
-        self._say(f"snapshot of task {task} behind {sequence} is whole")
 
     def parked(self, task: int, problem: str) -> None:
         """Nothing that a seed does makes a task impossible to restore."""
-        self._say(f"parked task {task}: {problem}")
+        super().parked(task, problem)
         self._world.wrong.append(f"task {task} was parked: {problem}")
 
     def tripped(self, task: int, problem: str) -> None:
         """The breaker stopped a task."""
+        super().tripped(task, problem)
         self._world.faults.events[Event.TRIPPED] += 1
         self._world.tripped.add(task)
-        self._say(f"tripped task {task}: {problem}")
 
     def resumed(self, task: int) -> None:
         """It goes on."""
+        super().resumed(task)
         self._world.faults.events[Event.RESUMED] += 1
-        self._say(f"resumed task {task}")
-
-    def aborted(self, problem: str) -> None:
-        """A transaction was given up."""
-        self._say(f"aborted: {problem}")
 
     def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
-        """A transaction of this task was committed."""
-        self._say(f"committed task {task} up to {offsets[0]}/{offsets[1]}, {outputs} outputs")
+        """A transaction of this task was committed; each, not only a line now and then."""
+        self._say(f"committed task={task} offsets={offsets[0]}/{offsets[1]} outputs={outputs}")
 
     def stopped(self, task: int, sequence: int, models: str) -> None:
         """A clean stop."""
-        self._say(f"stopped task {task} at sequence {sequence}")
+        super().stopped(task, sequence, models)
         known = self._world.models.get(task, models)
         if known != models:
             self._world.wrong.append(f"task {task}: its models changed without a record")
@@ -391,6 +383,11 @@ class World:
         for name in self.config("w1").topics:
             self.broker.create_topic(TopicInfo(name, shape.partitions, {}))
         self.seen: dict[TopicPartition, list[Read]] = {place: [] for place in self.output_places()}
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether anybody reads what is said."""
+        return self._say is not None
 
     def say(self, what: str) -> None:
         """A line of the trace."""
