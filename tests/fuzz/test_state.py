@@ -25,7 +25,8 @@ from stream_app.records import RawRecords
 from stream_app.snapshot import Blob, Book, load_task
 from stream_app.state import Entry, Manifest, Place, Snapshot, checksum_of, chunk_key, pack, read_manifest, unpack
 from stream_app.task import Task
-from tests.property.test_task import PARTITION, TOPICS, columns, fixed_input
+from tests.property.test_task import PARTITION, TOPICS, fixed_input
+from tests.rows import columns
 
 Loaded = TypeVar("Loaded")
 

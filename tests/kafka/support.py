@@ -37,6 +37,7 @@ from stream_app.restore import Stage
 from stream_app.start import create_topics, warm_up
 from stream_app.task import Task
 from stream_app.worker import Ports, Worker
+from tests.rows import range_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -478,7 +479,7 @@ def reprocess(
         assert task is not None
         ranges = (record.examples_start, record.examples_end, record.labels_start, record.labels_end)
         assert (ranges[0], ranges[2]) == result.offsets, "every range starts where the one before ended"
-        outputs = task.step(_range(inputs[0], *ranges[:2]), _range(inputs[1], *ranges[2:]))
+        outputs = task.step(range_of(inputs[0], *ranges[:2]), range_of(inputs[1], *ranges[2:]))
         digest = chain_digest(digest, ranges, outputs)
         assert record.digest == digest, f"task {number}: the digest of sequence {sequence} is another one"
         for topic, records in outputs.topics.items():
@@ -489,17 +490,6 @@ def reprocess(
     if task is not None:
         result.models = hashlib.sha256(repr(sorted(task.model_digests().items())).encode()).hexdigest()
     return result
-
-
-def _range(records: RawRecords, start: int, end: int) -> RawRecords:
-    first, last = (bisect.bisect_left(records.offsets, offset) for offset in (start, end))
-    return RawRecords(
-        records.offsets[first:last].copy(),
-        records.timestamps[first:last].copy(),
-        records.keys[first:last],
-        records.values[first:last],
-        {row - first: cells for row, cells in records.headers.items() if first <= row < last},
-    )
 
 
 def same(found: Sequence[Read], expected: Sequence[Read], what: str) -> None:

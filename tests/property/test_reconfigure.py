@@ -21,7 +21,8 @@ from stream_app.records import Example, Label, Metric, Outcome, Prediction, Side
 from stream_app.task import Task
 from tests.oracle import Record, merge
 from tests.property.test_snapshot import Changelog
-from tests.property.test_task import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, columns, cut_at, fixed_input, rows_of
+from tests.property.test_task import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input, rows_of
+from tests.rows import columns
 
 ONE, TWO = LEARNERS["one"], LEARNERS["two"]
 NEW = LearnerSettings(method="sliding", window=3, hidden=(2,), scaler="standard")

@@ -16,13 +16,13 @@ from tests.property.test_task import (
     PARTITION,
     SMALL,
     TOPICS,
-    columns,
     cut_at,
     fixed_input,
     one_side,
     run,
     task_settings,
 )
+from tests.rows import columns
 
 
 def exported(task: Task) -> list[bytes]:

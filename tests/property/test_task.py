@@ -37,12 +37,12 @@ from stream_app.records import (
     Outcome,
     OutputRecords,
     Prediction,
-    RawRecords,
     Reason,
     Side,
 )
 from stream_app.task import Task
 from tests.oracle import Dead, Event, Oracle, Predicted, Record, Reported, Settled, merge
+from tests.rows import columns
 
 PARTITION = 3
 TOPICS = ("eu.examples", "eu.labels")
@@ -182,17 +182,6 @@ def one_side(draw: st.DrawFn, side: Side) -> list[Record]:
         records.append(record_of(side, offset, time_ms, draft))
         offset += 1 + (draft.header == 2)
     return records
-
-
-def columns(records: Sequence[Record]) -> RawRecords:
-    """As the client hands them over."""
-    return RawRecords(
-        np.array([record.offset for record in records], np.int64),
-        np.array([record.time_ms for record in records], np.int64),
-        [record.key for record in records],
-        [record.value for record in records],
-        {row: record.headers for row, record in enumerate(records) if record.headers},
-    )
 
 
 # Outputs --------------------------------------------------------------------------------------------------------------

@@ -3,14 +3,11 @@
 import hashlib
 import logging
 import traceback
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from stream_app import codec
 from stream_app.breaker import Breaker
@@ -21,9 +18,10 @@ from stream_app.records import CONFIGURATION, Act, Commit, Outcome, Prediction, 
 from stream_app.restore import GENESIS
 from stream_app.task import Task
 from stream_app.verify import verify
+from tests.rows import columns, range_of
 from tests.simulation.faults import Event, Fault
 from tests.simulation.schedule import StuckError
-from tests.simulation.world import Read, World, WrongError, draw_shape
+from tests.simulation.world import World, WrongError, draw_shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ class Fresh:
 def _check_task(world: World, number: int) -> None:
     """Outputs, models and progress of one task are those of a fresh process."""
     topics = world.config("w1").topics
-    inputs = [_columns(world.read(place)) for place in world.input_places(number)]
+    inputs = [columns(world.read(place)) for place in world.input_places(number)]
     fresh = _along_progress(world, number, inputs)
     if fresh is None:
         if any(len(side) for side in inputs):
@@ -215,7 +213,7 @@ def _redo(fresh: Fresh, record: Commit, number: int, inputs: Sequence[RawRecords
         raise WrongError(f"progress[{number}]: sequence {record.sequence} does not start at {fresh.at}")
     if fresh.is_stopped:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} came behind the breaker, and no resume")
-    tripped = fresh.step(_range(inputs[0], *ranges[:2]), _range(inputs[1], *ranges[2:]), ranges)
+    tripped = fresh.step(range_of(inputs[0], *ranges[:2]), range_of(inputs[1], *ranges[2:]), ranges)
     if record.tripped != tripped:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} says {record.tripped}, not {tripped}")
     fresh.is_stopped = tripped is not None
@@ -236,24 +234,3 @@ def _count(world: World, fresh: Fresh) -> None:
     for _, _, value, _ in fresh.outputs["predictions"]:
         record = codec.decode_one(value)
         events[Event.PROMOTED] += isinstance(record, Prediction) and record.champion and record.learner != "areba"
-
-
-def _columns(records: Sequence[Read]) -> RawRecords:
-    return RawRecords(
-        np.array([row.offset for row in records], np.int64),
-        np.array([row.time_ms for row in records], np.int64),
-        [row.key for row in records],
-        [row.value for row in records],
-        {place: row.headers for place, row in enumerate(records) if row.headers},
-    )
-
-
-def _range(records: RawRecords, start: int, end: int) -> RawRecords:
-    first, last = (bisect_left(records.offsets, offset) for offset in (start, end))
-    return RawRecords(
-        records.offsets[first:last].copy(),
-        records.timestamps[first:last].copy(),
-        records.keys[first:last],
-        records.values[first:last],
-        {row - first: cells for row, cells in records.headers.items() if first <= row < last},
-    )

@@ -16,7 +16,8 @@ from stream_app.native import compiled
 from stream_app.streams import CHANGES, ROW, SUMS
 from stream_app.task import Task
 from tests.learner_steps import SEED, ids, in_turn, operations, stream
-from tests.property.test_task import TOPICS, columns, fixed_input
+from tests.property.test_task import TOPICS, fixed_input
+from tests.rows import columns
 
 
 class Some(NamedTuple):

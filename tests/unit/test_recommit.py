@@ -9,13 +9,13 @@ from click.testing import CliRunner
 from stream_app import recommit as recommit_module
 from stream_app import start
 from stream_app.cli import cli
-from stream_app.embedded import EmbeddedTransaction
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
 from stream_app.ports import Committed, TopicPartition
 from stream_app.recommit import recommit
 from stream_app.restore import Point, parse_metadata
 from stream_app.state import Snapshot, read_manifest
 from stream_app.worker import Worker
+from tests.unit.test_changelog import _Dying
 from tests.unit.test_restore import (
     MAX_POLL_INTERVAL_S,
     PARTITIONS,
@@ -237,21 +237,6 @@ def test_a_compacted_changelog() -> None:
     _lose_offsets(world)
     _recommit(world)
     assert _committed(world) == before
-
-
-class _Dying(EmbeddedTransaction):
-    """Its process dies behind the nth commit, before it hears of it."""
-
-    def __init__(self, world: World, commits: int) -> None:
-        super().__init__(world.broker, "app-w")
-        self._left = commits
-
-    def commit(self) -> None:
-        """Commit."""
-        super().commit()
-        self._left -= 1
-        if not self._left:
-            raise UnknownOutcomeError("killed")
 
 
 @pytest.mark.parametrize("commits", range(1, 9))

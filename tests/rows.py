@@ -1,0 +1,56 @@
+"""Records in columns, for tests: made from rows, and cut by offsets."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from stream_app.records import Header, RawRecords
+
+
+class Row(Protocol):
+    """One input record, and its offset."""
+
+    @property
+    def offset(self) -> int:
+        """Its offset."""
+
+    @property
+    def time_ms(self) -> int:
+        """Its timestamp."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+
+    @property
+    def headers(self) -> Sequence[Header]:
+        """Its headers."""
+
+
+def columns(records: Sequence[Row]) -> RawRecords:
+    """As a client hands them over."""
+    return RawRecords(
+        np.array([record.offset for record in records], np.int64),
+        np.array([record.time_ms for record in records], np.int64),
+        [record.key for record in records],
+        [record.value for record in records],
+        {row: list(record.headers) for row, record in enumerate(records) if record.headers},
+    )
+
+
+def range_of(records: RawRecords, start: int, end: int) -> RawRecords:
+    """Those at the offsets from `start` on, below `end`."""
+    first, last = (bisect_left(records.offsets, offset) for offset in (start, end))
+    return RawRecords(
+        records.offsets[first:last].copy(),
+        records.timestamps[first:last].copy(),
+        records.keys[first:last],
+        records.values[first:last],
+        {row - first: cells for row, cells in records.headers.items() if first <= row < last},
+    )
