@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -357,18 +358,13 @@ def state_export(
 @TASK_OPTION
 def state_import(file: Path, stream: str, learner: str, path: Path, task: int | None) -> None:
     """Let LEARNER of STREAM go on from a FILE of `areba state export`, in a new application or one that is stopped."""
-    from stream_app.kafka import KafkaSender  # noqa: PLC0415
+    from stream_app.start import open_sender  # noqa: PLC0415
     from stream_app.state_import import import_model  # noqa: PLC0415  (see run)
 
     place = _place(path)
-    sender = KafkaSender(
-        place.config.kafka.bootstrap_servers, {**place.config.kafka.all, **place.config.kafka.producer}
-    )
-    try:
+    with closing(open_sender(place.config)) as sender:
         for line in import_model(place, sender, file, stream, learner, task):
             click.echo(line)
-    finally:
-        sender.close()
 
 
 @state.command("diff")

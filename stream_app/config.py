@@ -425,6 +425,10 @@ class TaskSettings(Settings):
     streams: Frozen[StreamName, StreamSettings] = Field(default_factory=dict)
     default_stream: StreamSettings
 
+    def of_stream(self, name: str) -> StreamSettings:
+        """Those of a stream that has a model."""
+        return self.streams.get(name, self.default_stream)
+
     def to_json(self) -> str:
         """The one text for these settings: keys sorted, no spaces, floats as Python's repr writes them."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -759,7 +763,7 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
                 refused.append(f"{text} would change results: {_WAY_OUT}")
     streams_of: dict[_StreamChange, list[str]] = {}
     for name, now in running.items():
-        one, two = (settings.streams.get(name, settings.default_stream) for settings in (old, new))
+        one, two = (settings.of_stream(name) for settings in (old, new))
         for change in _stream_changes(one, two, now):
             streams_of.setdefault(change, []).append(name)
     for change, names in sorted(streams_of.items()):

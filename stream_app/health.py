@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from stream_app.errors import ConfigurationError
 from stream_app.observe import Observer, way_on
-from stream_app.ports import Clock
+from stream_app.ports import Clock, pair
 
 LOG = logging.getLogger("areba.http")
 
@@ -79,7 +79,7 @@ class TaskHealth:
         if self.state is TaskState.RESTORING:
             if self.committed is None or self.restored is None:
                 return f"task {task}: restoring: snapshot and progress are read"
-            return f"task {task}: restoring: offsets {_pair(self.restored)} of {_pair(self.committed)}"
+            return f"task {task}: restoring: offsets {pair(self.restored)} of {pair(self.committed)}"
         if self.state is TaskState.TRIPPED:
             return f"task {task}: stopped by the breaker: {self.problem}; {way_on(task)}"
         if self.state is TaskState.PARKED:
@@ -122,11 +122,14 @@ class HealthObserver(Observer):
         with self._lock:
             return Health(self._is_joined, self._aborts, dict(self._tasks))
 
-    def _change(self, task: int, **changed: Any) -> None:  # noqa: ANN401  (fields of TaskHealth)
+    def _update(self, task: int, changed: Callable[[TaskHealth], TaskHealth]) -> None:
         """A task that was not given to us has none."""
         with self._lock:
             if task in self._tasks:
-                self._tasks[task] = replace(self._tasks[task], **changed)
+                self._tasks[task] = changed(self._tasks[task])
+
+    def _change(self, task: int, **changed: Any) -> None:  # noqa: ANN401  (fields of TaskHealth)
+        self._update(task, lambda known: replace(known, **changed))
 
     def assigned(self, tasks: Sequence[int]) -> None:
         """The group gave us these tasks."""
@@ -167,13 +170,15 @@ class HealthObserver(Observer):
     def saved(self, task: int, sequence: int) -> None:
         """It is whole."""
         super().saved(task, sequence)
-        with self._lock:
-            known = self._tasks.get(task)
-            if known is not None:
-                written = known.snapshot_bytes + known.saving_bytes
-                self._tasks[task] = replace(
-                    known, snapshots=known.snapshots + 1, snapshot_bytes=written, saving_bytes=0
-                )
+        self._update(
+            task,
+            lambda known: replace(
+                known,
+                snapshots=known.snapshots + 1,
+                snapshot_bytes=known.snapshot_bytes + known.saving_bytes,
+                saving_bytes=0,
+            ),
+        )
 
     def parked(self, task: int, problem: str) -> None:
         """A task cannot be restored."""
@@ -199,10 +204,7 @@ class HealthObserver(Observer):
     def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
         """A transaction of this task was committed."""
         super().committed(task, offsets, outputs)
-        with self._lock:
-            known = self._tasks.get(task)
-            if known is not None:
-                self._tasks[task] = replace(known, committed=offsets, outputs=known.outputs + outputs)
+        self._update(task, lambda known: replace(known, committed=offsets, outputs=known.outputs + outputs))
 
 
 # The server -----------------------------------------------------------------------------------------------------------
@@ -331,7 +333,3 @@ def _head(connection: socket.socket) -> bytes:
         head += more
     connection.settimeout(REQUEST_TIMEOUT_S)
     return head
-
-
-def _pair(offsets: tuple[int, int]) -> str:
-    return f"{offsets[0]}/{offsets[1]}"

@@ -19,13 +19,10 @@ from stream_app.config import Config
 from stream_app.errors import StateError
 from stream_app.observe import way_on
 from stream_app.ports import Cluster, Committed, TopicPartition
-from stream_app.rebuild import finish, records_of
+from stream_app.rebuild import finish, last_commit, progress_of, progress_tail
 from stream_app.recommit import chosen_tasks
 from stream_app.records import CONFIGURATION, RESUME, Act, Commit
-from stream_app.restore import WAY_BACK, Target, committed_target, progress_record
-
-TAIL_RECORDS = 1_000
-"""Of progress, read first: seconds of a busy task, and more acts than an operator writes behind its last commit."""
+from stream_app.restore import WAY_BACK, Target, committed_target, offsets_lost, offsets_reset
 
 HEAD_RECORDS = 100
 """Of progress: its first configuration and commit, behind the parts of models that were given beforehand."""
@@ -196,7 +193,7 @@ def _look(cluster: Cluster, config: Config, task: int, workers: int) -> TaskView
     tail: list[Commit | Act] = []
     facts = _Facts()
     try:
-        tail = _tail(cluster, progress)
+        tail = progress_tail(cluster, progress)
     except StateError as error:
         problem = str(error)
     after = cluster.committed(config.group_id, pair)
@@ -209,7 +206,7 @@ def _look(cluster: Cluster, config: Config, task: int, workers: int) -> TaskView
     except StateError as error:
         problem = str(error)
     state, problem, command = _verdict(task, problem, tail, workers)
-    last = _last_commit(tail)
+    last = last_commit(tail)
     return TaskView(
         task=task,
         state=state,
@@ -241,14 +238,14 @@ def _verdict(
     tripped = _tripped(tail)
     if tripped is not None:
         return State.TRIPPED, tripped, f"areba resume --task {task}"
-    if _last_commit(tail) is None:
+    if last_commit(tail) is None:
         return State.NEW, None, None
     return State.RUNNING if workers else State.IDLE, None, None
 
 
 def _tripped(tail: Sequence[Commit | Act]) -> str | None:
     """Why the breaker stopped the task, unless somebody resumed it."""
-    last = _last_commit(tail)
+    last = last_commit(tail)
     if last is None or any(
         isinstance(act, Act) and act.kind == RESUME and act.sequence == last.sequence + 1 for act in tail
     ):
@@ -256,33 +253,9 @@ def _tripped(tail: Sequence[Commit | Act]) -> str | None:
     return last.tripped
 
 
-def _last_commit(records: Sequence[Commit | Act]) -> Commit | None:
-    return next((record for record in reversed(records) if isinstance(record, Commit)), None)
-
-
 def _input(cluster: Cluster, committed: Mapping[TopicPartition, Committed | None], place: TopicPartition) -> Input:
     known = committed.get(place)
     return Input(place.topic, known.offset if known else None, *cluster.watermarks(place))
-
-
-def _tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
-    """The last records of progress, back to a commit record at least, where there is one.
-
-    Raises:
-        StateError: One is none of ours.
-    """
-    low, high = cluster.watermarks(progress)
-    size = TAIL_RECORDS
-    while True:
-        found = list(_records(cluster, progress, max(low, high - size)))
-        if _last_commit(found) is not None or size >= high - low:
-            return found
-        size *= 10
-
-
-def _records(cluster: Cluster, progress: TopicPartition, start: int) -> Iterator[Commit | Act]:
-    for offset, value in records_of(cluster, progress, start):
-        yield progress_record(value, f"{progress.topic}[{progress.partition}] offset {offset}")
 
 
 def _checked_target(
@@ -296,19 +269,13 @@ def _checked_target(
         StateError: They do not belong together.
     """
     earlier, now = (committed_target(pair, known) for known in committed)
-    last = _last_commit(tail)
+    last = last_commit(tail)
     if now is None:
         if last is not None:
-            raise StateError(
-                f"sequence {last.sequence} is recorded, but the group has no committed offsets: they were deleted or "
-                f"have expired. {WAY_BACK}"
-            )
+            raise StateError(offsets_lost(last.sequence))
         return None
     if last is not None and last.sequence > now.point.sequence:
-        raise StateError(
-            f"sequence {last.sequence} is recorded, {now.point.sequence} is committed: the group's offsets were reset. "
-            f"{WAY_BACK}"
-        )
+        raise StateError(offsets_reset(last.sequence, now.point.sequence))
     if earlier is not None and (last is None or earlier.point.sequence > last.sequence):
         raise StateError(
             f"progress ends with sequence {last.sequence if last else 'none'}, {earlier.point.sequence} is committed: "
@@ -349,7 +316,7 @@ def _gathered(cluster: Cluster, config: Config, task: int, target: Target, tail:
     if manifests:
         newest = manifests[-1]
         return _Facts(len(manifests), newest.sequence, engine or newest.engine, newest.offsets)
-    first = list(islice(_records(cluster, TopicPartition(config.topics.progress, task), 0), HEAD_RECORDS))
+    first = list(islice(progress_of(cluster, TopicPartition(config.topics.progress, task), 0), HEAD_RECORDS))
     if first and first[0].sequence > 0:
         what = "none of its snapshots can be read" if target.snapshots else "the committed offsets name no snapshot"
         raise StateError(

@@ -46,7 +46,7 @@ from stream_app.addresses import (
     rows_at,
     words_at,
 )
-from stream_app.config import JoinSettings
+from stream_app.config import MAX_LEARNERS, JoinSettings
 from stream_app.native import bare, bare_inlined
 from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Integers, Longs, OutcomeKind, Reason, Words
 
@@ -72,8 +72,8 @@ REPORT_COLUMNS = 10
 ANSWERS = 2
 EVALUATION_COLUMNS = 3
 
-NO_ANSWER = 16
-"""In `ANSWERS`, the first of the bits that say which learners had predicted nothing: one for each of 16 learners."""
+NO_ANSWER = MAX_LEARNERS
+"""In `ANSWERS`, the first of the bits that say which learners had predicted nothing."""
 
 # Columns of JoinOutput.amendments: the slot that has the id (-1: the revision alone is new), the closed number, the
 # outcome, labels of the old and of the new class since that of the example, how many still are of the old class, and

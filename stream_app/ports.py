@@ -242,3 +242,8 @@ class Sender(Protocol):
 
     def close(self) -> None:
         """Release the client."""
+
+
+def pair(offsets: tuple[int, int]) -> str:
+    """Offsets of examples and labels, for people."""
+    return f"{offsets[0]}/{offsets[1]}"

@@ -18,9 +18,9 @@ from stream_app.changelog import manifests_of
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import StateError, UnknownOutcomeError
 from stream_app.inputs import rows_of
-from stream_app.ports import Clock, Cluster, Fetched, LogReader, TopicPartition
+from stream_app.ports import Clock, Cluster, Fetched, LogReader, TopicPartition, pair
 from stream_app.records import CONFIGURATION, Act, Commit
-from stream_app.restore import Logs, OwnedTask, Point, Stage, Target, Times, committed_target
+from stream_app.restore import Logs, OwnedTask, Point, Stage, Target, Times, committed_target, progress_record
 from stream_app.task import Task
 
 READ_TIMEOUT_S = 30.0
@@ -29,6 +29,9 @@ READ_TIMEOUT_S = 30.0
 POLL_RECORDS = 10_000
 
 POLL_S = 0.1
+
+TAIL_RECORDS = 1_000
+"""Of progress, read first: seconds of a busy task, and more acts than an operator writes behind its last commit."""
 
 NO_SNAPSHOTS_S = 86_400.0
 """A rebuilt task takes none."""
@@ -137,7 +140,7 @@ class History:
             StateError: It is that; the state before it is gone.
         """
         if self.is_trimmed():
-            text = f"and the state before it with them; it ends at offsets {_pair(recorded.ends)}"
+            text = f"and the state before it with them; it ends at offsets {pair(recorded.ends)}"
             raise StateError(self._begins(recorded.commit.sequence, text))
 
     def at(self, offsets: tuple[int, int] | None) -> Recorded:
@@ -153,14 +156,14 @@ class History:
             if offsets is not None and sum(recorded.ends) > sum(offsets):
                 if before is None:
                     self.check_whole(recorded)
-                known = f"{_pair(before.ends)} and " if before else ""
+                known = f"{pair(before.ends)} and " if before else ""
                 raise StateError(
-                    f"task {self._number} was never committed at offsets {_pair(offsets)}; "
-                    f"beside it are {known}{_pair(recorded.ends)}"
+                    f"task {self._number} was never committed at offsets {pair(offsets)}; "
+                    f"beside it are {known}{pair(recorded.ends)}"
                 )
             before = recorded
         if before is None or offsets is not None:
-            end = f"; the last is {_pair(before.ends)}" if before else ""
+            end = f"; the last is {pair(before.ends)}" if before else ""
             raise StateError(f"task {self._number} was never committed at these offsets{end}")
         return before
 
@@ -306,5 +309,33 @@ def records_of(cluster: Cluster, place: TopicPartition, start: int = 0) -> Itera
             at_end = fetched.at_end
 
 
-def _pair(offsets: tuple[int, int]) -> str:
-    return f"{offsets[0]}/{offsets[1]}"
+def progress_of(cluster: Cluster, progress: TopicPartition, start: int = 0) -> Iterator[Commit | Act]:
+    """The records of progress from an offset on.
+
+    Raises:
+        StateError: One is none of ours.
+        UnknownOutcomeError: The broker fell silent.
+    """
+    for offset, value in records_of(cluster, progress, start):
+        yield progress_record(value, f"{progress.topic}[{progress.partition}] offset {offset}")
+
+
+def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
+    """The last records of progress, back to a commit record at least, where there is one.
+
+    Raises:
+        StateError: One is none of ours.
+        UnknownOutcomeError: The broker fell silent.
+    """
+    low, high = cluster.watermarks(progress)
+    size = TAIL_RECORDS
+    while True:
+        found = list(progress_of(cluster, progress, max(low, high - size)))
+        if last_commit(found) is not None or size >= high - low:
+            return found
+        size *= 10
+
+
+def last_commit(records: Sequence[Commit | Act]) -> Commit | None:
+    """None: there is none among them."""
+    return next((record for record in reversed(records) if isinstance(record, Commit)), None)

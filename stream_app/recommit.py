@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from stream_app.changelog import find_manifests, whole_ones
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError, TopicError
-from stream_app.ports import Cluster, Committed, TopicPartition
+from stream_app.ports import Cluster, Committed, TopicPartition, pair
 from stream_app.rebuild import finish, records_of
 from stream_app.records import Commit
 from stream_app.restore import Point, Target, parse_metadata, progress_record
@@ -74,7 +74,7 @@ class Recommit:
             )
             return f"task {self.task}: never committed anything{more}"
         point = f"sequence {self.target.point.sequence}, {_snapshots(self.target.snapshots)}"
-        now = f"{self.offsets[0]}/{self.offsets[1]} ({point})"
+        now = f"{pair(self.offsets)} ({point})"
         if self.is_right:
             return f"task {self.task}: {now} is committed, as it should be"
         known = ", ".join(dict.fromkeys(_words(one.metadata) for one in committed if one)) or "no metadata"

@@ -13,12 +13,12 @@ import numpy as np
 
 from stream_app.config import StreamSettings, TaskSettings, begins_afresh
 from stream_app.evaluate import UNPREDICTED
-from stream_app.join import ANSWERS, NO_ANSWER
+from stream_app.join import ANSWERS, LABELLED, NO_ANSWER
 from stream_app.learners import PREDICT, Operations
 from stream_app.records import Longs
-from stream_app.state import Arrays, Columns
+from stream_app.state import Arrays, Columns, named, part_of
 from stream_app.stream import Stream
-from stream_app.stream_state import EVALUATIONS, SEEN, StreamState, labelled_of, load_stream, part_of, with_champion
+from stream_app.stream_state import EVALUATIONS, SEEN, StreamState, counter_of, load_stream, with_champion, without_seen
 from stream_app.streams import Streams
 
 NOWHERE = -1
@@ -44,18 +44,14 @@ def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Stre
     new = Streams(after)
     same_detector = before.metrics.change_detector == after.metrics.change_detector
     for stream in streams:
-        one, two = (_settings_of(settings, stream.name) for settings in (before, after))
+        one, two = (settings.of_stream(stream.name) for settings in (before, after))
         _carry_over(stream, new.open(stream.name, two, stream.features), list(_origins(one, two)), same_detector)
     return new
 
 
-def _settings_of(settings: TaskSettings, stream: str) -> StreamSettings:
-    return settings.streams.get(stream, settings.default_stream)
-
-
 def _dump(settings: TaskSettings, stream: str) -> Mapping[str, Any]:
     """With the learners in their order, which equal mappings need not share."""
-    return _settings_of(settings, stream).model_dump(mode="json")
+    return settings.of_stream(stream).model_dump(mode="json")
 
 
 def _origins(before: StreamSettings, after: StreamSettings) -> Iterator[Origin]:
@@ -75,27 +71,23 @@ def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], same_detect
     kept: Columns = {name: array for name, array in core.items() if not name.startswith(("learner.", "sums."))}
     kept["counters"] = with_champion(core, places)
     for number, origin in enumerate(origins):
-        kept |= _named(f"learner.{number}.", _learner(core, new, number, origin))
-        kept |= _named(f"sums.{number}.", _sums(core, new, number, origin, same_detector))
+        kept |= named(f"learner.{number}.", _learner(core, new, number, origin))
+        kept |= named(f"sums.{number}.", _sums(core, new, number, origin, same_detector))
     pending = _pending(state, new, origins, places)
     load_stream(new, kept, pending, _closed(state, origins))
     _see(new, origins, len(pending["ids"]))
 
 
-def _named(prefix: str, arrays: Columns) -> Columns:
-    return {f"{prefix}{name}": array for name, array in arrays.items()}
-
-
 def _learner(core: Arrays, new: Stream, number: int, origin: Origin) -> Columns:
     known = part_of(core, f"learner.{origin.number}.")
     if new.learners and (origin.afresh or not known):
-        return {name: array for name, array in new.learners[number].arrays().items() if name != SEEN}
+        return without_seen(new.learners[number].arrays())
     return known
 
 
 def _sums(core: Arrays, new: Stream, number: int, origin: Origin, same_detector: bool) -> Columns:
     """Prequential sums and what is known of changes; another detector begins afresh."""
-    new.changes[number].begin_behind(labelled_of(core))
+    new.changes[number].begin_behind(counter_of(core, LABELLED))
     sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
     known = part_of(core, f"sums.{origin.number}.")
     return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}

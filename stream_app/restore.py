@@ -29,7 +29,7 @@ from stream_app.config import TaskSettings, changes
 from stream_app.errors import ConfigurationError, StateError, UndecodableError, WrongSchemaError
 from stream_app.inputs import WaitingRecords
 from stream_app.outputs import Outputs, chain_digest
-from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicPartition
+from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicPartition, pair
 from stream_app.records import CONFIGURATION, RESUME, Act, Commit, OutputRecords, Side
 from stream_app.state import Snapshot, parse_snapshot
 from stream_app.task import Task
@@ -55,6 +55,19 @@ SCRIPT_RECORDS = 100_000
 
 WAY_BACK = "`areba state recommit` commits them again as progress has them; another application.id starts afresh"
 """What an operator may do about offsets of the group that were lost, or changed from outside."""
+
+
+def offsets_lost(recorded: int) -> str:
+    """What is wrong where progress has a commit record, of this sequence, and the group has no offsets."""
+    return (
+        f"sequence {recorded} is recorded, but the group has no committed offsets: they were deleted or have expired. "
+        f"{WAY_BACK}"
+    )
+
+
+def offsets_reset(recorded: int, committed: int) -> str:
+    """What is wrong where the group's offsets name an older commit record than the last one."""
+    return f"sequence {recorded} is recorded, {committed} is committed: the group's offsets were reset. {WAY_BACK}"
 
 
 class Stage(Enum):
@@ -374,10 +387,7 @@ class OwnedTask:
     def _read(self, recorded: _Recorded, where: str) -> None:
         record = recorded.record
         if self._target is None and isinstance(record, Commit):
-            raise StateError(
-                f"{where}: sequence {record.sequence} is recorded, but the group has no committed offsets: they were "
-                f"deleted or have expired. {WAY_BACK}"
-            )
+            raise StateError(f"{where}: {offsets_lost(record.sequence)}")
         if isinstance(record, Act) and record.kind == RESUME and record.sequence <= self._read_to:
             return  # resumed twice
         if record.sequence != self._read_to + 1:
@@ -422,10 +432,7 @@ class OwnedTask:
         """The record that is committed, or one behind it, where only acts may be."""
         if record.sequence > target.sequence:
             if isinstance(record, Commit):
-                raise StateError(
-                    f"{where}: sequence {record.sequence} is recorded, {target.sequence} is committed: the group's "
-                    f"offsets were reset. {WAY_BACK}"
-                )
+                raise StateError(f"{where}: {offsets_reset(record.sequence, target.sequence)}")
             return
         found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
         if found != wanted:
@@ -512,7 +519,7 @@ class OwnedTask:
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
         where = f"task {self.number}, sequence {commit.sequence}"
         if (ranges[0], ranges[2]) != self.offsets:
-            raise StateError(f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, {_pair(self.offsets)} are next")
+            raise StateError(f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, {pair(self.offsets)} are next")
         rows = [
             self._rows_of_range(side, start, end)
             for side, start, end in ((Side.EXAMPLES, *ranges[:2]), (Side.LABELS, *ranges[2:]))
@@ -552,8 +559,8 @@ class OwnedTask:
     def _finish(self) -> None:
         if self._target is not None and self.offsets != self.goal:
             raise StateError(
-                f"task {self.number}: progress ends at offsets {_pair(self.offsets)}, committed are "
-                f"{_pair(self.goal)}: the group's offsets were changed. {WAY_BACK}"
+                f"task {self.number}: progress ends at offsets {pair(self.offsets)}, committed are "
+                f"{pair(self.goal)}: the group's offsets were changed. {WAY_BACK}"
             )
         if self._tripped is None:
             self._go_live()
@@ -693,7 +700,3 @@ def progress_record(value: bytes | None, where: str) -> Commit | Act:
     if not isinstance(record, Commit | Act):
         raise StateError(f"{where}: {type(record).__name__} is no progress record")
     return record
-
-
-def _pair(offsets: tuple[int, int]) -> str:
-    return f"{offsets[0]}/{offsets[1]}"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
-from stream_app.state import Arrays, checksum_of, pack, unpack
+from stream_app.state import Arrays, checksum_of, chunks_of, pack, unpack
 
 PART_BYTES = 450_000
 """600 kB in base64: with the rest of a record well under the 1 MB that a broker takes by default."""
@@ -37,7 +37,7 @@ class Seed(NamedTuple):
             StateError: It is too large.
         """
         content = pack(self.state)
-        parts = [content[start : start + PART_BYTES] for start in range(0, len(content), PART_BYTES)]
+        parts = chunks_of(content, PART_BYTES)
         if len(parts) > MAX_PARTS:
             raise StateError(f"a state of {len(content):,} bytes is larger than {MAX_PARTS * PART_BYTES:,}")
         head = {

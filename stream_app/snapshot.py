@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_app.errors import StateError
 from stream_app.records import Longs
-from stream_app.state import Arrays, Columns, Entry, Manifest, checksum_of, chunks_of, pack, unpack
+from stream_app.state import Arrays, Columns, Entry, Manifest, checksum_of, chunks_of, named, pack, part_of, unpack
 
 CORE, PENDING, CLOSED = "core", "pending", "closed"
 
@@ -134,9 +133,9 @@ class Book:
             start, end = _closed(kept, stream, prefix)
             core = {
                 **stream.core_state(),
-                **_named("pending", stream.pending_rows(loose)),
+                **named("pending.", stream.pending_rows(loose)),
                 "pending_arrivals": stream.pending_arrivals(),
-                **_named("closed", stream.closed_rows(start, end)),
+                **named("closed.", stream.closed_rows(start, end)),
                 "closed_first": np.array(stream.closed_span()[:1]),
             }
             content = pack(core)
@@ -196,10 +195,6 @@ def _closed(kept: _Kept, stream: Exporting, prefix: str) -> tuple[int, int]:
     return max(first, whole * CLOSED_ROWS), end
 
 
-def _named(prefix: str, columns: Arrays) -> dict[str, NDArray[np.generic]]:
-    return {f"{prefix}.{name}": column for name, column in columns.items()}
-
-
 def _checksum(listed: Entry | Blob) -> str:
     return listed.checksum if isinstance(listed, Entry) else checksum_of(listed.content)
 
@@ -248,7 +243,7 @@ def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], 
 def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Columns]) -> tuple[Columns, Columns, Columns]:
     """Core, pending and closed rows of a stream, of its blobs: the inverse of `Book.draft`."""
     own = {name: array for name, array in core.items() if not name.startswith((f"{PENDING}.", f"{CLOSED}."))}
-    loose, tail = _part(core, f"{PENDING}."), _part(core, f"{CLOSED}.")
+    loose, tail = part_of(core, f"{PENDING}."), part_of(core, f"{CLOSED}.")
     rows = _stacked([*pending, loose])
     order = np.argsort(rows["arrivals"], kind="stable")
     order = order[np.isin(rows["arrivals"][order], core["pending_arrivals"])]
@@ -258,10 +253,6 @@ def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Column
         skip = max(0, first - int(segment["first"][0]))
         remembered.append({name: column[skip:] for name, column in segment.items() if name != "first"})
     return own, {name: column[order] for name, column in rows.items()}, _stacked([*remembered, tail])
-
-
-def _part(arrays: Columns, prefix: str) -> Columns:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _stacked(parts: Sequence[Columns]) -> Columns:

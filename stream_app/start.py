@@ -36,9 +36,6 @@ ATTEMPT_S = 5.0
 COMPILE_TIMEOUT_S = 300.0
 """Compiling everything takes some 60 s on a slow core; two workers may have to take turns."""
 
-READ_TIMEOUT_S = 30.0
-"""Longest silence of a broker while a tool reads a topic."""
-
 
 def run_worker(
     config: Config, should_stop: Callable[[], bool], *, restarted: bool = False, was_fenced: bool = False
@@ -228,43 +225,34 @@ def _raw(values: list[bytes]) -> RawRecords:
     return RawRecords(numbers, numbers.copy(), [None] * len(values), values)
 
 
+def open_sender(config: Config) -> KafkaSender:
+    """To the application's brokers; to be closed."""
+    return KafkaSender(config.kafka.bootstrap_servers, {**config.kafka.all, **config.kafka.producer})
+
+
 def resume_task(config: Config, task: int) -> str:
     """Append a `resume` record for a task that the breaker stopped.
 
     Raises:
+        ConfigurationError: There is no such task, or no broker answers.
         StateError: The task is not stopped.
+        UnknownOutcomeError: The broker fell silent.
     """
+    from stream_app.rebuild import READ_TIMEOUT_S, progress_tail  # noqa: PLC0415  (as above)
+    from stream_app.recommit import chosen_tasks  # noqa: PLC0415
+
     cluster = connect(config)
     partition = TopicPartition(config.topics.progress, task)
-    last = _last_progress(cluster, partition)
+    chosen_tasks(cluster, config, [task])
+    tail = progress_tail(cluster, partition)
+    last = tail[-1] if tail else None
     if not isinstance(last, Commit) or last.tripped is None:
         raise StateError(f"task {task} is not stopped by the breaker: nothing to resume")
-    sender = KafkaSender(config.kafka.bootstrap_servers, {**config.kafka.all, **config.kafka.producer})
     act = Act(sequence=last.sequence + 1, kind=RESUME, engine=__version__, text="")
-    sender.send(partition.topic, None, codec.encode(act), 0, partition=task)
-    sender.flush(READ_TIMEOUT_S)
-    sender.close()
+    with closing(open_sender(config)) as sender:
+        sender.send(partition.topic, None, codec.encode(act), 0, partition=task)
+        sender.flush(READ_TIMEOUT_S)
     return f"task {task} goes on; it had stopped after: {last.tripped}"
-
-
-def _last_progress(cluster: KafkaCluster, partition: TopicPartition) -> Commit | Act | None:
-    if partition.topic not in cluster.topics([partition.topic]):
-        raise TopicError(f"{partition.topic}: there is no such topic")
-    reader = cluster.reader(partition)
-    last: Commit | Act | None = None
-    try:
-        while True:
-            fetched = reader.poll(1000, READ_TIMEOUT_S)
-            if fetched is None:
-                raise StateError(f"{partition.topic}[{partition.partition}]: no answer in {READ_TIMEOUT_S:g} s")
-            for value in fetched.records.values:
-                record = codec.decode_one(value or b"")
-                if isinstance(record, Commit | Act):
-                    last = record
-            if fetched.at_end:
-                return last
-    finally:
-        reader.close()
 
 
 def promote_learner(config: Config, stream: str, learner: str, partition: int | None = None) -> str:
@@ -276,11 +264,8 @@ def promote_learner(config: Config, stream: str, learner: str, partition: int | 
     """
     cluster = connect(config)
     check_topics(config, cluster)
-    sender = KafkaSender(config.kafka.bootstrap_servers, {**config.kafka.all, **config.kafka.producer})
-    try:
+    with closing(open_sender(config)) as sender:
         place, offset = promote(config, cluster, sender, SystemClock(), stream, learner, partition)
-    finally:
-        sender.close()
     return f"{place.topic}[{place.partition}] offset {offset}: {learner} is the champion of {stream} from here on"
 
 

@@ -172,9 +172,19 @@ def unpack(content: bytes, where: str) -> Columns:
     return {name: array if array.flags.writeable else array.copy() for name, array in loaded.items()}
 
 
-def chunks_of(content: bytes) -> list[bytes]:
+def named(prefix: str, arrays: Arrays) -> Columns:
+    """The same with the prefix before their names."""
+    return {f"{prefix}{name}": np.asarray(array) for name, array in arrays.items()}
+
+
+def part_of(arrays: Arrays, prefix: str) -> Columns:
+    """The inverse: those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def chunks_of(content: bytes, size: int = CHUNK_BYTES) -> list[bytes]:
     """Pieces that fit into a record; of nothing, one empty piece."""
-    return [content[start : start + CHUNK_BYTES] for start in range(0, max(1, len(content)), CHUNK_BYTES)]
+    return [content[start : start + size] for start in range(0, max(1, len(content)), size)]
 
 
 def checksum_of(content: bytes) -> str:

@@ -13,11 +13,11 @@ from stream_app.config import TaskSettings, changes
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.model_file import digest_of, read_model_file
 from stream_app.ports import Sender, TopicPartition
-from stream_app.rebuild import READ_TIMEOUT_S, History, records_of
+from stream_app.rebuild import READ_TIMEOUT_S, History, last_commit, progress_tail
 from stream_app.records import CONFIGURATION, SEED, Act, Commit
 from stream_app.seed import Seed
 from stream_app.state_tools import Place, waiting_for
-from stream_app.stream_state import SEEN
+from stream_app.stream_state import without_seen
 from stream_app.task import Task
 
 
@@ -40,8 +40,7 @@ def import_model(
     """
     number = place.task_of(stream, task)
     saved = read_model_file(str(file))
-    state = {name: array for name, array in saved.state.items() if name != SEEN}
-    seed = Seed(stream, learner, saved.features, saved.settings, state)
+    seed = Seed(stream, learner, saved.features, saved.settings, without_seen(saved.state))
     _check_nobody_works(place)
     acts, changed = _acts(place, number, seed)
     progress = place.config.topics.progress
@@ -66,7 +65,7 @@ def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, 
     settings = place.config.task_settings()
     texts: list[tuple[str, str]] = []
     if rehearsal is None:
-        rehearsal = Task(number, settings, (place.config.topics.examples, place.config.topics.labels))
+        rehearsal = Task(number, settings, _inputs(place))
         texts.append((CONFIGURATION, settings.to_json()))
     elif rehearsal.settings.to_json() != settings.to_json():
         changed = changes(rehearsal.settings, settings, rehearsal.running())
@@ -83,7 +82,7 @@ def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, 
 
 def _newest(place: Place, number: int) -> tuple[Task | None, int]:
     """The task behind all that is recorded, and the last sequence; None and -1 where nothing is."""
-    behind = list(_behind_last_commit(place, number))
+    behind = _behind_last_commit(place, number)
     sequence = behind[-1].sequence if behind else -1
     if not behind or not isinstance(behind[0], Commit):
         task = None  # nothing was ever processed
@@ -105,13 +104,8 @@ def _inputs(place: Place) -> tuple[str, str]:
     return place.config.topics.examples, place.config.topics.labels
 
 
-def _behind_last_commit(place: Place, number: int) -> Iterator[Commit | Act]:
+def _behind_last_commit(place: Place, number: int) -> list[Commit | Act]:
     """The last commit record of a task and the acts behind it, or all acts where there is none."""
-    found: list[Commit | Act] = []
-    for _, value in records_of(place.cluster, TopicPartition(place.config.topics.progress, number)):
-        record = codec.decode_one(value or b"")
-        if isinstance(record, Commit):
-            found = [record]
-        elif isinstance(record, Act):
-            found.append(record)
-    yield from found
+    tail = progress_tail(place.cluster, TopicPartition(place.config.topics.progress, number))
+    last = last_commit(tail)
+    return tail if last is None else tail[tail.index(last) :]

@@ -18,7 +18,7 @@ from stream_app.embedded import partition_of
 from stream_app.errors import ConfigurationError, StateError, UndecodableError, WrongSchemaError
 from stream_app.inputs import NO_RECORDS, WaitingRecords
 from stream_app.model_file import ModelFile, differences, digest_of, read_model_file
-from stream_app.ports import Clock, Cluster, TopicPartition
+from stream_app.ports import Clock, Cluster, TopicPartition, pair
 from stream_app.rebuild import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Told, records_of
 from stream_app.records import Example, Outcome, Prediction, RawRecords
 from stream_app.task import Task
@@ -65,7 +65,7 @@ def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
 
 def table(config: Config, task: int, rebuilt: Rebuilt) -> Table:
     """The learners of a task."""
-    offsets = f"{rebuilt.offsets[0]}/{rebuilt.offsets[1]}"
+    offsets = pair(rebuilt.offsets)
     title = f"{config.application.id}, task {task} at offsets {offsets}, sequence {rebuilt.sequence}"
     result = Table(title=title)
     for column in ("stream", "learner", "method", "features", "parameters", "updates", "digest"):
@@ -98,13 +98,13 @@ def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner
         known = ", ".join(learners) or "none yet: no example came"
         raise ConfigurationError(f"stream {stream} has no learner {learner!r}; it has {known}")
     state = dict(learners[learner].arrays())
-    settings = rebuilt.task.settings.streams.get(stream, rebuilt.task.settings.default_stream).learners[learner]
+    settings = rebuilt.task.settings.of_stream(stream).learners[learner]
     source = {
         "application": config.application.id,
         "stream": stream,
         "learner": learner,
         "task": str(task),
-        "offsets": f"{rebuilt.offsets[0]}/{rebuilt.offsets[1]}",
+        "offsets": pair(rebuilt.offsets),
         "digest": digest_of(state),
     }
     return ModelFile(state, settings, held.features, source)

@@ -14,7 +14,7 @@ from stream_app import join
 from stream_app.batch import OriginalRecord
 from stream_app.errors import StateError
 from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
-from stream_app.state import Arrays, Columns
+from stream_app.state import Arrays, Columns, named, part_of
 from stream_app.stream import OpenMark, Stream
 
 PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")
@@ -95,13 +95,13 @@ class StreamState:
         }
         if len(_closed_columns(self._join)) > len(CLOSED_COLUMNS):
             arrays["label_counters"] = self._join["counters"][list(LABEL_COUNTERS)]
-        arrays |= {f"waiting.{name}": self._join[name][waiting] for name in WAITING_COLUMNS}
+        arrays |= named("waiting.", {name: self._join[name][waiting] for name in WAITING_COLUMNS})
         originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
-        arrays |= {f"originals.{name}": column for name, column in _columns_of(originals).items()}
+        arrays |= named("originals.", _columns_of(originals))
         for number, learner in enumerate(self._learners):
-            arrays |= {f"learner.{number}.{name}": array for name, array in learner.items() if name != SEEN}
+            arrays |= named(f"learner.{number}.", without_seen(learner))
         for number, (sums, change) in enumerate(zip(self._stream.prequential, self._stream.changes, strict=True)):
-            arrays |= {f"sums.{number}.{name}": array for name, array in {**sums.arrays(), **change.arrays()}.items()}
+            arrays |= named(f"sums.{number}.", {**sums.arrays(), **change.arrays()})
         return arrays
 
     def pending_arrivals(self) -> Longs:
@@ -134,9 +134,9 @@ def _closed_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
     return (*CLOSED_COLUMNS, EVALUATIONS) if state[EVALUATIONS].shape[1] else CLOSED_COLUMNS
 
 
-def first_closed(core: Arrays) -> int:
-    """The first number of a closed id that is remembered."""
-    return int(np.asarray(core["counters"])[KEPT_COUNTERS.index(join.CLOSED_FIRST)])
+def counter_of(core: Arrays, which: int) -> int:
+    """One of `KEPT_COUNTERS`, by its place in the join's own: `join.LABELLED`, say."""
+    return int(np.asarray(core["counters"])[KEPT_COUNTERS.index(which)])
 
 
 def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns) -> None:
@@ -169,7 +169,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         state[name][:, :awaited] = pending[name].T
     for name in WAITING_COLUMNS:
         state[name][awaited : awaited + parked] = waiting[name]
-    rows = (first_closed(core) + np.arange(len(closed["closed_ids"]))) % len(state["closed_times"])
+    rows = (counter_of(core, join.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(state["closed_times"])
     for name in closed_columns:
         state[name][rows] = closed[name]
     stream.join.index(awaited, parked)
@@ -183,11 +183,6 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         change.load(part_of(core, f"sums.{number}."))
 
 
-def labelled_of(core: Arrays) -> int:
-    """How many labels were accepted."""
-    return int(np.asarray(core["counters"])[KEPT_COUNTERS.index(join.LABELLED)])
-
-
 def with_champion(core: Arrays, places: Longs) -> NDArray[Any]:
     """The counters with the champion at another place: int64 `[before]`, the new places of learners."""
     counters = np.array(core["counters"])
@@ -196,17 +191,25 @@ def with_champion(core: Arrays, places: Longs) -> NDArray[Any]:
     return counters
 
 
-def part_of(arrays: Arrays, prefix: str) -> Columns:
-    """Those whose names begin so, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+def without_seen(arrays: Arrays) -> Columns:
+    """A learner's state apart from what it saw of pending examples."""
+    return {name: array for name, array in arrays.items() if name != SEEN}
 
 
-def _learner_arrays(mine: Arrays, loaded: Columns, pending: Columns, number: int) -> Columns:
-    """In the learner's own order; what it saw goes to the slots 0, 1, ... that the pending examples have now."""
-    seen = {SEEN: pending[f"{SEEN}.{number}"]} if SEEN in mine else {}
+def learner_state(mine: Arrays, loaded: Columns, seen: Columns) -> Columns:
+    """All arrays of a learner, in its own order, of those that were kept and what it saw of pending examples.
+
+    Raises:
+        StateError: They are not those of such a learner.
+    """
     if {*loaded, *seen} != set(mine):
         raise StateError(f"a learner's state has {', '.join(loaded)}; this one needs {', '.join(mine)}")
     return {name: (loaded | seen)[name] for name in mine}
+
+
+def _learner_arrays(mine: Arrays, loaded: Columns, pending: Columns, number: int) -> Columns:
+    """What it saw goes to the slots 0, 1, ... that the pending examples have now."""
+    return learner_state(mine, loaded, {SEEN: pending[f"{SEEN}.{number}"]} if SEEN in mine else {})
 
 
 def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, closed: Columns) -> None:
@@ -229,9 +232,9 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
         )
     for ids in (pending["ids"], waiting["ids"], closed["closed_ids"]):
         _same("ids", ids, bool((ids[:, 0] <= 8 * (ID_WORDS - 1)).all()))
-    champions = [core["counters"][KEPT_COUNTERS.index(join.CHAMPION)], *pending["champions"]]
+    champions = [counter_of(core, join.CHAMPION), *pending["champions"]]
     _same("champions", pending["champions"], all(0 <= number < learners for number in champions))
-    first, end = first_closed(core), int(core["counters"][KEPT_COUNTERS.index(join.CLOSED_NEXT)])
+    first, end = counter_of(core, join.CLOSED_FIRST), counter_of(core, join.CLOSED_NEXT)
     _same("counters", core["counters"], first >= 0 and end - first == len(closed["closed_ids"]))
     bins = core["delays"]
     _same("delays", bins, bins.ndim == 1 and bool(((bins >= 0) & (bins < len(state["delays"]))).all()))

@@ -23,7 +23,7 @@ from stream_app.records import CONFIGURATION, RESUME, SEED, Act, Bytes, Integers
 from stream_app.seed import Seed, Seeds
 from stream_app.state import Columns
 from stream_app.stream import Stream
-from stream_app.stream_state import SEEN, StreamState, load_stream
+from stream_app.stream_state import SEEN, StreamState, learner_state, load_stream
 from stream_app.streams import Streams
 
 BY_SLOT = "seen"
@@ -152,10 +152,12 @@ class Task:
             raise StateError(f"{where}: it has {seed.features} features, the stream {self._streams.dimensions[number]}")
         stream = self._streams[number]
         learner = stream.learners[stream.learner_names.index(seed.learner)]
-        state = {**seed.state, **{name: array for name, array in learner.arrays().items() if name == SEEN}}
-        if set(state) != set(learner.arrays()):
-            raise StateError(f"{where}: its arrays are not those of such a learner")
-        learner.load({name: state[name] for name in learner.arrays()})
+        mine = learner.arrays()
+        seen = {SEEN: mine[SEEN]} if SEEN in mine else {}
+        try:
+            learner.load(learner_state(mine, dict(seed.state), seen))
+        except StateError as problem:
+            raise StateError(f"{where}: {problem}") from problem
         self._changed.add(seed.stream)
 
     def _settings_of(self, stream: str) -> StreamSettings | None:
@@ -213,8 +215,7 @@ class Task:
         features = int(core["features_count"][0])
         if not 0 <= features <= self.settings.limits.max_features or name in self._streams.names:
             raise StateError(f"a stream with {features} features, or one that is there already")
-        settings = self.settings.streams.get(name, self.settings.default_stream)
-        load_stream(self._streams.open(name, settings, features), core, pending, closed)
+        load_stream(self._streams.open(name, self.settings.of_stream(name), features), core, pending, closed)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """All model state by `stream/learner/array`, for digests and snapshots."""
@@ -269,4 +270,4 @@ class Task:
             new &= self.settings.streams.keys()
         if new and room:
             for name in batch.first_seen(new)[:room]:
-                self._streams.open(name, self.settings.streams.get(name, self.settings.default_stream))
+                self._streams.open(name, self.settings.of_stream(name))

@@ -440,7 +440,7 @@ class _PartitionCheck:
         every = settings.predictions == "all"
 
         def expected(stream: str) -> Expected:
-            return Expected(frozenset(settings.streams.get(stream, settings.default_stream).learners), every)
+            return Expected(frozenset(settings.of_stream(stream).learners), every)
 
         books.configure(expected)
 

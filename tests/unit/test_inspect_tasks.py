@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stream_app import codec, inspect_tasks, start
+from stream_app import codec, inspect_tasks, rebuild, start
 from stream_app.cli import cli
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.inspect_tasks import State, inspect
@@ -157,7 +157,7 @@ def test_progress_that_is_another_one() -> None:
 def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read at different moments never looks like offsets that were reset."""
     world, member = _processed()
-    read = inspect_tasks._tail
+    read = rebuild.progress_tail
     count = COUNT
 
     def later(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
@@ -170,14 +170,14 @@ def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.Monkey
             found = found or read(cluster, progress)
         return found
 
-    monkeypatch.setattr(inspect_tasks, "_tail", later)
+    monkeypatch.setattr(inspect_tasks, "progress_tail", later)
     found = inspect(world.cluster, world.config)
     assert [view.state for view in found.tasks] == [State.RUNNING] * PARTITIONS, list(found.problems())
 
 
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A year of progress is not read; but as much as it takes to find the last commit."""
-    monkeypatch.setattr(inspect_tasks, "TAIL_RECORDS", 2)
+    monkeypatch.setattr(rebuild, "TAIL_RECORDS", 2)
     world, member = _processed()
     starts = []
 
@@ -185,7 +185,7 @@ def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         starts.append(begin)
         return records_of(cluster, place, begin)
 
-    monkeypatch.setattr(inspect_tasks, "records_of", noting)
+    monkeypatch.setattr(rebuild, "records_of", noting)
     assert inspect(world.cluster, world.config, [0]).ok
     high = world.cluster.watermarks(TopicPartition(world.config.topics.progress, 0)).high
     assert starts
