@@ -96,8 +96,8 @@ PROBE_TIMEOUT_S = 0.5
 
 CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
     {
-        "session.timeout.ms": 10_000,  # how long a killed member's partitions stand still
-        "heartbeat.interval.ms": 2_000,
+        "session.timeout.ms": 6_000,  # a killed member's partitions stand still for so long; a broker's least
+        "heartbeat.interval.ms": 1_500,
         "fetch.queue.backoff.ms": 1,  # the default of 1 s stalls a fast consumer whose queue was full for a moment
         "fetch.wait.max.ms": 10,  # "at its end" is never older than this
         "fetch.error.backoff.ms": 50,
