@@ -396,6 +396,25 @@ def state_recommit(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
         click.echo(line)
 
 
+@state.command("skip")
+@CONFIG_OPTION
+@click.option("--task", "tasks", type=click.IntRange(0), multiple=True, help="Only these; by default all.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be lost.")
+def state_skip(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
+    """Let tasks go on without inputs that were deleted before they were processed.
+
+    Each goes on from its newest snapshot, at the first records that are left; what it forgets and skips is told. A task
+    that can be restored stays as it is. All workers must be stopped.
+    """
+    from stream_app.skip import skip  # noqa: PLC0415  (see run)
+    from stream_app.start import open_sender  # noqa: PLC0415
+
+    place = _place(path)
+    with closing(open_sender(place.config)) as sender:
+        for line in skip(place, sender, tasks, dry_run=dry_run):
+            click.echo(line)
+
+
 @cli.command("explain")
 @click.argument("stream")
 @click.argument("id_", metavar="ID")

@@ -17,12 +17,13 @@ from rich.table import Table
 from stream_app.changelog import manifests_of
 from stream_app.config import Config
 from stream_app.errors import StateError
+from stream_app.gap import read_gap
 from stream_app.observe import way_on
 from stream_app.ports import Cluster, Committed, TopicPartition
 from stream_app.rebuild import finish, last_commit, progress_of, progress_tail
 from stream_app.recommit import chosen_tasks
-from stream_app.records import CONFIGURATION, RESUME, Act, Commit
-from stream_app.restore import WAY_BACK, Target, committed_target, offsets_lost, offsets_reset
+from stream_app.records import CONFIGURATION, RESUME, SKIP, Act, Commit
+from stream_app.restore import WAY_BACK, WAY_ON, Target, committed_target, offsets_lost, offsets_reset
 
 HEAD_RECORDS = 100
 """Of progress: its first configuration and commit, behind the parts of models that were given beforehand."""
@@ -202,7 +203,7 @@ def _look(cluster: Cluster, config: Config, task: int, workers: int) -> TaskView
         if problem is None:
             target = _checked_target(pair, (before, after), tail)
             facts = _Facts() if target is None else _gathered(cluster, config, task, target, tail)
-            _check_inputs(task, inputs, facts.needed)
+            _check_inputs(task, inputs, _needed(cluster, progress, facts, inputs))
     except StateError as error:
         problem = str(error)
     state, problem, command = _verdict(task, problem, tail, workers)
@@ -221,12 +222,16 @@ def _look(cluster: Cluster, config: Config, task: int, workers: int) -> TaskView
 
 
 class _Facts(NamedTuple):
-    """What is known of a task that committed something; `needed` are the offsets from which it would be restored."""
+    """What is known of a task that committed something.
+
+    `needed` are the offsets behind its snapshot, which has its record at `progress_offset`.
+    """
 
     snapshots: int = 0
     snapshot_sequence: int = -1
     engine: str | None = None
     needed: tuple[int, int] | None = None
+    progress_offset: int = 0
 
 
 def _verdict(
@@ -234,7 +239,8 @@ def _verdict(
 ) -> tuple[State, str | None, str | None]:
     """State, problem, and the command that goes on."""
     if problem is not None:
-        return State.BROKEN, problem, "areba state recommit" if "`areba state recommit`" in problem else None
+        named = (command for command in ("areba state recommit", "areba state skip") if f"`{command}`" in problem)
+        return State.BROKEN, problem, next(named, None)
     tripped = _tripped(tail)
     if tripped is not None:
         return State.TRIPPED, tripped, f"areba resume --task {task}"
@@ -311,11 +317,11 @@ def _gathered(cluster: Cluster, config: Config, task: int, target: Target, tail:
     """
     changelog = TopicPartition(config.topics.changelog, task)
     found = finish(cluster, changelog, lambda reader: manifests_of(reader, target.snapshots, task))
-    manifests = sorted((manifest for _, manifest in found), key=lambda one: one.sequence)
+    found.sort(key=lambda one: one[1].sequence)
     engine = next((act.engine for act in reversed(tail) if isinstance(act, Act) and act.kind == CONFIGURATION), None)
-    if manifests:
-        newest = manifests[-1]
-        return _Facts(len(manifests), newest.sequence, engine or newest.engine, newest.offsets)
+    if found:
+        snapshot, newest = found[-1]
+        return _Facts(len(found), newest.sequence, engine or newest.engine, newest.offsets, snapshot.progress_offset)
     first = list(islice(progress_of(cluster, TopicPartition(config.topics.progress, task), 0), HEAD_RECORDS))
     if first and first[0].sequence > 0:
         what = "none of its snapshots can be read" if target.snapshots else "the committed offsets name no snapshot"
@@ -326,6 +332,20 @@ def _gathered(cluster: Cluster, config: Config, task: int, target: Target, tail:
     engine = engine or next((act.engine for act in reversed(first) if isinstance(act, Act)), None)
     begin = next((record for record in first if isinstance(record, Commit)), None)
     return _Facts(engine=engine, needed=(begin.examples_start, begin.labels_start) if begin else None)
+
+
+def _needed(
+    cluster: Cluster, progress: TopicPartition, facts: _Facts, inputs: tuple[Input, Input]
+) -> tuple[int, int] | None:
+    """The offsets from which it would be restored: behind the last gap that an operator accepted, if there is one."""
+    needed = facts.needed
+    if needed is None or all(known.low <= offset for known, offset in zip(inputs, needed, strict=True)):
+        return needed  # nothing is gone: no gap has to be looked for
+    for record in progress_of(cluster, progress, facts.progress_offset):
+        if isinstance(record, Act) and record.kind == SKIP:
+            gap = read_gap(record.text)
+            needed = gap.end if gap.behind == facts.snapshot_sequence else needed
+    return needed
 
 
 def _check_inputs(task: int, inputs: tuple[Input, Input], needed: tuple[int, int] | None) -> None:
@@ -339,7 +359,7 @@ def _check_inputs(task: int, inputs: tuple[Input, Input], needed: tuple[int, int
         if offset is not None and offset < known.low:
             raise StateError(
                 f"{place} starts at offset {known.low}, offset {offset} is needed to restore the task; it was deleted "
-                "(retention)"
+                f"(retention). {WAY_ON}"
             )
         if known.committed is not None and known.committed > known.high:
             raise StateError(

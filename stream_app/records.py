@@ -215,7 +215,7 @@ class Commit:
     tripped: str | None
 
 
-CONFIGURATION, RESUME, SEED = "configuration", "resume", "seed"
+CONFIGURATION, RESUME, SEED, SKIP = "configuration", "resume", "seed", "skip"
 """The kinds of acts."""
 
 
@@ -223,7 +223,8 @@ CONFIGURATION, RESUME, SEED = "configuration", "resume", "seed"
 class Act:
     """An act that changes a result and is no input.
 
-    `configuration` (text: the settings), `resume` (a note), `seed` (a part of a learner's state, see `seed`).
+    `configuration` (text: the settings), `resume` (a note), `seed` (a part of a learner's state, see `seed`),
+    `skip` (inputs are gone, see `gap`).
 
     It holds from the commit record with `sequence` on; `engine` is the version of areba that wrote it.
     """

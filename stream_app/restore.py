@@ -27,10 +27,11 @@ from stream_app.changelog import Anchor, Loaded, SnapshotWriter
 from stream_app.changelog import load as load_snapshot
 from stream_app.config import TaskSettings, changes
 from stream_app.errors import ConfigurationError, StateError, UndecodableError, WrongSchemaError
+from stream_app.gap import Gap, read_gap
 from stream_app.inputs import WaitingRecords
 from stream_app.outputs import Outputs, chain_digest
 from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicPartition, pair
-from stream_app.records import CONFIGURATION, RESUME, Act, Commit, OutputRecords, Side
+from stream_app.records import CONFIGURATION, RESUME, SKIP, Act, Commit, OutputRecords, Side
 from stream_app.state import Snapshot, parse_snapshot
 from stream_app.task import Task
 
@@ -52,6 +53,9 @@ until the broker looks."""
 SCRIPT_RECORDS = 100_000
 """Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read on the way."""
 
+
+WAY_ON = "`areba state skip` goes on without what is gone; another application.id starts afresh"
+"""What an operator may do about inputs that are needed and were deleted."""
 
 WAY_BACK = "`areba state recommit` commits them again as progress has them; another application.id starts afresh"
 """What an operator may do about offsets of the group that were lost, or changed from outside."""
@@ -388,8 +392,8 @@ class OwnedTask:
         record = recorded.record
         if self._target is None and isinstance(record, Commit):
             raise StateError(f"{where}: {offsets_lost(record.sequence)}")
-        if isinstance(record, Act) and record.kind == RESUME and record.sequence <= self._read_to:
-            return  # resumed twice
+        if isinstance(record, Act) and record.kind in (RESUME, SKIP) and record.sequence <= self._read_to:
+            return  # said twice
         if record.sequence != self._read_to + 1:
             raise StateError(f"{where}: {self._gap_before(record.sequence)}")
         if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
@@ -399,8 +403,25 @@ class OwnedTask:
         self._read_to = record.sequence
         if record.sequence == self.loaded_sequence:
             self._check_anchor(recorded, where)
-        else:
-            self._script.append(recorded)
+            return
+        if isinstance(record, Act) and record.kind == SKIP:
+            self._leave_out(record, where)
+        self._script.append(recorded)
+
+    def _leave_out(self, act: Act, where: str) -> None:
+        """The commits behind the snapshot are not re-processed: their inputs are gone, an operator accepted that."""
+        gap = _gap_of(act, where)
+        if gap.behind != self.loaded_sequence or self.stage is not Stage.READING:
+            found = f"the snapshot behind sequence {self.loaded_sequence}" if self.loaded_sequence >= 0 else "none"
+            raise StateError(
+                f"{where}: a gap was accepted behind sequence {gap.behind}, and {found} was loaded. `areba state skip` "
+                "says what can be done; another application.id starts afresh"
+            )
+        self._script = deque(recorded for recorded in self._script if isinstance(recorded.record, Act))
+        self._tripped = None
+        self.offsets = gap.end
+        if self._target is not None and act.sequence > self._target.sequence:
+            self.goal = gap.end
 
     def _gap_before(self, sequence: int) -> str:
         """Why a record of this sequence cannot be the next."""
@@ -513,7 +534,8 @@ class OwnedTask:
         except StateError as problem:
             raise StateError(f"progress[{self.number}] sequence {act.sequence}: {problem}") from problem
         self._engine = act.engine
-        self._point = Point(act.sequence, self._point.digest)
+        digest = read_gap(act.text).digest if act.kind == SKIP else self._point.digest
+        self._point = Point(act.sequence, digest)
 
     def _replay_commit(self, commit: Commit, progress_offset: int) -> bool:
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
@@ -552,8 +574,7 @@ class OwnedTask:
         except LookupError:
             topic = self.inputs[side].topic
             raise StateError(
-                f"{topic}[{self.number}] offset {end - 1} is gone; it is needed to rebuild the state. Use another "
-                "application.id to start afresh"
+                f"{topic}[{self.number}] offset {end - 1} is gone; it is needed to rebuild the state. {WAY_ON}"
             ) from None
 
     def _finish(self) -> None:
@@ -685,6 +706,13 @@ class OwnedTask:
         deadline_s = self._times.deadline_s
         if self._clock.monotonic_s() - self._progress_at > deadline_s:
             raise StateError(f"task {self.number}: no progress for {deadline_s:g} s while restoring: {state}")
+
+
+def _gap_of(act: Act, where: str) -> Gap:
+    try:
+        return read_gap(act.text)
+    except StateError as problem:
+        raise StateError(f"{where}: {problem}") from problem
 
 
 def progress_record(value: bytes | None, where: str) -> Commit | Act:

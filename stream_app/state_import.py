@@ -41,21 +41,15 @@ def import_model(
     number = place.task_of(stream, task)
     saved = read_model_file(str(file))
     seed = Seed(stream, learner, saved.features, saved.settings, without_seen(saved.state))
-    _check_nobody_works(place)
+    place.check_nobody_works()
     acts, changed = _acts(place, number, seed)
     progress = place.config.topics.progress
     for act in acts:
         sender.send(progress, None, codec.encode(act), place.clock.now_ms(), partition=number)
     sender.flush(READ_TIMEOUT_S)
-    _check_nobody_works(place)
+    place.check_nobody_works()
     yield from changed
     yield f"{stream}/{learner} of task {number} goes on from digest {digest_of(saved.state)}"
-
-
-def _check_nobody_works(place: Place) -> None:
-    members = place.cluster.members(place.config.group_id)
-    if members:
-        raise StateError(f"{place.config.group_id}: workers are running ({members}): stop them all, and say it again")
 
 
 def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, ...]]:

@@ -43,6 +43,17 @@ class Place(NamedTuple):
         """The task that has a stream, unless it is said."""
         return partition_of(stream.encode(), self.partitions()) if task is None else task
 
+    def check_nobody_works(self) -> None:
+        """Refuse what a running worker would not notice, or write over.
+
+        Raises:
+            StateError: The group has members.
+        """
+        group = self.config.group_id
+        members = self.cluster.members(group)
+        if members:
+            raise StateError(f"{group}: workers are running ({members}): stop them all, and say it again")
+
 
 @contextmanager
 def waiting_for(task: int) -> Iterator[Told]:

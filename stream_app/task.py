@@ -19,7 +19,7 @@ from stream_app.join import JoinInput
 from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.reconfigure import needs_rebuilding, rebuilt
-from stream_app.records import CONFIGURATION, RESUME, SEED, Act, Bytes, Integers, Kind, RawRecords, Reason
+from stream_app.records import CONFIGURATION, RESUME, SEED, SKIP, Act, Bytes, Integers, Kind, RawRecords, Reason
 from stream_app.seed import Seed, Seeds
 from stream_app.state import Columns
 from stream_app.stream import Stream
@@ -127,7 +127,7 @@ class Task:
             seed = self._seeds.add(act.text)
             if seed is not None:
                 self._sow(seed)
-        elif act.kind != RESUME:
+        elif act.kind not in (RESUME, SKIP):  # these change what is processed, not a model
             raise StateError(f"there is no act {act.kind!r} in this version")
         return False
 

@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,6 +39,7 @@ from stream_app.books import (
 )
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import StateError, TopicError, UndecodableError, WrongSchemaError
+from stream_app.gap import read_gap
 from stream_app.letters import DEAD_LETTER_HEADERS, is_of_a_replay, read_dead_letter, read_replay, read_sent_back
 from stream_app.ports import Cluster, Committed, TopicPartition
 from stream_app.reading import Row, read_rows
@@ -46,6 +47,7 @@ from stream_app.records import (
     CONFIGURATION,
     MAX_ID_BYTES,
     RESUME,
+    SKIP,
     Act,
     Commit,
     Example,
@@ -318,8 +320,8 @@ Decoded = TypeVar("Decoded")
 
 
 def _is_without_effect(act: Act, sequence: int, *, is_new: bool) -> bool:
-    """A task may be resumed twice, and be given models before its first worker."""
-    return is_new or (act.kind == RESUME and act.sequence <= sequence)
+    """An operator may say a thing twice, and a task may be given models before its first worker."""
+    return is_new or (act.kind in (RESUME, SKIP) and act.sequence <= sequence)
 
 
 class _PartitionCheck:
@@ -419,8 +421,8 @@ class _PartitionCheck:
                 break
             self._check_sequence(row.offset, sequence, record)
             sequence = record.sequence
-            if isinstance(record, Act) and record.kind == CONFIGURATION:
-                self._configure(row.offset, record, books)
+            if isinstance(record, Act):
+                last = self._take_act(row.offset, record, last, books)
             if self._rerun is not None:
                 self._rerun.take(row.offset, record)
             if isinstance(record, Commit):
@@ -430,6 +432,12 @@ class _PartitionCheck:
                 yield record
         if target is not None:
             self._check_end(target, sequence, last, ends)
+
+    def _take_act(self, offset: int, act: Act, last: Commit | None, books: PartitionBooks) -> Commit | None:
+        """The last commit, as the next one has to follow it."""
+        if act.kind == CONFIGURATION:
+            self._configure(offset, act, books)
+        return self._accept_gap(offset, act, last) if act.kind == SKIP else last
 
     def _configure(self, offset: int, act: Act, books: PartitionBooks) -> None:
         try:
@@ -443,6 +451,19 @@ class _PartitionCheck:
             return Expected(frozenset(settings.of_stream(stream).learners), every)
 
         books.configure(expected)
+
+    def _accept_gap(self, offset: int, act: Act, last: Commit | None) -> Commit | None:
+        """What was deleted and left out, as an operator said; the last commit as if it had ended behind the gap."""
+        try:
+            gap = read_gap(act.text)
+        except StateError as problem:
+            self._off(self._progress, offset, str(problem))
+            return last
+        where = f"{self._progress}[{self._partition}] offset {offset}"
+        self._checker.notes.append(
+            f"{where}: inputs are gone, and an operator accepted it: the task goes on {gap.words()}"
+        )
+        return last and replace(last, examples_end=gap.end[0], labels_end=gap.end[1])
 
     def _check_end(self, target: tuple[int, str], sequence: int, last: Commit | None, ends: tuple[int, int]) -> None:
         """The last commit record is the one that the committed offsets name."""

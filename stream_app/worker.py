@@ -30,7 +30,7 @@ from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Clock, Cluster, Committed, LogReader, Source, TopicPartition, Transaction
 from stream_app.records import OutputRecords
-from stream_app.restore import Batch, Logs, OwnedTask, Stage, Target, Times, committed_target
+from stream_app.restore import WAY_ON, Batch, Logs, OwnedTask, Stage, Target, Times, committed_target
 from stream_app.trim import ProgressTrimmer
 
 RESTORE_SLICE_S = 1.0
@@ -366,7 +366,7 @@ class Worker:
             if offset < low:
                 raise StateError(
                     f"{place} starts at offset {low}, offset {offset} is needed to restore the task; it was deleted "
-                    "(retention). Use another application.id to start afresh"
+                    f"(retention). {WAY_ON}"
                 )
             if goal > high:
                 raise StateError(

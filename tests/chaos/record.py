@@ -26,7 +26,7 @@ the books. One difference ends the run.
     make chaos N={kills} SEED={seed}     # goes on where it was stopped; `python -m tests.chaos --help`
 """
 
-RESTARTS_HEAD = """Restarts, `python -m tests.chaos --restarts 50`: all timeouts at their defaults (sessions last 10 s),
+RESTARTS_HEAD = """Restarts, `python -m tests.chaos --restarts 50`: all timeouts at their defaults (sessions last 6 s),
 a new interpreter for each worker. The clock runs from SIGKILL until every task of the worker has committed again.
 """
 

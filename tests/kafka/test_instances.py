@@ -375,6 +375,36 @@ def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
     assert "starts at offset 50, offset 0 is needed" in last
 
 
+def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: AdminClient) -> None:
+    """A worker was down for longer than its topics keep: the models are as they were, what is left is processed."""
+    before = {number: done.outputs(number) for number in range(done.partitions)}
+    done.send(all_records(STREAMS, 400, int(time.time() * 1000) - 30_000, seed=28))
+    ends, file = done.input_ends(), done.file("w")
+    _delete_inputs(done, admin, min(map(min, ends.values())) - 30, *done.input_topics)
+    [problem] = _parked(done)
+    assert "`areba state skip` goes on without what is gone" in problem
+    wait_until(lambda: _has_no_members(admin, done.config.group_id), "the group hears that the worker is gone")
+    command = areba(file, "state", "skip")
+    assert command.returncode == 0, command.stderr
+    for number, line in enumerate(command.stdout.splitlines()):
+        assert line.startswith(f"task {number}: goes on from the snapshot behind sequence ")
+        assert "forgets 0 offsets of examples and 0 of labels" in line
+    again = areba(file, "state", "skip")
+    assert [line.partition(": ")[2] for line in again.stdout.splitlines()] == ["all that it needs is there"] * 2
+    with workers(done, "w") as (worker,):
+        worker.start()
+        worker.wait_for("restored task=", times=2)
+        worker.kill()
+    models = run_to(done.config, ends)
+    for number, earlier in before.items():
+        now = done.outputs(number)
+        assert all(now[topic][: len(reads)] == reads for topic, reads in earlier.items())
+        found = [codec.decode_one(read.value or b"") for read in now["predictions"]]
+        ids = [record.id for record in found if isinstance(record, Prediction)]
+        assert len(ids) == len(set(ids)) > len(earlier["predictions"])
+    assert run_to(done.config, ends) == models
+
+
 def test_another_digest_is_noticed(done: App, admin: AdminClient) -> None:
     """Offsets and progress that do not belong together (a restored backup, a mirrored cluster) are never mixed."""
     _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence, bytes(32))))

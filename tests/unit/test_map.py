@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("cli",),
     ("start",),
-    ("worker", "verify", "promote", "state_tools", "state_import", "dead_letters", "rerun"),
+    ("worker", "verify", "promote", "state_tools", "state_import", "skip", "dead_letters", "rerun"),
     ("inspect_tasks",),
     ("recommit",),
     ("rebuild",),
@@ -24,7 +24,7 @@ LAYERS = (
     ("task",),
     ("reconfigure",),
     ("streams",),
-    ("stream_state", "snapshot", "model_file", "seed"),
+    ("stream_state", "snapshot", "model_file", "seed", "gap"),
     ("stream",),
     ("outputs",),
     ("batch",),
