@@ -61,12 +61,13 @@ def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable
 @contextmanager
 def _quiet() -> Iterator[None]:
     """What a worker logs of its troubles is no news here; what matters is in the trace."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    loggers = logging.getLogger("areba")
+    before = loggers.level
+    loggers.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logging.disable(before)
+        loggers.setLevel(before)
 
 
 def check(world: World) -> None:

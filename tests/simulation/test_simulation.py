@@ -41,7 +41,9 @@ def test_a_seed_is_one_story_in_any_process() -> None:
         for hash_seed in ("1", "2")
     }
     assert len(traces) == 1
-    assert "committed task=" in traces.pop()
+    trace = traces.pop()
+    assert "committed task=" in trace
+    assert "restored task=" in trace, "the lines of the worker's own log"
 
 
 def _trace(seed: int) -> list[str]:
