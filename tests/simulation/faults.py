@@ -36,6 +36,7 @@ class Fault(StrEnum):
     ABORTED_INPUT = "aborted input"
     DEPLOY = "deploy"
     COMPACT = "compaction"
+    RETENTION = "retention"
     RESUMED_TWICE = "resumed twice"
 
 
@@ -61,6 +62,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.OPEN_INPUT: "a producer's transaction holds the end of an input back",
     Fault.ABORTED_INPUT: "a producer's transaction is aborted",
     Fault.COMPACT: "the cleaner removes what it may from the changelog",
+    Fault.RETENTION: "inputs are deleted below a snapshot of their task",
     Fault.DEPLOY: "new processes start with another configuration: more streams, more learners, others",
     Fault.RESUMED_TWICE: "two operators let a task go on at once",
 }
@@ -84,7 +86,16 @@ COSTLY = frozenset(
 ANYWHERE = (Fault.CRASH, Fault.STALL, Fault.OUTAGE)
 """At any call of any port."""
 
-DISASTERS = (Fault.JOIN, Fault.LEAVE, Fault.EVICT, Fault.TWIN, Fault.FENCE, Fault.DEPLOY, Fault.COMPACT)
+DISASTERS = (
+    Fault.JOIN,
+    Fault.LEAVE,
+    Fault.EVICT,
+    Fault.TWIN,
+    Fault.FENCE,
+    Fault.DEPLOY,
+    Fault.COMPACT,
+    Fault.RETENTION,
+)
 """At any time, whatever a worker does."""
 
 
@@ -105,6 +116,7 @@ class Event(StrEnum):
     RESTORED = "task restored from progress"
     LOADED = "task restored from a snapshot"
     SAVED = "snapshot is whole"
+    TRIMMED = "progress deleted that nobody needs"
     OUTDATED = "snapshot dropped by later owners while it was read"
     RESTORE_BROKEN_OFF = "restore broken off by a rebalance"
     OFFSETS_HELD = "committed offsets waited for"
@@ -143,6 +155,7 @@ CALLS = (
     "group_metadata",
     "committed",
     "watermarks",
+    "delete_records",
     "reader",
     "reader.poll",
     "reader.close",

@@ -185,6 +185,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "Anchor(*batch.point, batch.offsets, progress_offsets[-1])",
         "Anchor(*batch.point, (batch.commit.examples_start, batch.commit.labels_start), progress_offsets[-1])",
     ),
+    "trim-too-far": Mutant(
+        "progress is deleted up to the last commit, not up to the oldest snapshot in use",
+        worker.Worker,
+        "_advance",
+        "want(task.needed_progress)",
+        "want(max(part.progress_offsets, default=0))",
+    ),
     "resume-forgotten": Mutant(
         "who restores a task that was resumed takes it for stopped",
         restore.OwnedTask,

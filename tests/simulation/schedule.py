@@ -1,13 +1,15 @@
 """Processes as greenlets, in virtual time: who goes next is drawn, and nothing ever waits for real."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
+from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from stream_app.embedded import EmbeddedBroker
-from stream_app.ports import Clock
+from stream_app.ports import Clock, TopicPartition
 
 START_MS = 1_700_000_000_000
 """Wall time at which every world begins."""
@@ -149,6 +151,7 @@ class SimulatedBroker(EmbeddedBroker):
         super().__init__(clock, max_poll_interval_s)
         self._scheduler = scheduler
         self.changed = _Changes(scheduler.wake_waiting)
+        self._deleted: dict[TopicPartition, list[Any]] = {}
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for a change; the one place where a client of the log waits."""
@@ -156,3 +159,29 @@ class SimulatedBroker(EmbeddedBroker):
             return False
         self._scheduler.wait(timeout_s)
         return True
+
+    def delete_before(self, partition: TopicPartition, offset: int) -> None:
+        """Forget what lies below this offset; the world remembers it, for what is to be checked in the end."""
+        log = self._log(partition)
+        kept = self._deleted.setdefault(partition, [])
+        kept += log.entries[: log.index(min(offset, log.high))]
+        super().delete_before(partition, offset)
+
+    @contextmanager
+    def whole(self, partition: TopicPartition) -> Iterator[None]:
+        """As if nothing had been deleted from it."""
+        log = self._log(partition)
+        deleted, low = self._deleted.get(partition, []), log.low
+        log.entries[:0], log.low = deleted, 0
+        try:
+            yield
+        finally:
+            log.low = low
+            del log.entries[: len(deleted)]
+
+    def put_back(self) -> None:
+        """All that was deleted, for good."""
+        for partition, deleted in self._deleted.items():
+            log = self._log(partition)
+            log.entries[:0], log.low = deleted, 0
+        self._deleted.clear()

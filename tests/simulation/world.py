@@ -17,7 +17,8 @@ from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Fetched, TopicInfo, TopicPartition
 from stream_app.records import RESUME, Act, Commit, Header, OutputRecords
-from stream_app.restore import Stage
+from stream_app.restore import Stage, parse_metadata
+from stream_app.state import read_manifest
 from stream_app.worker import Ports, Worker
 from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
 from tests.simulation.inputs import LATE_STREAM, Sent, StreamOf, draw_records, draw_trouble
@@ -251,6 +252,11 @@ class Notes(Observer):
         self._world.faults.events[Event.TRIPPED] += 1
         self._world.tripped.add(task)
 
+    def trimmed(self, task: int, offset: int) -> None:
+        """Progress records were deleted."""
+        super().trimmed(task, offset)
+        self._world.faults.events[Event.TRIMMED] += 1
+
     def resumed(self, task: int) -> None:
         """It goes on."""
         super().resumed(task)
@@ -428,8 +434,9 @@ class World:
         return TopicPartition(topics.examples, number), TopicPartition(topics.labels, number)
 
     def read(self, place: TopicPartition) -> list[Read]:
-        """All committed records of a partition."""
-        records, _, at_end = self.broker.read(place, 0, 10**6)
+        """All committed records of a partition, those that were deleted too."""
+        with self.broker.whole(place):
+            records, _, at_end = self.broker.read(place, 0, 10**6)
         return rows(Fetched(place, records, at_end))
 
     def run(self) -> None:
@@ -506,6 +513,7 @@ class World:
             Fault.FENCE: self._fence,
             Fault.DEPLOY: self._deploy,
             Fault.COMPACT: self._compact,
+            Fault.RETENTION: self._delete_inputs,
         }
         while not self.faults.is_calm:
             self.scheduler.pause(self.draw.choice((0.05, 0.5, 3.0)) * self.draw.random())
@@ -584,6 +592,31 @@ class World:
                 self.broker.compact(place)
 
         return act
+
+    def _delete_inputs(self) -> Callable[[], None] | None:
+        """As far as they may be: who was told of older snapshots is behind, and hears of it."""
+        lows = {number: low for number in range(self.shape.partitions) if (low := self._snapshot_offsets(number))}
+        if not lows:
+            return None
+
+        def act() -> None:
+            self.say(f"inputs are deleted below {lows}")
+            for number, offsets in lows.items():
+                for place, offset in zip(self.input_places(number), offsets, strict=True):
+                    self.broker.delete_before(place, offset)
+
+        return act
+
+    def _snapshot_offsets(self, number: int) -> tuple[int, int] | None:
+        """Those of a snapshot that the committed offsets name."""
+        config, (place, _) = self.config("w1"), self.input_places(number)
+        known = self.broker.committed(config.group_id, [place])[place]
+        named = parse_metadata(known.metadata, "") if known else None
+        if named is None or not named.snapshots:
+            return None
+        changelog = TopicPartition(config.topics.changelog, number)
+        records, *_ = self.broker.read(changelog, self.draw.choice(named.snapshots).manifest.offset, 1)
+        return read_manifest(records.values[0] or b"", str(changelog)).offsets
 
     def _deploy(self) -> Callable[[], None] | None:
         if self.version:
@@ -692,6 +725,7 @@ class World:
             self.scheduler.pause(SETTLE_S)
         self.scheduler.pause(FORGOTTEN_S)
         self.broker.expire()
+        self.broker.put_back()
         self.is_over = True
 
     def input_ends(self) -> dict[TopicPartition, int]:
