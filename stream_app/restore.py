@@ -50,6 +50,9 @@ OPEN_TRANSACTION_S = 25.0
 """What a dead worker left open hides the end of the changelog for so long: `transaction.timeout.ms`, and ten seconds
 until the broker looks."""
 
+LONGEST_LOOK_S = 5.0
+"""From one look at a task that is restored to the next: slices of a second, and what other tasks commit in between."""
+
 SCRIPT_RECORDS = 100_000
 """Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read on the way."""
 
@@ -228,7 +231,8 @@ class OwnedTask:
         self._loaded = Loaded()
         self._clock = clock
         self._times = times
-        self._progress_at = clock.monotonic_s()
+        self._progress_at = self._looked_at = clock.monotonic_s()
+        self._silent_s = 0.0
         self._script: deque[_Recorded] = deque()
         self._read_to = -1
         self._at_end = False
@@ -288,7 +292,8 @@ class OwnedTask:
 
     def be_patient(self) -> None:
         """Count the deadline from now on."""
-        self._progress_at = self._clock.monotonic_s()
+        self._progress_at = self._looked_at = self._clock.monotonic_s()
+        self._silent_s = 0.0
 
     def park(self, problem: str) -> None:
         """Give up; the others go on."""
@@ -703,8 +708,11 @@ class OwnedTask:
         return self.task
 
     def _check_deadline(self, state: str) -> None:
-        deadline_s = self._times.deadline_s
-        if self._clock.monotonic_s() - self._progress_at > deadline_s:
+        """Time in which nobody looked does not count: a process that was frozen has not waited."""
+        deadline_s, now_s = self._times.deadline_s, self._clock.monotonic_s()
+        self._silent_s += min(now_s - self._looked_at, LONGEST_LOOK_S)
+        self._looked_at = now_s
+        if self._silent_s > deadline_s:
             raise StateError(f"task {self.number}: no progress for {deadline_s:g} s while restoring: {state}")
 
 

@@ -600,6 +600,19 @@ def test_an_outage_is_no_fault_of_the_state() -> None:
     assert [task.stage for task in member.tasks] == []
 
 
+def test_a_process_that_was_frozen_has_not_waited() -> None:
+    """A laptop that slept, a container that was paused in mid-restore: it goes on where it was."""
+    world = _processed()
+    member = _started(world.worker(cluster=_Silent(world.broker)))
+    for _ in range(5):
+        member.turn()
+    world.clock.advance(MAX_POLL_INTERVAL_S - 5)
+    member.turn()
+    assert [task.stage for task in member.tasks] == [Stage.READING] * PARTITIONS
+    with pytest.raises(StateError, match="no progress for 60 s while restoring"):
+        member.run(_never())
+
+
 # Configuration --------------------------------------------------------------------------------------------------------
 
 
