@@ -26,6 +26,7 @@ import numpy as np
 from stream_app.errors import (
     DeliveryError,
     FencedError,
+    OffsetGoneError,
     StateError,
     TopicError,
     TransactionAbortedError,
@@ -323,15 +324,16 @@ class EmbeddedBroker:
         """Committed records from `position` on, where to go on, and whether that is the end.
 
         Raises:
-            StateError: The offset is gone, or lies behind the end.
+            OffsetGoneError: The offset is gone, or lies behind the end.
         """
         with self.changed:
             self.expire()
             log = self._log(partition)
             if not log.low <= position <= log.high:
-                raise StateError(
+                raise OffsetGoneError(
                     f"{partition.topic}[{partition.partition}]: offset {position} is gone, "
-                    f"there are {log.low} to {log.high}"
+                    f"there are {log.low} to {log.high}",
+                    partition,
                 )
             entries, following = log.read(position, limit)
             return _columns(entries), following, following >= log.stable()
@@ -649,7 +651,12 @@ class EmbeddedSource:
             partition = reading[(place + self._turn) % len(reading)]
             if left <= 0:
                 break
-            records, following, at_end = self._broker.read(partition, self._next[partition], left)
+            try:
+                records, following, at_end = self._broker.read(partition, self._next[partition], left)
+            except OffsetGoneError:
+                if not result:
+                    raise
+                break  # it is told once the others have what came
             news = at_end and self._told_end.get(partition) != following
             self._next[partition] = following
             if len(records) or news:

@@ -5,6 +5,7 @@
      |    +-- TopicError        a topic is missing or set up in a way we cannot serve      exit 2
      |    +-- DataSetError      a data set is missing or is not what its checksum says     exit 2
      +-- StateError             a task cannot be restored                                  exit 3
+     |    +-- OffsetGoneError   an offset that was to be read was deleted                  exit 3
      +-- RestartNeededError     whoever started the process should start it again          exit 4
      |    +-- UnknownOutcomeError   nobody can say whether the transaction was committed
      |    +-- FencedError           a newer producer has our transactional id
@@ -54,6 +55,19 @@ class StateError(ArebaError):
     """The state of a task cannot be rebuilt; the message has both numbers and the way on."""
 
     exit_code = 3
+
+
+class OffsetGoneError(StateError):
+    """A record that was to be read is not there any more (retention).
+
+    Args:
+        message: With both offsets.
+        partition: Topic and number.
+    """
+
+    def __init__(self, message: str, partition: tuple[str, int]) -> None:
+        self.partition = partition
+        super().__init__(message)
 
 
 class RestartNeededError(ArebaError):

@@ -47,6 +47,7 @@ from stream_app.errors import (
     ConfigurationError,
     DeliveryError,
     FencedError,
+    OffsetGoneError,
     StateError,
     TopicError,
     TransactionAbortedError,
@@ -344,9 +345,11 @@ def _drain(consumer: Consumer, max_records: int, timeout_s: float) -> list[Messa
 
 def _raise_read_error(message: Message, error: KafkaError, asked: int | None) -> None:
     """Raise what a reader cannot go on from; note the rest, which the client retries by itself."""
-    place = f"{message.topic()}[{message.partition()}]"
+    topic, number = message.topic() or "", message.partition() or 0
+    place = f"{topic}[{number}]"
     if error.code() == _AUTO_OFFSET_RESET:
-        raise StateError(f"{place}: offset {asked if asked is not None else message.offset()} is gone ({error.str()})")
+        offset = asked if asked is not None else message.offset()
+        raise OffsetGoneError(f"{place}: offset {offset} is gone ({error.str()})", (topic, number))
     if error.code() in _REFUSED_CODES:
         raise TopicError(f"{place}: {error.str()}")
     if error.fatal():
@@ -523,7 +526,11 @@ class KafkaSource:
             if messages:
                 self._seek({p: offset for p, offset in self._next.items() if p not in self._paused})
             return ()
-        return self._fetched(messages) if messages else ()
+        try:
+            return self._fetched(messages) if messages else ()
+        except OffsetGoneError as error:  # the records of the others came with it: read them again
+            self._seek({p: n for p, n in self._next.items() if p not in self._paused and p != error.partition})
+            raise
 
     def _fetched(self, messages: list[Message]) -> list[Fetched]:
         errors = list(map(Message.error, messages))

@@ -80,7 +80,7 @@ class Source(Protocol):
         """At most `max_records` records, as soon as there is any news, else nothing after `timeout_s`.
 
         Raises:
-            StateError: An offset that was asked for is gone (retention).
+            OffsetGoneError: One that was to be read was deleted; of other partitions the next poll gives all.
         """
 
     def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:

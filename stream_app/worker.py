@@ -21,6 +21,7 @@ from stream_app.errors import (
     ArebaError,
     FencedAgainError,
     FencedError,
+    OffsetGoneError,
     StateError,
     TopicError,
     TransactionAbortedError,
@@ -378,6 +379,21 @@ class Worker:
         self._paused.difference_update(task.inputs)
         self._ports.source.start_at(dict(zip(task.inputs, task.offsets, strict=True)))
 
+    def _lose(self, error: OffsetGoneError) -> None:
+        """Retention was faster than a task reads: restoring it tells what is left, and parks it where it must.
+
+        Raises:
+            FencedError: A newer worker has our name.
+            UnknownOutcomeError: The broker did not answer in time.
+        """
+        owned = self._by_partition.get(TopicPartition(*error.partition))
+        if owned is None:
+            raise error
+        task, _ = owned
+        if task.stage is Stage.LIVE:
+            self._save([task])  # what it was made of may be gone, too
+        self._renew(task)
+
     def _park(self, task: OwnedTask, problem: str) -> None:
         self._stop_reading(task)
         task.park(problem)
@@ -410,7 +426,12 @@ class Worker:
         return max(SHORTEST_POLL_S, left_s) if left_s > 0 else 0.0
 
     def _poll(self, timeout_s: float) -> None:
-        for fetched in self._ports.source.poll(POLL_RECORDS, timeout_s):
+        try:
+            found = self._ports.source.poll(POLL_RECORDS, timeout_s)
+        except OffsetGoneError as error:
+            self._lose(error)
+            return
+        for fetched in found:
             owned = self._by_partition.get(fetched.partition)
             if owned is None:
                 continue

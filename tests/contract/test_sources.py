@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stream_app.errors import StateError
+from stream_app.errors import OffsetGoneError
 from stream_app.ports import TopicPartition
 from tests.contract.backends import (
     DEADLINE_S,
@@ -269,10 +269,29 @@ def test_an_offset_that_is_gone_is_an_error(backend: Backend, topic: Callable[..
     member = _member(backend, prefix, name)
     assert member.source.watermarks(place) == (60, 100)
     member.source.start_at({place: 30})
-    with pytest.raises(StateError, match="30 is gone"):
+    with pytest.raises(OffsetGoneError, match="30 is gone") as caught:
         read(member.source, to_end(place))
+    assert caught.value.partition == place
     member.source.start_at({place: 60})
     assert read(member.source, to_end(place)).offsets == {place: list(range(60, 100))}
+
+
+def test_an_offset_that_is_gone_costs_no_other_partition_a_record(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """What a client had fetched of them, together with the error, is given by the polls behind it."""
+    name = topic("in", partitions=2)
+    _filled(backend, name, 2, 500)
+    gone, other = TopicPartition(name, 0), TopicPartition(name, 1)
+    backend.delete_before(gone, 60)
+    member = _member(backend, prefix, name)
+    positions = Positions()
+    member.source.start_at({other: 0, gone: 30})
+    with pytest.raises(OffsetGoneError):
+        read(member.source, to_end(gone, other), max_records=50, positions=positions)
+    member.source.stop_reading([gone])
+    read(member.source, to_end(other), positions=positions)
+    assert positions.offsets == {other: list(range(500))}
 
 
 def test_the_watermark_counts_records_that_are_not_yet_committed(

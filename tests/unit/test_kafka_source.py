@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
-from stream_app.errors import StateError
+from stream_app.errors import OffsetGoneError, StateError
 from stream_app.kafka import KafkaSource
 from stream_app.ports import TopicPartition
 
@@ -140,3 +140,13 @@ def test_what_is_not_read_is_dropped_with_its_errors(client: _Client, source: Ka
     client.batches = [lambda: [_message(SECOND, 1, error=gone)]]
     with pytest.raises(StateError, match=r"labels\[0\]: offset 1 is gone"):
         source.poll(10, 0)
+
+
+def test_an_error_of_one_partition_costs_the_others_no_record(client: _Client, source: KafkaSource) -> None:
+    """Records that the client gave together with it are fetched again."""
+    gone = KafkaError(KafkaError._AUTO_OFFSET_RESET)
+    client.batches = [lambda: [_message(SECOND, 0), _message(FIRST, 1, error=gone), _message(SECOND, 1)]]
+    with pytest.raises(OffsetGoneError, match=r"examples\[0\]: offset 0 is gone") as caught:
+        source.poll(10, 0)
+    assert caught.value.partition == FIRST
+    assert client.sought == [(SECOND, 0)]

@@ -13,6 +13,7 @@ from stream_app.inspect_tasks import State, inspect
 from stream_app.ports import TopicPartition
 from stream_app.rebuild import progress_of
 from stream_app.records import SKIP, Act, Commit
+from stream_app.restore import Stage
 from stream_app.skip import skip
 from stream_app.state_tools import Place, rebuild
 from stream_app.verify import verify
@@ -120,6 +121,29 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
     recorded = progress_of(world.cluster, progress, world.cluster.watermarks(progress).low)
     commits = [record for record in recorded if isinstance(record, Commit)]
     assert (COUNT, COUNT + 30) in [(one.examples_end, two.examples_start) for one, two in pairwise(commits)]
+
+
+def test_retention_that_is_faster_than_a_running_worker() -> None:
+    """The task that lost its inputs is parked, with the command that goes on; the other one loses nothing."""
+    world = World(_config(worker=OFTEN))
+    world.send(COUNT)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT))
+    world.send(30, first=COUNT)
+    for topic in (world.config.topics.examples, world.config.topics.labels):
+        world.broker.delete_before(TopicPartition(topic, 0), COUNT + 10)
+    _turns(member, until=lambda: _offsets(member)[1] == COUNT + 30 and member.tasks[-1].stage is Stage.PARKED)
+    assert f"starts at offset {COUNT + 10}, offset {COUNT} is needed" in (member.tasks[-1].problem or "")
+    world.send(10, first=COUNT + 30, partitions=[1])
+    _turns(member, until=lambda: _offsets(member)[1] == COUNT + 40)
+    _kill(world)
+    assert "forgets 0 offsets of examples and 0 of labels that were processed" in _skip(world, [0])[0]
+    again = _started(world.worker())
+    _turns(again, until=lambda: _offsets(again) == {0: COUNT + 30, 1: COUNT + 40})
+
+
+def _offsets(member: Worker) -> dict[int, int]:
+    return {task.number: task.offsets[0] for task in member.tasks}
 
 
 def test_what_would_be_processed_again_is_gone() -> None:
