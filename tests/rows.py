@@ -2,11 +2,32 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from stream_app.records import Header, RawRecords
+from stream_app.records import Header, RawRecords, Side
+
+
+class Sent(NamedTuple):
+    """One input record, as it is sent."""
+
+    side: Side
+    partition: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class Read(NamedTuple):
+    """One record of a topic, as a reader of committed records sees it."""
+
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
 
 
 class Row(Protocol):

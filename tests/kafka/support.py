@@ -32,12 +32,12 @@ from stream_app.letters import is_of_a_replay
 from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.ports import LogReader, TopicPartition
-from stream_app.records import Act, Commit, Example, Header, Label, Mark, MarkKind, RawRecords, Side
+from stream_app.records import Act, Commit, Example, Label, Mark, MarkKind, RawRecords, Side
 from stream_app.restore import Stage
 from stream_app.start import create_topics, warm_up
 from stream_app.task import Task
 from stream_app.worker import Ports, Worker
-from tests.rows import range_of
+from tests.rows import Read, Sent, range_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,27 +65,6 @@ def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEA
 
 
 # Records --------------------------------------------------------------------------------------------------------------
-
-
-class Sent(NamedTuple):
-    """One input record, as it is sent."""
-
-    side: Side
-    partition: int
-    time_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...] = ()
-
-
-class Read(NamedTuple):
-    """One record of a topic, as a reader of committed records sees it."""
-
-    offset: int
-    time_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...]
 
 
 def example(stream: str, id_: str, features: Sequence[float], time_ms: int, partition: int = 0) -> Sent:

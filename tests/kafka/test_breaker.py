@@ -17,7 +17,6 @@ from tests.kafka.support import (
     App,
     Progress,
     Section,
-    Sent,
     WorkerProcess,
     areba,
     check_exactly_once,
@@ -26,6 +25,7 @@ from tests.kafka.support import (
     wait_until,
     workers,
 )
+from tests.rows import Sent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -20,7 +20,6 @@ from tests.kafka.support import (
     App,
     Progress,
     Section,
-    Sent,
     areba,
     check_exactly_once,
     example,
@@ -30,6 +29,7 @@ from tests.kafka.support import (
     wait_until,
     workers,
 )
+from tests.rows import Sent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

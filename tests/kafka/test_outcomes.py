@@ -17,7 +17,8 @@ from ops.broker import Broker
 from stream_app import codec
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction, Reason, Side
 from stream_app.verify import verify
-from tests.kafka.support import App, Read, Section, Sent, advance, check_exactly_once, example, label, run_to
+from tests.kafka.support import App, Section, advance, check_exactly_once, example, label, run_to
+from tests.rows import Read, Sent
 
 pytestmark = pytest.mark.kafka
 

@@ -10,7 +10,8 @@ from ops.broker import Broker
 from stream_app import codec
 from stream_app.embedded import partition_of
 from stream_app.records import Outcome, Prediction
-from tests.kafka.support import App, Progress, Section, Sent, areba, check_exactly_once, example, label, workers
+from tests.kafka.support import App, Progress, Section, areba, check_exactly_once, example, label, workers
+from tests.rows import Sent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -12,7 +12,6 @@ from tests.kafka.support import (
     App,
     Load,
     Progress,
-    Read,
     Section,
     StreamOf,
     WorkerProcess,
@@ -22,6 +21,7 @@ from tests.kafka.support import (
     same,
     workers,
 )
+from tests.rows import Read
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

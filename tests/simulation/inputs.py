@@ -5,7 +5,8 @@ from random import Random
 from typing import NamedTuple
 
 from stream_app import codec
-from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
+from stream_app.records import Example, Label, Mark, MarkKind, Side
+from tests.rows import Sent
 from tests.simulation.schedule import START_MS
 
 STEP_MS = 10
@@ -16,17 +17,6 @@ HEAVY = bytes(20_000)
 
 LATE_STREAM = "late"
 """The stream that only the second configuration knows."""
-
-
-class Sent(NamedTuple):
-    """One input record."""
-
-    side: Side
-    partition: int
-    time_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...] = ()
 
 
 class StreamOf(NamedTuple):

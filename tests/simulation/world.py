@@ -16,12 +16,13 @@ from stream_app.errors import TopicError as WrongTopicError
 from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Fetched, TopicInfo, TopicPartition
-from stream_app.records import RESUME, Act, Commit, Header, OutputRecords
+from stream_app.records import RESUME, Act, Commit, OutputRecords
 from stream_app.restore import Stage, parse_metadata
 from stream_app.state import read_manifest
 from stream_app.worker import Ports, Worker
+from tests.rows import Read, Sent
 from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
-from tests.simulation.inputs import LATE_STREAM, Sent, StreamOf, draw_records, draw_trouble
+from tests.simulation.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
 from tests.simulation.ports import (
     TRANSACTION_TIMEOUT_S,
     Gate,
@@ -333,16 +334,6 @@ class Process:
         )
         self.worker = Worker(self.config, ports, Notes(world, self.say), was_fenced=self._was_fenced)
         self.worker.run(lambda: self.is_asked_to_stop)
-
-
-class Read(NamedTuple):
-    """One record as a reader of committed records sees it."""
-
-    offset: int
-    time_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...]
 
 
 def rows(fetched: Fetched) -> list[Read]:
