@@ -53,7 +53,7 @@ format: setup ## rewrite the sources in the project's format
 recut: setup ## the shipped data against the publishers' files in AREBA_DATA_DIR
 	$(BIN)/python -m pytest tests/publishers
 
-bench: setup ## the table of speeds and benchmarks/results.json
+bench: setup ## the table of speeds and benchmarks/results.json (a quarter of an hour)
 	$(BIN)/python -m benchmarks
 
 study-quick: setup ## a part of the study, 10 repetitions each, held against the committed results

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import codec, learners, snapshots, way, worker
+from benchmarks import codec, learners, restarts, snapshots, way, worker
 from benchmarks.rows import Row
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -22,6 +22,7 @@ GROUPS: Mapping[str, Callable[[], list[Row]]] = {
     "way": way.rows,
     "worker": worker.rows,
     "snapshots": snapshots.rows,
+    "restarts": restarts.rows,
 }
 
 

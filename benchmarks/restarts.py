@@ -1,0 +1,39 @@
+"""How long a task stands still when its worker is killed: from SIGKILL to the next commit, with default timeouts.
+
+Three brokers, records all the time, a new interpreter for each worker; `tests.chaos.restarts` kills and waits.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks.rows import Row, below
+from tests.chaos.restarts import STREAMS, measure
+
+RESTARTS = 50
+"""Of each kind: ten minutes."""
+
+SAME_S, OTHER_S = 15.0, 30.0
+"""What is asked of the slowest but one in a hundred."""
+
+
+def rows() -> list[Row]:
+    """Half of the restarts, and nearly all of them."""
+    with TemporaryDirectory(prefix="areba-restarts-") as folder:
+        times = measure(Path(folder) / "run", RESTARTS, lambda: None)
+    return [
+        *_rows("the same instance comes back", times.same_ms, SAME_S),
+        *_rows("another takes over", times.other_ms, OTHER_S),
+    ]
+
+
+def _rows(what: str, times_ms: Sequence[int], most_s: float) -> list[Row]:
+    widest = max(stream.features for stream in STREAMS)
+    name = f"from SIGKILL to the next commit, {what}, {len(times_ms)} kills"
+    half, nearly_all = (float(value) / 1000 for value in np.percentile(times_ms, (50, 99), method="higher"))
+    return [
+        Row(f"{name}: p50", widest, half, None, None, "printed", None, "s"),
+        below(f"{name}: p99", widest, nearly_all, "s", most_s),
+    ]
