@@ -240,6 +240,7 @@ class OwnedTask:
         self._engine = "unknown"
         self._point = Point(-1, GENESIS)
         self._pending_acts: list[str] = []
+        self._misfit: str | None = None
         self._anchor: Anchor | None = None
         self._writer = SnapshotWriter(self.number, times.snapshot_after_s, self._loaded)
         if target is not None:
@@ -366,6 +367,7 @@ class OwnedTask:
         """
         self._read_more()
         if self._is_whole() or len(self._script) >= SCRIPT_RECORDS:
+            self._check_gaps()
             self._start_replay()
             self.got_ahead = True
             return True
@@ -414,11 +416,15 @@ class OwnedTask:
         self._script.append(recorded)
 
     def _leave_out(self, act: Act, where: str) -> None:
-        """The commits behind the snapshot are not re-processed: their inputs are gone, an operator accepted that."""
+        """The commits behind the snapshot are not re-processed: their inputs are gone, an operator accepted that.
+
+        A gap behind another snapshot counts only if one behind this follows.
+        """
         gap = _gap_of(act, where)
+        self._misfit = None
         if gap.behind != self.loaded_sequence or self.stage is not Stage.READING:
             found = f"the snapshot behind sequence {self.loaded_sequence}" if self.loaded_sequence >= 0 else "none"
-            raise StateError(
+            self._misfit = (
                 f"{where}: a gap was accepted behind sequence {gap.behind}, and {found} was loaded. `areba state skip` "
                 "says what can be done; another application.id starts afresh"
             )
@@ -427,6 +433,10 @@ class OwnedTask:
         self.offsets = gap.end
         if self._target is not None and act.sequence > self._target.sequence:
             self.goal = gap.end
+
+    def _check_gaps(self) -> None:
+        if self._misfit is not None:
+            raise StateError(self._misfit)
 
     def _gap_before(self, sequence: int) -> str:
         """Why a record of this sequence cannot be the next."""
@@ -499,6 +509,7 @@ class OwnedTask:
         while True:
             if len(self._script) < SCRIPT_RECORDS // 2 and not self._is_whole():
                 self._read_more()
+                self._check_gaps()
             if not self._script:
                 break
             record, offset = self._script[0]

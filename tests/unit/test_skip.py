@@ -239,7 +239,7 @@ def test_inspect_and_verify_know_of_it() -> None:
 
 
 def test_a_gap_behind_another_snapshot_is_refused() -> None:
-    """The bits of its models would be others."""
+    """The bits of its models would be others; said again, it names the state that is left."""
     world, _ = _ran(**OFTEN)
     world.send(30, first=COUNT)
     _delete(world, COUNT + 10)
@@ -250,6 +250,10 @@ def test_a_gap_behind_another_snapshot_is_refused() -> None:
     text = _parked(world)
     assert "a gap was accepted behind sequence" in text
     assert "and none was loaded. `areba state skip` says what can be done" in text
+    assert "from models that know nothing" in _skip(world)[0]
+    member = _started(world.worker())
+    _turns(member, until=lambda: _passes(world) or _all_at(member, COUNT + 30)())
+    assert _updates(member) == 20
 
 
 def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
