@@ -12,9 +12,10 @@ from typing import Any
 from stream_app import codec, trim
 from stream_app.breaker import Breaker
 from stream_app.config import BreakerSettings, TaskSettings
+from stream_app.gap import Gap, read_gap
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.ports import TopicPartition
-from stream_app.records import CONFIGURATION, Act, Commit, Outcome, Prediction, RawRecords
+from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Outcome, Prediction, RawRecords
 from stream_app.restore import GENESIS
 from stream_app.task import Task
 from stream_app.verify import verify
@@ -92,6 +93,8 @@ def check(world: World) -> None:
     for number in range(world.shape.partitions):
         _check_task(world, number)
     _check_subscriber(world)
+    if world.faults.events[Event.SKIPPED]:
+        return  # the books need all inputs; the gap has none
     report = verify(world.cluster, world.config("w1"))
     if not report.ok:
         raise WrongError(f"the books are off: {'; '.join(report.findings[:5])}")
@@ -159,7 +162,7 @@ def _check_task(world: World, number: int) -> None:
             raise WrongError(f"task {number}: it has inputs, but nothing was recorded")
         return
     _compare(world, number, fresh, "a fresh process along the recorded ranges")
-    if world.shape.all_before and not world.version:
+    if world.shape.all_before and not world.version and not world.faults.events[Event.SKIPPED]:
         names = (topics.examples, topics.labels)
         undisturbed = Fresh(Task(number, world.config("w1").task_settings(), names))
         ends = tuple(int(side.offsets[-1]) + 1 if len(side) else 0 for side in inputs)
@@ -184,6 +187,7 @@ def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> 
     """Along the recorded ranges; the chain of digests is checked on the way."""
     fresh: Fresh | None = None
     sequence = -1
+    story: list[Commit | Act] = []
     for row in world.read(TopicPartition(world.config("w1").topics.progress, number)):
         record = codec.decode_one(row.value or b"")
         if not isinstance(record, Commit | Act):
@@ -193,15 +197,51 @@ def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> 
         if record.sequence != sequence + 1:
             raise WrongError(f"progress[{number}] offset {row.offset}: {record.sequence} follows {sequence}")
         sequence = record.sequence
-        if isinstance(record, Act):
-            fresh = _redo_act(world, number, fresh, record)
-            continue
-        if fresh is None:
-            raise WrongError(f"progress[{number}] does not begin with a configuration")
-        _redo(fresh, record, number, inputs)
+        fresh = _go_on(world, number, fresh, record, inputs, story)
+        story.append(record)
     if fresh is not None:
         _count(world, fresh)
     return fresh
+
+
+def _go_on(
+    world: World,
+    number: int,
+    fresh: Fresh | None,
+    record: Commit | Act,
+    inputs: Sequence[RawRecords],
+    story: Sequence[Commit | Act],
+) -> Fresh | None:
+    """One record further; the story is what lies before it."""
+    if isinstance(record, Act) and record.kind == SKIP:
+        return _behind_gap(world, number, fresh, read_gap(record.text), inputs, story)
+    if isinstance(record, Act):
+        return _redo_act(world, number, fresh, record)
+    if fresh is None:
+        raise WrongError(f"progress[{number}] does not begin with a configuration")
+    _redo(fresh, record, number, inputs)
+    return fresh
+
+
+def _behind_gap(
+    world: World,
+    number: int,
+    fresh: Fresh | None,
+    gap: Gap,
+    inputs: Sequence[RawRecords],
+    story: Sequence[Commit | Act],
+) -> Fresh | None:
+    """The state that is older, at the place where it goes on; all that was published stays."""
+    again: Fresh | None = None
+    for place, record in enumerate(story):
+        if record.sequence <= gap.behind or (isinstance(record, Act) and record.kind != SKIP):
+            again = _go_on(world, number, again, record, inputs, story[:place])
+    if fresh is None or again is None:
+        raise WrongError(f"progress[{number}] begins with a gap")
+    if gap.start != fresh.at:
+        raise WrongError(f"progress[{number}]: a gap begins at {gap.start}, {fresh.at} is next")
+    again.outputs, again.at, again.digest, again.is_stopped = fresh.outputs, gap.end, gap.digest, False
+    return again
 
 
 def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh | None:

@@ -37,6 +37,7 @@ class Fault(StrEnum):
     DEPLOY = "deploy"
     COMPACT = "compaction"
     RETENTION = "retention"
+    LOSS = "loss"
     RESUMED_TWICE = "resumed twice"
 
 
@@ -63,6 +64,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.ABORTED_INPUT: "a producer's transaction is aborted",
     Fault.COMPACT: "the cleaner removes what it may from the changelog",
     Fault.RETENTION: "inputs are deleted below a snapshot of their task",
+    Fault.LOSS: "inputs are deleted that a task still needs; an operator lets it go on without them",
     Fault.DEPLOY: "new processes start with another configuration: more streams, more learners, others",
     Fault.RESUMED_TWICE: "two operators let a task go on at once",
 }
@@ -95,6 +97,7 @@ DISASTERS = (
     Fault.DEPLOY,
     Fault.COMPACT,
     Fault.RETENTION,
+    Fault.LOSS,
 )
 """At any time, whatever a worker does."""
 
@@ -117,6 +120,8 @@ class Event(StrEnum):
     LOADED = "task restored from a snapshot"
     SAVED = "snapshot is whole"
     TRIMMED = "progress deleted that nobody needs"
+    PARKED = "task parked: its inputs are gone"
+    SKIPPED = "gap accepted"
     OUTDATED = "snapshot dropped by later owners while it was read"
     RESTORE_BROKEN_OFF = "restore broken off by a rebalance"
     OFFSETS_HELD = "committed offsets waited for"
@@ -174,6 +179,7 @@ FOCUS_FACTOR = 12.0
 _RANGES: Mapping[Fault, tuple[float, float]] = {
     **dict.fromkeys(ANYWHERE, (0.0005, 0.01)),
     **dict.fromkeys(DISASTERS, (0.05, 0.5)),
+    Fault.LOSS: (0.01, 0.1),
     Fault.ABORT: (0.02, 0.3),
     Fault.COMMITTED_UNHEARD: (0.02, 0.3),
     Fault.COMMIT_LOST: (0.02, 0.3),

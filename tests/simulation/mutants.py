@@ -192,6 +192,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "want(task.needed_progress)",
         "want(max(part.progress_offsets, default=0))",
     ),
+    "gap-digest": Mutant(
+        "behind an accepted gap the chain of digests goes on from the snapshot, not from the last commit",
+        restore.OwnedTask,
+        "_replay_act",
+        "read_gap(act.text).digest if act.kind == SKIP else self._point.digest",
+        "self._point.digest",
+    ),
     "resume-forgotten": Mutant(
         "who restores a task that was resumed takes it for stopped",
         restore.OwnedTask,

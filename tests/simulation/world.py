@@ -10,15 +10,24 @@ from typing import Any, NamedTuple
 from stream_app import codec
 from stream_app.cli import RESTART_WINDOW_S
 from stream_app.config import Config
-from stream_app.embedded import EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
-from stream_app.errors import ArebaError, ConfigurationError, FencedAgainError, FencedError, RestartNeededError
+from stream_app.embedded import EmbeddedCluster, EmbeddedSender, EmbeddedSource, EmbeddedTransaction
+from stream_app.errors import (
+    ArebaError,
+    ConfigurationError,
+    FencedAgainError,
+    FencedError,
+    RestartNeededError,
+    StateError,
+)
 from stream_app.errors import TopicError as WrongTopicError
 from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Fetched, TopicInfo, TopicPartition
 from stream_app.records import RESUME, Act, Commit, OutputRecords
-from stream_app.restore import Stage, parse_metadata
+from stream_app.restore import WAY_ON, Stage, parse_metadata
+from stream_app.skip import skip
 from stream_app.state import read_manifest
+from stream_app.state_tools import Place
 from stream_app.worker import Ports, Worker
 from tests.rows import Read, Sent
 from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
@@ -243,9 +252,12 @@ class Notes(Observer):
         self._world.faults.events[Event.SAVED] += 1
 
     def parked(self, task: int, problem: str) -> None:
-        """Nothing that a seed does makes a task impossible to restore."""
+        """Only a loss of inputs makes a task impossible to restore."""
         super().parked(task, problem)
-        self._world.wrong.append(f"task {task} was parked: {problem}")
+        if task in self._world.lost and WAY_ON in problem:
+            self._world.faults.events[Event.PARKED] += 1
+        else:
+            self._world.wrong.append(f"task {task} was parked: {problem}")
 
     def tripped(self, task: int, problem: str) -> None:
         """The breaker stopped a task."""
@@ -366,6 +378,7 @@ class World:
         self.wrong: list[str] = []
         self.models: dict[int, str] = {}
         self.tripped: set[int] = set()
+        self.lost: set[int] = set()
         self.started = 0
         self.version = 0
         self.is_over = False
@@ -374,6 +387,7 @@ class World:
         self._say = say
         self._processes: list[Process] = []
         self._wanted: set[str] = set()
+        self._is_closed = False
         self._all_sent = False
         self._open_inputs = 0
         self._input_producers = 0
@@ -471,14 +485,14 @@ class World:
             self.faults.events[Event.REFUSED_OLD_CONFIGURATION] += 1
             if process.version == self.version:
                 self.wrong.append(f"{process.name}: {error}")
-        else:
+        elif not (self.lost and isinstance(error, StateError)):
             self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
 
     def _start_afresh(self, process: Process, error: RestartNeededError) -> None:
         """As `stream_app.cli` does it."""
         now_s = self.scheduler.now_s
         recent = [moment for moment in process.restarted_at if now_s - moment < RESTART_WINDOW_S]
-        if process.is_asked_to_stop or len(recent) >= process.config.worker.max_restarts:
+        if process.is_asked_to_stop or self._is_closed or len(recent) >= process.config.worker.max_restarts:
             return
         self.faults.events[Event.STARTED_AFRESH] += 1
         self._start(process.instance, (*recent, now_s), was_fenced=isinstance(error, FencedError))
@@ -487,7 +501,7 @@ class World:
         """Start whoever is wanted and not alive, as an init system does."""
         while True:
             for instance in sorted(self._wanted):
-                if not self._alive(instance):
+                if not self._alive(instance) and not self._is_closed:
                     self.faults.events[Event.STARTED] += 1
                     self._start(instance)
             self.scheduler.pause(self.draw.choice((0.1, 1.0, 8.0)) * self.draw.random())
@@ -505,6 +519,7 @@ class World:
             Fault.DEPLOY: self._deploy,
             Fault.COMPACT: self._compact,
             Fault.RETENTION: self._delete_inputs,
+            Fault.LOSS: self._lose_inputs,
         }
         while not self.faults.is_calm:
             self.scheduler.pause(self.draw.choice((0.05, 0.5, 3.0)) * self.draw.random())
@@ -550,7 +565,7 @@ class World:
         return act
 
     def _twin(self) -> Callable[[], None] | None:
-        if not self._processes or len(self._processes) >= MAX_PROCESSES:
+        if not self._processes or self._is_closed or len(self._processes) >= MAX_PROCESSES:
             return None
 
         def act() -> None:
@@ -595,6 +610,23 @@ class World:
             for number, offsets in lows.items():
                 for place, offset in zip(self.input_places(number), offsets, strict=True):
                     self.broker.delete_before(place, offset)
+
+        return act
+
+    def _lose_inputs(self) -> Callable[[], None] | None:
+        """Retention is faster than a task, or than its snapshots; what came last is left."""
+        number = self.draw.randrange(self.shape.partitions)
+        last = {place: rows[-1].offset for place in self.input_places(number) if (rows := self.read(place))}
+        known = self.broker.committed(self.config("w1").group_id, list(last))
+        if not any(last.values()) or not any(known.values()) or number in self.lost:
+            return None  # a new application begins with the first record that there is
+
+        def act() -> None:
+            self.lost.add(number)
+            for place, offset in last.items():
+                before = self.draw.randint(0, offset)
+                self.say(f"{place.topic}[{number}] is deleted below {before}")
+                self.broker.delete_before(place, before)
 
         return act
 
@@ -665,12 +697,33 @@ class World:
     # People ---------------------------------------------------------------------------------------------------------
 
     def _operate(self) -> None:
-        """Let tasks go on that the breaker stopped."""
+        """Let tasks go on that the breaker stopped, or that have lost inputs."""
         while True:
             self.scheduler.pause(self.draw.choice((0.3, 4.0)) * self.draw.random() + 0.05)
             for number in sorted(self.tripped):
                 self.tripped.discard(number)
                 self._resume(number)
+            if self.lost:
+                self.scheduler.pause(10.0 * self.draw.random())
+                self._skip()
+
+    def _skip(self) -> None:
+        """Stop all workers, accept what is lost, and start them again."""
+        config = self.config("w1")
+        self._is_closed = True
+        while self._processes or self.broker.member_count(config.group_id):
+            for process in self._processes:
+                process.is_asked_to_stop = True
+            self.scheduler.pause(SETTLE_S)
+        self.scheduler.pause(FORGOTTEN_S)
+        lost = sorted(self.lost)
+        for number in lost:
+            self._resume(number)
+        for line in skip(Place(config, self.cluster, self.clock), EmbeddedSender(self.broker), lost):
+            self.faults.events[Event.SKIPPED] += ": goes on " in line
+            self.say(f"the operator: {line}")
+        self.lost.clear()
+        self._is_closed = False
 
     def _resume(self, number: int) -> None:
         """As `stream_app.start` does it."""
@@ -704,7 +757,7 @@ class World:
         self.say("no more faults")
         self.faults.is_calm = True
         self._wanted |= {"w1"} if not self._wanted else set()
-        while not self._is_settled():
+        while self.lost or self._is_closed or not self._is_settled():
             self.scheduler.pause(SETTLE_S)
         self.say("all is worked off")
         self._wanted.clear()
