@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from confluent_kafka import (
@@ -651,6 +651,20 @@ def _by_partition(messages: list[Message]) -> dict[TopicPartition, list[Message]
 # Transaction ----------------------------------------------------------------------------------------------------------
 
 
+class Sweep(NamedTuple):
+    """What a transaction that is aborted at once has to touch.
+
+    Attributes:
+        place: A partition that the group has no offset of, and gets none.
+        hanging: Finds the partitions in which a transaction may have been left open.
+        group_metadata: Of the group.
+    """
+
+    place: TopicPartition
+    hanging: Callable[[], Iterable[TopicPartition]]
+    group_metadata: Callable[[], object]
+
+
 class KafkaTransaction:
     """`ports.Transaction` as a transactional producer."""
 
@@ -661,6 +675,7 @@ class KafkaTransaction:
         settings: Mapping[str, str] | None = None,
         outages: Outages | None = None,
         timeout_s: float = TRANSACTION_TIMEOUT_S,
+        sweep: Sweep | None = None,
     ) -> None:
         """Create the client.
 
@@ -670,7 +685,9 @@ class KafkaTransaction:
             settings: Further librdkafka settings.
             outages: What says that brokers are gone and back.
             timeout_s: How long a call may wait for a broker before the outcome counts as unknown.
+            sweep: Where an earlier transaction of this id may have been left hanging, see `initialise`.
         """
+        self._sweep = sweep
         self._id = transactional_id
         self._outages = outages or Outages()
         self._timeout_s = timeout_s
@@ -685,8 +702,32 @@ class KafkaTransaction:
         self._fenced = ""  # why, for good
 
     def initialise(self) -> None:
-        """Fence older producers of this id and end what they left open."""
+        """Fence older producers of this id and end what they left open.
+
+        A broker that was killed, and comes back when a transaction has timed out, aborts it before it can write the
+        markers, and takes them for written (Kafka 4.3, seen in its logs). The group's offsets would stay pending for
+        ever; and records that were never committed would be so by the next transaction of this id. So one that has
+        an offset of the group in it, and a record in every partition where any transaction is open, is aborted first:
+        its markers end whatever hangs there.
+        """
         self._call("init_transactions", self._producer.init_transactions)
+        if self._sweep is None:
+            return
+        place, hanging, group_metadata = self._sweep
+        try:
+            self.begin()
+            for partition in hanging():
+                self.produce(partition, OutputRecords([b"sweep"], [b""], [0]))
+            self._call("flush", self._flush)
+            self.send_offsets({place: Committed(0, "")}, group_metadata())
+            self.abort()
+        except TransactionAbortedError:
+            LOGGER.debug("transaction of %s: the first one was aborted by itself", self._id)
+
+    def _flush(self, timeout_s: float) -> None:
+        """A partition gets its marker once a record of it has arrived."""
+        if self._producer.flush(timeout_s):
+            raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "records are on their way", retriable=True))
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -1064,6 +1105,35 @@ class KafkaCluster:
             UnknownOutcomeError: No broker answered in time.
         """
         return _query_watermarks(self._admin, partition)
+
+    def with_open_transactions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of these partitions of which a reader of committed records does not see the end.
+
+        Raises:
+            UnknownOutcomeError: No broker answered in time.
+        """
+        places = _client(partitions)
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                stable = self._ends(places, IsolationLevel.READ_COMMITTED)
+                ends = self._ends(places, IsolationLevel.READ_UNCOMMITTED)
+            except KafkaException as problem:
+                if _error(problem).code() not in _ASK_AGAIN_CODES or time.monotonic() > deadline:
+                    raise _unanswered(problem, "open transactions") from None
+            else:
+                if min(*stable, *ends) >= 0:
+                    return _plain(place for place, one, two in zip(places, stable, ends, strict=True) if one < two)
+                if time.monotonic() > deadline:  # an answer without an offset: the leader that was known is away
+                    raise UnknownOutcomeError("open transactions: a partition has no leader")
+            time.sleep(10 * RETRY_PAUSE_S)
+            with contextlib.suppress(KafkaException):
+                self._admin.list_topics(timeout=LOOK_TIMEOUT_S)  # so that the client asks the new leaders
+
+    def _ends(self, places: Sequence[ClientPartition], level: IsolationLevel) -> list[int]:
+        specs = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+        answers = self._admin.list_offsets(specs, isolation_level=level, request_timeout=LOOK_TIMEOUT_S)
+        return [answers[place].result(LOOK_TIMEOUT_S + 1).offset for place in places]
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]

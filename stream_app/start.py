@@ -18,7 +18,15 @@ from stream_app import topics as topic_plan
 from stream_app.config import Config, TaskSettings
 from stream_app.dead_letters import Replayed, Selection, list_letters, places_of, replay, show_letter, time_of
 from stream_app.errors import ConfigurationError, StateError, TopicError, UnknownOutcomeError
-from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, Outages, SystemClock
+from stream_app.kafka import (
+    KafkaCluster,
+    KafkaSender,
+    KafkaSource,
+    KafkaTransaction,
+    Outages,
+    Sweep,
+    SystemClock,
+)
 from stream_app.native import cache_folder
 from stream_app.observe import Observer
 from stream_app.ports import Clock, TopicInfo, TopicPartition
@@ -93,7 +101,9 @@ def _run_observed(
     source = KafkaSource(servers, config.group_id, {**config.kafka.all, **config.kafka.consumer}, outages)
     largest = {"message.max.bytes": str(topic_plan.largest_message_bytes(found, config.topics))}
     producer = {**config.kafka.all, **largest, **config.kafka.producer}
-    transaction = KafkaTransaction(servers, config.transactional_id, producer, outages)
+    written = [TopicPartition(name, n) for name in config.topics[2:] for n in range(found[name].partitions)]
+    sweep = Sweep(written[0], partial(cluster.with_open_transactions, written), source.group_metadata)
+    transaction = KafkaTransaction(servers, config.transactional_id, producer, outages, sweep=sweep)
     ports = Ports(source, transaction, cluster, SystemClock(), lambda: outages.lasting)
     Worker(config, ports, observer, was_fenced=was_fenced).run(should_stop)
 

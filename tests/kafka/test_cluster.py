@@ -1,6 +1,7 @@
 """Brokers die and come back while transactions are under way: what is committed stays whole, in order, and once."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -8,14 +9,18 @@ import pytest
 
 from ops.local_kafka import LocalKafka
 from stream_app.errors import RestartNeededError, TransactionAbortedError
-from stream_app.kafka import KafkaCluster, KafkaSource, KafkaTransaction
-from stream_app.ports import Committed, TopicInfo, TopicPartition
+from stream_app.kafka import KafkaCluster, KafkaSource, KafkaTransaction, Sweep
+from stream_app.ports import Committed, Source, TopicInfo, TopicPartition
 from stream_app.records import OutputRecords
 from tests.contract.backends import Member, log_values, settle
+from tests.kafka.support import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 ROUND_RECORDS = 50
+
+TIMED_OUT_S = 12.0
+"""`transaction.timeout.ms`, and a little more."""
 
 FOREVER = {"retention.ms": "-1"}
 """The records of these tests are old; retention would delete them within half a minute."""
@@ -24,6 +29,11 @@ FOREVER = {"retention.ms": "-1"}
 def _outputs(number: int, side: int) -> OutputRecords:
     values = [f"{number}-{side}-{row}".encode() for row in range(ROUND_RECORDS)]
     return OutputRecords([b"k"] * ROUND_RECORDS, values, [1_700_000_000_000 + number] * ROUND_RECORDS)
+
+
+def _sweep(servers: str, written: list[TopicPartition], source: Source) -> Sweep:
+    """As a worker does it at its start."""
+    return Sweep(written[0], lambda: KafkaCluster(servers).with_open_transactions(written), source.group_metadata)
 
 
 class _Rounds:
@@ -43,7 +53,8 @@ class _Rounds:
         self._transaction = self._start()
 
     def _start(self) -> KafkaTransaction:
-        transaction = KafkaTransaction(self._servers, self._prefix + "a", timeout_s=60)
+        sweep = _sweep(self._servers, self.out, self._member.source)
+        transaction = KafkaTransaction(self._servers, self._prefix + "a", timeout_s=60, sweep=sweep)
         transaction.initialise()
         committed = self._member.source.committed([self._input])[self._input]
         self.next = committed.offset if committed else 0
@@ -116,3 +127,40 @@ def test_rounds_stay_whole_while_the_only_broker_is_gone(own_kafka: LocalKafka, 
             next(running)
         back.join()
         rounds.check(servers)
+
+
+def test_what_a_killed_broker_leaves_hanging(own_kafka: LocalKafka, prefix: str) -> None:
+    """Who starts again must be told its offsets, and its own commit must not commit dead offsets and records."""
+    servers = own_kafka.bootstrap_servers
+    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 1, FOREVER)], 1)
+    read, written = TopicPartition(prefix + "in", 0), TopicPartition(prefix + "out", 0)
+    with closing(KafkaSource(servers, prefix + "group")) as source:
+        sweep = _sweep(servers, [written], source)
+        with closing(KafkaTransaction(servers, prefix + "a", sweep=sweep)) as transaction:
+            transaction.initialise()
+            for offset in (1, 2):
+                transaction.begin()
+                transaction.produce(written, _outputs(offset, 0))
+                transaction.send_offsets({read: Committed(offset, "m")}, source.group_metadata())
+                if offset == 1:
+                    transaction.commit()
+            wait_until(lambda: _watermark(servers, written) >= 2 * ROUND_RECORDS, "the records arrive")
+            own_kafka.kill(1)
+            killed_s = time.monotonic()
+            wait_until(lambda: time.monotonic() - killed_s > TIMED_OUT_S, "the transaction times out")
+            own_kafka.restart(1)
+            with pytest.raises(RestartNeededError):
+                transaction.commit()
+        with closing(KafkaTransaction(servers, prefix + "a", sweep=sweep)) as transaction:
+            transaction.initialise()
+            assert source.committed([read]) == {read: Committed(1, "m")}
+            transaction.begin()
+            transaction.produce(written, _outputs(3, 0))
+            transaction.send_offsets({written: Committed(1, "")}, source.group_metadata())
+            transaction.commit()
+            assert source.committed([read]) == {read: Committed(1, "m")}
+    assert log_values(KafkaCluster(servers), written) == [*_outputs(1, 0).values, *_outputs(3, 0).values]
+
+
+def _watermark(servers: str, partition: TopicPartition) -> int:
+    return KafkaCluster(servers).watermarks(partition).high
