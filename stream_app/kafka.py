@@ -48,6 +48,7 @@ from stream_app.errors import (
     DeliveryError,
     FencedError,
     OffsetGoneError,
+    OffsetsHeldError,
     StateError,
     TopicError,
     TransactionAbortedError,
@@ -585,22 +586,24 @@ class KafkaSource:
         """The group's stable committed offsets.
 
         Raises:
-            UnknownOutcomeError: They did not become stable, or no broker answered, within `STABLE_TIMEOUT_S`.
+            OffsetsHeldError: They did not become stable, or no broker answered, within `STABLE_TIMEOUT_S`.
         """
         deadline = time.monotonic() + STABLE_TIMEOUT_S
         while True:
             try:
                 answers = self._consumer.committed(_client(partitions), timeout=STABLE_TIMEOUT_S)
             except KafkaException as problem:
-                if time.monotonic() > deadline or _error(problem).code() in _REFUSED_CODES:
+                if _error(problem).code() in _REFUSED_CODES:
                     raise _unanswered(problem, "committed offsets") from None
+                if time.monotonic() > deadline:
+                    raise OffsetsHeldError(f"committed offsets: {_text(problem)}") from None
                 time.sleep(RETRY_PAUSE_S)
                 continue
             failed = [answer for answer in answers if answer.error is not None]
             if not failed:
                 break
             if time.monotonic() > deadline:
-                raise UnknownOutcomeError(f"committed offset of {failed[0].topic}: {failed[0].error}")
+                raise OffsetsHeldError(f"committed offset of {failed[0].topic}: {failed[0].error}")
             time.sleep(RETRY_PAUSE_S)
         return {
             TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None
@@ -685,7 +688,7 @@ class KafkaTransaction:
             settings: Further librdkafka settings.
             outages: What says that brokers are gone and back.
             timeout_s: How long a call may wait for a broker before the outcome counts as unknown.
-            sweep: Where an earlier transaction of this id may have been left hanging, see `initialise`.
+            sweep: Where an earlier transaction of this id was left hanging, see `initialise`.
         """
         self._sweep = sweep
         self._id = transactional_id

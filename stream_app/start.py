@@ -46,7 +46,12 @@ COMPILE_TIMEOUT_S = 300.0
 
 
 def run_worker(
-    config: Config, should_stop: Callable[[], bool], *, restarted: bool = False, was_fenced: bool = False
+    config: Config,
+    should_stop: Callable[[], bool],
+    *,
+    restarted: bool = False,
+    was_fenced: bool = False,
+    offsets_held: bool = False,
 ) -> None:
     """Check the topics, compile, join the group, work.
 
@@ -55,12 +60,14 @@ def run_worker(
         should_stop: Asked again and again.
         restarted: Whether this process started afresh by itself: a missing broker is then no wrong setting.
         was_fenced: Whether it did so because it had been fenced.
+        offsets_held: Whether it did so because committed offsets stayed unstable.
 
     Raises:
         ArebaError: See errors.py.
     """
     with _observed(config, SystemClock()) as observer:
-        _run_observed(config, should_stop, observer, restarted=restarted, was_fenced=was_fenced)
+        flags = {"restarted": restarted, "was_fenced": was_fenced, "offsets_held": offsets_held}
+        _run_observed(config, should_stop, observer, **flags)
 
 
 @contextmanager
@@ -87,7 +94,13 @@ def _observed(config: Config, clock: Clock) -> Iterator[Observer]:
 
 
 def _run_observed(
-    config: Config, should_stop: Callable[[], bool], observer: Observer, *, restarted: bool, was_fenced: bool
+    config: Config,
+    should_stop: Callable[[], bool],
+    observer: Observer,
+    *,
+    restarted: bool,
+    was_fenced: bool,
+    offsets_held: bool,
 ) -> None:
     from stream_app.worker import Ports, Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
 
@@ -103,7 +116,9 @@ def _run_observed(
     producer = {**config.kafka.all, **largest, **config.kafka.producer}
     written = [TopicPartition(name, n) for name in config.topics[2:] for n in range(found[name].partitions)]
     sweep = Sweep(written[0], partial(cluster.with_open_transactions, written), source.group_metadata)
-    transaction = KafkaTransaction(servers, config.transactional_id, producer, outages, sweep=sweep)
+    transaction = KafkaTransaction(
+        servers, config.transactional_id, producer, outages, sweep=sweep if offsets_held else None
+    )
     ports = Ports(source, transaction, cluster, SystemClock(), lambda: outages.lasting)
     Worker(config, ports, observer, was_fenced=was_fenced).run(should_stop)
 
