@@ -57,7 +57,7 @@ def cli() -> None:
 @CONFIG_OPTION
 @click.option("--restarted-at", multiple=True, type=float, hidden=True, help="When this process has started afresh.")
 @click.option("--was-fenced", is_flag=True, hidden=True, help="It did so because it had been fenced.")
-@click.option("--offsets-held", is_flag=True, hidden=True, help="It did so because it had been fenced.")
+@click.option("--offsets-held", is_flag=True, hidden=True, help="It did so because its offsets stayed unstable.")
 def run(path: Path, restarted_at: Sequence[float], was_fenced: bool, offsets_held: bool) -> None:
     """Run one worker of the consumer group, until SIGTERM or Ctrl-C."""
     from stream_app.start import run_worker  # noqa: PLC0415  (Torch and Numba take seconds; --help should not)

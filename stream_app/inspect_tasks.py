@@ -20,9 +20,9 @@ from stream_app.errors import StateError
 from stream_app.gap import read_gap
 from stream_app.observe import way_on
 from stream_app.ports import Cluster, Committed, TopicPartition
-from stream_app.rebuild import finish, last_commit, progress_of, progress_tail
+from stream_app.rebuild import finish, last_commit, progress_of, progress_tail, tripped_by
 from stream_app.recommit import chosen_tasks
-from stream_app.records import CONFIGURATION, RESUME, SKIP, Act, Commit
+from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.restore import WAY_BACK, WAY_ON, Target, committed_target, offsets_lost, offsets_reset
 
 HEAD_RECORDS = 100
@@ -241,22 +241,12 @@ def _verdict(
     if problem is not None:
         named = (command for command in ("areba state recommit", "areba state skip") if f"`{command}`" in problem)
         return State.BROKEN, problem, next(named, None)
-    tripped = _tripped(tail)
+    tripped = tripped_by(tail)
     if tripped is not None:
         return State.TRIPPED, tripped, f"areba resume --task {task}"
     if last_commit(tail) is None:
         return State.NEW, None, None
     return State.RUNNING if workers else State.IDLE, None, None
-
-
-def _tripped(tail: Sequence[Commit | Act]) -> str | None:
-    """Why the breaker stopped the task, unless somebody resumed it."""
-    last = last_commit(tail)
-    if last is None or any(
-        isinstance(act, Act) and act.kind == RESUME and act.sequence == last.sequence + 1 for act in tail
-    ):
-        return None
-    return last.tripped
 
 
 def _input(cluster: Cluster, committed: Mapping[TopicPartition, Committed | None], place: TopicPartition) -> Input:

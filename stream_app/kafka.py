@@ -360,29 +360,41 @@ def _raise_read_error(message: Message, error: KafkaError, asked: int | None) ->
 
 def _query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermarks:
     """First offset, and the one behind the last record (whether committed or not)."""
-    place, what = ClientPartition(*partition), f"{partition.topic}[{partition.partition}]: first and last offset"
-    specs = (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    what = f"{partition.topic}[{partition.partition}]: first and last offset"
+    kinds = [(spec, IsolationLevel.READ_UNCOMMITTED) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]  # type: ignore[no-untyped-call]
+    [low], [high] = _query_offsets(admin, [ClientPartition(*partition)], kinds, what)
+    return Watermarks(low, high)
+
+
+def _query_offsets(
+    admin: AdminClient, places: Sequence[ClientPartition], kinds: Sequence[tuple[OffsetSpec, IsolationLevel]], what: str
+) -> list[list[int]]:
+    """Offsets of each kind, by partition; asked again, bounded, while leaders are away.
+
+    Raises:
+        TopicError: The broker refuses to tell us.
+        UnknownOutcomeError: It did not in time.
+    """
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
-        answers = [
-            admin.list_offsets(
-                {place: spec}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=LOOK_TIMEOUT_S
-            )[place]
-            for spec in specs
+        asked = [
+            admin.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=LOOK_TIMEOUT_S)
+            for spec, level in kinds
         ]
         try:
-            low, high = (answer.result(LOOK_TIMEOUT_S + 1).offset for answer in answers)
+            found = [[answers[place].result(LOOK_TIMEOUT_S + 1).offset for place in places] for answers in asked]
         except KafkaException as problem:
             if _error(problem).code() not in _ASK_AGAIN_CODES or time.monotonic() > deadline:
                 raise _unanswered(problem, what) from None
         else:
-            if low >= 0 and high >= 0:
-                return Watermarks(low, high)
+            if min(map(min, found)) >= 0:
+                return found
             if time.monotonic() > deadline:  # an answer without an offset: the leader that was known is away
                 raise UnknownOutcomeError(f"{what}: no leader")
         time.sleep(10 * RETRY_PAUSE_S)
-        with contextlib.suppress(KafkaException):
-            admin.list_topics(partition.topic, timeout=LOOK_TIMEOUT_S)  # so that the client asks the new leader
+        for topic in dict.fromkeys(place.topic for place in places):
+            with contextlib.suppress(KafkaException):
+                admin.list_topics(topic, timeout=LOOK_TIMEOUT_S)  # so that the client asks the new leader
 
 
 def _unanswered(problem: KafkaException, what: str) -> ConfigurationError | UnknownOutcomeError:
@@ -1115,28 +1127,10 @@ class KafkaCluster:
         Raises:
             UnknownOutcomeError: No broker answered in time.
         """
-        places = _client(partitions)
-        deadline = time.monotonic() + REQUEST_TIMEOUT_S
-        while True:
-            try:
-                stable = self._ends(places, IsolationLevel.READ_COMMITTED)
-                ends = self._ends(places, IsolationLevel.READ_UNCOMMITTED)
-            except KafkaException as problem:
-                if _error(problem).code() not in _ASK_AGAIN_CODES or time.monotonic() > deadline:
-                    raise _unanswered(problem, "open transactions") from None
-            else:
-                if min(*stable, *ends) >= 0:
-                    return _plain(place for place, one, two in zip(places, stable, ends, strict=True) if one < two)
-                if time.monotonic() > deadline:  # an answer without an offset: the leader that was known is away
-                    raise UnknownOutcomeError("open transactions: a partition has no leader")
-            time.sleep(10 * RETRY_PAUSE_S)
-            with contextlib.suppress(KafkaException):
-                self._admin.list_topics(timeout=LOOK_TIMEOUT_S)  # so that the client asks the new leaders
-
-    def _ends(self, places: Sequence[ClientPartition], level: IsolationLevel) -> list[int]:
-        specs = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
-        answers = self._admin.list_offsets(specs, isolation_level=level, request_timeout=LOOK_TIMEOUT_S)
-        return [answers[place].result(LOOK_TIMEOUT_S + 1).offset for place in places]
+        places, last = _client(partitions), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        kinds = [(last, IsolationLevel.READ_COMMITTED), (last, IsolationLevel.READ_UNCOMMITTED)]
+        stable, ends = _query_offsets(self._admin, places, kinds, "open transactions")
+        return _plain(place for place, one, two in zip(places, stable, ends, strict=True) if one < two)
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]

@@ -19,7 +19,7 @@ from stream_app.config import Config, TaskSettings
 from stream_app.errors import StateError, UnknownOutcomeError
 from stream_app.inputs import rows_of
 from stream_app.ports import Clock, Cluster, Fetched, LogReader, TopicPartition, pair
-from stream_app.records import CONFIGURATION, Act, Commit
+from stream_app.records import CONFIGURATION, RESUME, Act, Commit
 from stream_app.restore import Logs, OwnedTask, Point, Stage, Target, Times, committed_target, progress_record
 from stream_app.task import Task
 
@@ -339,3 +339,13 @@ def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | A
 def last_commit(records: Sequence[Commit | Act]) -> Commit | None:
     """None: there is none among them."""
     return next((record for record in reversed(records) if isinstance(record, Commit)), None)
+
+
+def tripped_by(tail: Sequence[Commit | Act]) -> str | None:
+    """Why the breaker stopped the task, unless somebody resumed it; the tail of its progress says so."""
+    last = last_commit(tail)
+    if last is None or any(
+        isinstance(act, Act) and act.kind == RESUME and act.sequence == last.sequence + 1 for act in tail
+    ):
+        return None
+    return last.tripped

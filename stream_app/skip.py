@@ -12,9 +12,9 @@ from stream_app.changelog import Loaded, load
 from stream_app.errors import StateError
 from stream_app.gap import Gap, Offsets, read_gap
 from stream_app.ports import Sender, TopicPartition
-from stream_app.rebuild import READ_TIMEOUT_S, finish, last_commit, progress_of
+from stream_app.rebuild import READ_TIMEOUT_S, finish, last_commit, progress_of, tripped_by
 from stream_app.recommit import chosen_tasks
-from stream_app.records import RESUME, SKIP, Act, Commit
+from stream_app.records import SKIP, Act, Commit
 from stream_app.restore import SCRIPT_RECORDS, WAY_BACK, Target, committed_target
 from stream_app.state_tools import Place
 
@@ -107,8 +107,7 @@ def _committed(recorded: list[Commit | Act], target: Target, task: int) -> Commi
             f"task {task}: progress ends with the commit of sequence {sequence}, {target.point.sequence} is "
             f"committed: the group's offsets were reset. {WAY_BACK}"
         )
-    behind = recorded[recorded.index(last) + 1 :]
-    if last.tripped is not None and not any(isinstance(act, Act) and act.kind == RESUME for act in behind):
+    if tripped_by(recorded) is not None:
         raise StateError(f"task {task} is stopped by the breaker: `areba resume --task {task}` first")
     return last
 

@@ -13,7 +13,7 @@ from stream_app.config import TaskSettings, changes
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.model_file import digest_of, read_model_file
 from stream_app.ports import Sender, TopicPartition
-from stream_app.rebuild import READ_TIMEOUT_S, History, last_commit, progress_tail
+from stream_app.rebuild import READ_TIMEOUT_S, History, last_commit, progress_tail, tripped_by
 from stream_app.records import CONFIGURATION, SEED, Act, Commit
 from stream_app.seed import Seed
 from stream_app.state_tools import Place, waiting_for
@@ -80,7 +80,7 @@ def _newest(place: Place, number: int) -> tuple[Task | None, int]:
     sequence = behind[-1].sequence if behind else -1
     if not behind or not isinstance(behind[0], Commit):
         task = None  # nothing was ever processed
-    elif behind[0].tripped is not None and len(behind) == 1:
+    elif tripped_by(behind) is not None:
         raise StateError(f"task {number} is stopped by the breaker: `areba resume` first")
     else:
         history = History(place.config, place.cluster, number)

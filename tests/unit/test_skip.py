@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from stream_app import codec
 from stream_app import skip as skip_module
 from stream_app.embedded import EmbeddedSender
 from stream_app.errors import StateError
@@ -300,6 +301,4 @@ def test_a_record_that_is_no_gap(text: str) -> None:
 
 
 def _act(sequence: int, text: str) -> bytes:
-    from stream_app import codec  # noqa: PLC0415
-
     return codec.encode(Act(sequence, SKIP, "0", text))
