@@ -760,7 +760,7 @@ class PartitionBooks:
                 return f"is called a conflicting-label, but its revision {item.revision} is a higher one"
         if item.fate is Reason.LATE_LABEL and not (example is not None and (example.again or _unlabelled(example))):
             late = self._stream(item.stream).late
-            if example is not None or len(late) == MAX_FINDINGS:
+            if (example is not None and stream.surely_remembers(example)) or len(late) == MAX_FINDINGS:
                 return NOT_LATE
             late[item.id] = item  # it may have waited for an example that came too late
         if item.fate is Reason.ORPHAN_LABEL and example is not None and example.slice_number < self._slice:

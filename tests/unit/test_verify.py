@@ -26,7 +26,7 @@ from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender,
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
 from stream_app.outputs import chain_digest
-from stream_app.ports import Committed, Fetched, TopicInfo, TopicPartition, Watermarks
+from stream_app.ports import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import (
     Act,
     Commit,
@@ -68,6 +68,7 @@ CONFIG = Config.model_validate(
 CORRECTING = Config.model_validate(
     CONFIG.model_dump() | {"join": CONFIG.join.model_dump() | {"corrections": "correct"}}
 )
+SHORT_LIVED = {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60}
 TOPICS = CONFIG.topics
 GROUP = CONFIG.group_id
 
@@ -111,6 +112,10 @@ class Log:
         stored = self.records[partition.topic]
         low = max(stored[0].offset, 0) if stored else 0
         return Watermarks(low, low + len(stored))
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
+        """Nobody asks."""
+        raise NotImplementedError
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
@@ -547,6 +552,24 @@ def test_a_repeat_that_was_taken_as_new(log: Log) -> None:
     assert (
         f"{TOPICS.examples}[0] offset {outcome.example_offset}: was taken as new, but repeats {TOPICS.examples}" in text
     )
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5_000])
+def test_a_label_that_waited_for_an_example_that_came_too_late(batch: int) -> None:
+    """An id that was forgotten and is used again is no damage: a false alarm makes people deaf to true ones."""
+    short = Config.model_validate({**CONFIG.model_dump(), "join": SHORT_LIVED})
+    log = Log()
+    log.records[TOPICS.examples] = [
+        encoded(Example("sine", name, [0.5, 0.5]), time_ms)
+        for name, time_ms in (("a", 1_000), ("b", 1_400), ("a", 1_300))
+    ]
+    log.records[TOPICS.labels] = [encoded(Label("sine", "a", 1), time_ms) for time_ms in (1_010, 1_390)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_module, "build", oracle)
+        processed(log, batch, 1.0, short)
+    reasons = [dict(stored.headers)["areba.reason"] for stored in log.records[TOPICS.dead_letters]]
+    assert reasons == [b"late-label"]
+    assert verify.verify(log, short).findings == ()
 
 
 @pytest.fixture(scope="module")
