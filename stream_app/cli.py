@@ -23,7 +23,6 @@ from stream_app.errors import (
     ArebaError,
     ConfigurationError,
     FencedError,
-    OffsetsHeldError,
     RestartNeededError,
     StateError,
 )
@@ -57,8 +56,7 @@ def cli() -> None:
 @CONFIG_OPTION
 @click.option("--restarted-at", multiple=True, type=float, hidden=True, help="When this process has started afresh.")
 @click.option("--was-fenced", is_flag=True, hidden=True, help="It did so because it had been fenced.")
-@click.option("--offsets-held", is_flag=True, hidden=True, help="It did so because its offsets stayed unstable.")
-def run(path: Path, restarted_at: Sequence[float], was_fenced: bool, offsets_held: bool) -> None:
+def run(path: Path, restarted_at: Sequence[float], was_fenced: bool) -> None:
     """Run one worker of the consumer group, until SIGTERM or Ctrl-C."""
     from stream_app.start import run_worker  # noqa: PLC0415  (Torch and Numba take seconds; --help should not)
 
@@ -73,7 +71,7 @@ def run(path: Path, restarted_at: Sequence[float], was_fenced: bool, offsets_hel
         memory_bound_bytes(config.task_settings(), config.worker.buffer_bytes, config.worker.max_batch_records) >> 20,
     )
     try:
-        run_worker(config, stop, restarted=bool(restarted_at), was_fenced=was_fenced, offsets_held=offsets_held)
+        run_worker(config, stop, restarted=bool(restarted_at), was_fenced=was_fenced)
     except RestartNeededError as error:
         if stop():
             raise
@@ -91,8 +89,6 @@ def _start_afresh(path: Path, max_restarts: int, restarted_at: Sequence[float], 
     command += [f"--restarted-at={moment:.0f}" for moment in (*recent, now)]
     if isinstance(error, FencedError):
         command.append("--was-fenced")
-    if isinstance(error, OffsetsHeldError):
-        command.append("--offsets-held")
     os.execv(sys.executable, command)  # noqa: S606  (ourselves)
 
 

@@ -32,6 +32,7 @@ from stream_app.avro import decode_one
 from stream_app.books import REASONS, UNKNOWN_STREAM_NAME, DeadLetter
 from stream_app.config import Config, or_nearest
 from stream_app.errors import ConfigurationError, TopicError, UndecodableError, WrongSchemaError
+from stream_app.hanging import sweep
 from stream_app.letters import (
     SENT_BACK,
     START,
@@ -673,6 +674,12 @@ class _Replay:
 
     # Sending ----------------------------------------------------------------------------------------------------------
 
+    def open_places(self, partitions: Sequence[int]) -> list[TopicPartition]:
+        """Where it writes to, and something is open: of one before it, perhaps, that no broker ends any more."""
+        names = (self.topic.name, *self._largest)
+        ends = self._cluster.ends([TopicPartition(name, number) for number in partitions for name in names])
+        return [place for place, (stable, high) in ends.items() if stable < high]
+
     def begin(self, transaction: Transaction, partitions: Sequence[int]) -> str:
         """Say in each partition that this run begins."""
         name = uuid.uuid4().hex
@@ -749,6 +756,8 @@ def replay(
         transaction: Transaction | None = None
         if not dry_run:
             transaction = stack.enter_context(closing(open_transaction(f"{config.application.id}-{INSTANCE}")))
+            if places := run.open_places(list(chosen)):
+                sweep(transaction, places)
             name = run.begin(transaction, list(chosen))
             for partition, table in chosen.items():
                 run.catch_up(partition, table, name)

@@ -32,7 +32,7 @@ from stream_app.errors import (
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
+from stream_app.ports import Clock, Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import Header, OutputRecords, RawRecords
 
 TRANSACTION_TIMEOUT_S = 10.0
@@ -267,6 +267,13 @@ class EmbeddedBroker:
             log = self._log(partition)
             return Watermarks(log.low, log.high)
 
+    def ends(self, partition: TopicPartition) -> Ends:
+        """The last stable offset, and the one behind the last entry."""
+        with self.changed:
+            self.expire()
+            log = self._log(partition)
+            return Ends(log.stable(), log.high)
+
     def delete_before(self, partition: TopicPartition, offset: int) -> None:
         """What retention does: forget what lies below this offset."""
         with self.changed:
@@ -480,10 +487,11 @@ class EmbeddedBroker:
         """Put offsets into a transaction; why not, if the group has moved on."""
         with self.changed:
             group = self._group(metadata.group_id)
-            if metadata.member not in group.members:
-                return f"{metadata.member} is no member of {metadata.group_id}"
-            if metadata.generation != group.generation:
-                return f"generation {metadata.generation} of {metadata.group_id} is over, it is at {group.generation}"
+            if metadata.member:  # who never was one is not fenced, in Kafka neither
+                if metadata.member not in group.members:
+                    return f"{metadata.member} is no member of {metadata.group_id}"
+                if metadata.generation != group.generation:
+                    return f"generation {metadata.generation} of {metadata.group_id} is over, now {group.generation}"
             transaction.offsets.setdefault(metadata.group_id, {}).update(offsets)
             return None
 
@@ -726,6 +734,9 @@ class EmbeddedTransaction:
             if offsets is not None:
                 offsets.extend(written)
 
+    def flush(self) -> None:
+        """All is written at once."""
+
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
         """Make the group's offsets part of the transaction."""
         if not isinstance(group, GroupMetadata):
@@ -821,6 +832,10 @@ class EmbeddedCluster:
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """First offset, and the one behind the last record."""
         return self._broker.watermarks(partition)
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
+        """Up to where committed records may be read, and the end of the log."""
+        return {partition: self._broker.ends(partition) for partition in partitions}
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]

@@ -8,7 +8,6 @@
      |    +-- OffsetGoneError   an offset that was to be read was deleted                  exit 3
      +-- RestartNeededError     whoever started the process should start it again          exit 4
      |    +-- UnknownOutcomeError   nobody can say whether the transaction was committed
-     |    |    +-- OffsetsHeldError  committed offsets stayed unstable: a transaction may hang
      |    +-- FencedError           a newer producer has our transactional id
      +-- FencedAgainError       fenced at once after a start: another instance has our name exit 5
      +-- TransactionAbortedError    a transaction was given up; its tasks are restored
@@ -79,10 +78,6 @@ class RestartNeededError(ArebaError):
 
 class UnknownOutcomeError(RestartNeededError):
     """The broker did not say whether the transaction was committed."""
-
-
-class OffsetsHeldError(UnknownOutcomeError):
-    """Committed offsets did not become stable in time; what may hold them for ever, the next start ends."""
 
 
 class FencedError(RestartNeededError):

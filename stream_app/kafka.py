@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from confluent_kafka import (
@@ -48,13 +48,12 @@ from stream_app.errors import (
     DeliveryError,
     FencedError,
     OffsetGoneError,
-    OffsetsHeldError,
     StateError,
     TopicError,
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.ports import Committed, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
+from stream_app.ports import Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import Header, OutputRecords, RawRecords
 
 LOGGER = logging.getLogger("stream_app.kafka")
@@ -598,7 +597,7 @@ class KafkaSource:
         """The group's stable committed offsets.
 
         Raises:
-            OffsetsHeldError: They did not become stable, or no broker answered, within `STABLE_TIMEOUT_S`.
+            UnknownOutcomeError: They did not become stable, or no broker answered, within `STABLE_TIMEOUT_S`.
         """
         deadline = time.monotonic() + STABLE_TIMEOUT_S
         while True:
@@ -608,14 +607,14 @@ class KafkaSource:
                 if _error(problem).code() in _REFUSED_CODES:
                     raise _unanswered(problem, "committed offsets") from None
                 if time.monotonic() > deadline:
-                    raise OffsetsHeldError(f"committed offsets: {_text(problem)}") from None
+                    raise UnknownOutcomeError(f"committed offsets: {_text(problem)}") from None
                 time.sleep(RETRY_PAUSE_S)
                 continue
             failed = [answer for answer in answers if answer.error is not None]
             if not failed:
                 break
             if time.monotonic() > deadline:
-                raise OffsetsHeldError(f"committed offset of {failed[0].topic}: {failed[0].error}")
+                raise UnknownOutcomeError(f"committed offset of {failed[0].topic}: {failed[0].error}")
             time.sleep(RETRY_PAUSE_S)
         return {
             TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None
@@ -666,20 +665,6 @@ def _by_partition(messages: list[Message]) -> dict[TopicPartition, list[Message]
 # Transaction ----------------------------------------------------------------------------------------------------------
 
 
-class Sweep(NamedTuple):
-    """What a transaction that is aborted at once has to touch.
-
-    Attributes:
-        place: A partition that the group has no offset of, and gets none.
-        hanging: Finds the partitions in which a transaction may have been left open.
-        group_metadata: Of the group.
-    """
-
-    place: TopicPartition
-    hanging: Callable[[], Iterable[TopicPartition]]
-    group_metadata: Callable[[], object]
-
-
 class KafkaTransaction:
     """`ports.Transaction` as a transactional producer."""
 
@@ -690,7 +675,6 @@ class KafkaTransaction:
         settings: Mapping[str, str] | None = None,
         outages: Outages | None = None,
         timeout_s: float = TRANSACTION_TIMEOUT_S,
-        sweep: Sweep | None = None,
     ) -> None:
         """Create the client.
 
@@ -700,9 +684,7 @@ class KafkaTransaction:
             settings: Further librdkafka settings.
             outages: What says that brokers are gone and back.
             timeout_s: How long a call may wait for a broker before the outcome counts as unknown.
-            sweep: Where an earlier transaction of this id was left hanging, see `initialise`.
         """
-        self._sweep = sweep
         self._id = transactional_id
         self._outages = outages or Outages()
         self._timeout_s = timeout_s
@@ -717,32 +699,8 @@ class KafkaTransaction:
         self._fenced = ""  # why, for good
 
     def initialise(self) -> None:
-        """Fence older producers of this id and end what they left open.
-
-        A broker that was killed, and comes back when a transaction has timed out, aborts it before it can write the
-        markers, and takes them for written (Kafka 4.3, seen in its logs). The group's offsets would stay pending for
-        ever; and records that were never committed would be so by the next transaction of this id. So one that has
-        an offset of the group in it, and a record in every partition where any transaction is open, is aborted first:
-        its markers end whatever hangs there.
-        """
+        """Fence older producers of this id and end what they left open."""
         self._call("init_transactions", self._producer.init_transactions)
-        if self._sweep is None:
-            return
-        place, hanging, group_metadata = self._sweep
-        try:
-            self.begin()
-            for partition in hanging():
-                self.produce(partition, OutputRecords([b"sweep"], [b""], [0]))
-            self._call("flush", self._flush)
-            self.send_offsets({place: Committed(0, "")}, group_metadata())
-            self.abort()
-        except TransactionAbortedError:
-            LOGGER.debug("transaction of %s: the first one was aborted by itself", self._id)
-
-    def _flush(self, timeout_s: float) -> None:
-        """A partition gets its marker once a record of it has arrived."""
-        if self._producer.flush(timeout_s):
-            raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "records are on their way", retriable=True))
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -796,6 +754,14 @@ class KafkaTransaction:
             self._producer.poll(RETRY_PAUSE_S)
             if time.monotonic() > deadline:
                 self._abandon(f"the send queue stayed full for {ROOM_TIMEOUT_S:.0f} s")
+
+    def flush(self) -> None:
+        """Wait until the broker has what was produced."""
+        self._call("flush", self._flush)
+
+    def _flush(self, timeout_s: float) -> None:
+        if self._producer.flush(timeout_s):
+            raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "records are on their way", retriable=True))
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
         """Make the group's offsets part of the transaction."""
@@ -1121,16 +1087,17 @@ class KafkaCluster:
         """
         return _query_watermarks(self._admin, partition)
 
-    def with_open_transactions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of these partitions of which a reader of committed records does not see the end.
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
+        """Up to where committed records may be read, and the end of the log.
 
         Raises:
+            TopicError: The broker refuses us.
             UnknownOutcomeError: No broker answered in time.
         """
-        places, last = _client(partitions), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         kinds = [(last, IsolationLevel.READ_COMMITTED), (last, IsolationLevel.READ_UNCOMMITTED)]
-        stable, ends = _query_offsets(self._admin, places, kinds, "open transactions")
-        return _plain(place for place, one, two in zip(places, stable, ends, strict=True) if one < two)
+        stable, high = _query_offsets(self._admin, _client(partitions), kinds, "open transactions")
+        return dict(zip(partitions, map(Ends, stable, high), strict=True))
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]

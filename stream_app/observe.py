@@ -91,6 +91,14 @@ class Observer:
         """They could not be."""
         self._log.warning("untrimmed task=%d: %s; progress keeps records that nobody needs", task, problem)
 
+    def hanging(self, places: Sequence[str]) -> None:
+        """In these partitions a transaction does not end."""
+        self._log.warning(
+            "hanging: in %s a transaction does not end. If it is ours, it is aborted now. If it is of another "
+            "application.instance, start that one, or end it with kafka-transactions.sh; our tasks there wait for it",
+            ", ".join(places),
+        )
+
     def parked(self, task: int, problem: str) -> None:
         """A task cannot be restored."""
         self._log.error("parked task=%d: %s", task, problem)

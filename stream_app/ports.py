@@ -31,6 +31,13 @@ class Watermarks(NamedTuple):
     high: int
 
 
+class Ends(NamedTuple):
+    """The offset up to which committed records may be read (what is open lies behind it), and that of the log's end."""
+
+    stable: int
+    high: int
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """What one partition gave in one poll.
@@ -118,6 +125,9 @@ class Transaction(Protocol):
             FencedError: A newer producer has our id.
         """
 
+    def flush(self) -> None:
+        """Wait until the broker has what was produced. Raises as `commit` does."""
+
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
         """Make the group's offsets part of the transaction. Raises as `commit` does."""
 
@@ -177,6 +187,13 @@ class Cluster(Protocol):
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """Asked of the broker; records of open transactions lie below `high`."""
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
+        """Asked of the broker.
+
+        Raises:
+            UnknownOutcomeError: It does not answer.
+        """
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]

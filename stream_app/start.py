@@ -24,7 +24,6 @@ from stream_app.kafka import (
     KafkaSource,
     KafkaTransaction,
     Outages,
-    Sweep,
     SystemClock,
 )
 from stream_app.native import cache_folder
@@ -51,7 +50,6 @@ def run_worker(
     *,
     restarted: bool = False,
     was_fenced: bool = False,
-    offsets_held: bool = False,
 ) -> None:
     """Check the topics, compile, join the group, work.
 
@@ -60,14 +58,12 @@ def run_worker(
         should_stop: Asked again and again.
         restarted: Whether this process started afresh by itself: a missing broker is then no wrong setting.
         was_fenced: Whether it did so because it had been fenced.
-        offsets_held: Whether it did so because committed offsets stayed unstable.
 
     Raises:
         ArebaError: See errors.py.
     """
     with _observed(config, SystemClock()) as observer:
-        flags = {"restarted": restarted, "was_fenced": was_fenced, "offsets_held": offsets_held}
-        _run_observed(config, should_stop, observer, **flags)
+        _run_observed(config, should_stop, observer, restarted=restarted, was_fenced=was_fenced)
 
 
 @contextmanager
@@ -100,7 +96,6 @@ def _run_observed(
     *,
     restarted: bool,
     was_fenced: bool,
-    offsets_held: bool,
 ) -> None:
     from stream_app.worker import Ports, Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
 
@@ -114,11 +109,7 @@ def _run_observed(
     source = KafkaSource(servers, config.group_id, {**config.kafka.all, **config.kafka.consumer}, outages)
     largest = {"message.max.bytes": str(topic_plan.largest_message_bytes(found, config.topics))}
     producer = {**config.kafka.all, **largest, **config.kafka.producer}
-    written = [TopicPartition(name, n) for name in config.topics[2:] for n in range(found[name].partitions)]
-    sweep = Sweep(written[0], partial(cluster.with_open_transactions, written), source.group_metadata)
-    transaction = KafkaTransaction(
-        servers, config.transactional_id, producer, outages, sweep=sweep if offsets_held else None
-    )
+    transaction = KafkaTransaction(servers, config.transactional_id, producer, outages)
     ports = Ports(source, transaction, cluster, SystemClock(), lambda: outages.lasting)
     Worker(config, ports, observer, was_fenced=was_fenced).run(should_stop)
 

@@ -27,6 +27,7 @@ from stream_app.errors import (
     TransactionAbortedError,
     UnknownOutcomeError,
 )
+from stream_app.hanging import GroupOffset, OpenTransactions, sweep
 from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Clock, Cluster, Committed, LogReader, Source, TopicPartition, Transaction
@@ -121,6 +122,7 @@ class Worker:
         self._tasks: dict[int, OwnedTask] = {}
         self._trimmers: dict[int, ProgressTrimmer] = {}
         self._is_untrimmed = False  # and it was said
+        self._open = OpenTransactions(ports.cluster, ports.clock)
         self._new: list[int] = []  # assigned, to be restored behind the poll
         self._by_partition: dict[TopicPartition, tuple[OwnedTask, int]] = {}
         self._paused: set[TopicPartition] = set()
@@ -163,9 +165,13 @@ class Worker:
             self._close()
 
     def start(self) -> None:
-        """Fence the process before this one, and join the group. `run` does so."""
+        """Fence the process before this one, end what it left, and join the group. `run` does so."""
         self._started_s = self._begun_s = self._ports.clock.monotonic_s()
         self._ports.transaction.initialise()
+        topics = self._ports.cluster.topics(self._written).values()
+        self._open.add(TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions))
+        self._open.look()
+        self._sweep(self._open.places)
         self._ports.source.subscribe(self._inputs, self._on_assign, self._on_revoke)
 
     def turn(self) -> None:
@@ -176,12 +182,40 @@ class Worker:
         if self._new:
             self._own_new()
         self._worked = self._restore_slice()
+        self._look_at_open()
         for task in self.tasks:
             if task.stage is Stage.TRIPPED:
                 self._look_for_resume(task)
         if self._ports.clock.monotonic_s() >= self._round_s:
             self.round()
         self._trim()
+
+    @property
+    def _written(self) -> Sequence[str]:
+        """The topics that a transaction of ours may write to."""
+        return self._topics[len(self._inputs) :]
+
+    def _look_at_open(self) -> None:
+        """What was open where we are to commit has to end; what does not end hangs, and is ended if it is ours."""
+        if not self._open.places or self._ports.is_cut_off():
+            return
+        before = len(self._open.places)
+        hanging = self._open.look()
+        if hanging:
+            self._observer.hanging([f"{place.topic}[{place.partition}]" for place in hanging])
+            self._sweep(hanging)
+        if len(self._open.places) < before:
+            self._starved = False
+
+    def _sweep(self, places: Sequence[TopicPartition]) -> None:
+        """Its offset may be one of no member: nothing of it is ever committed."""
+        mark = GroupOffset(TopicPartition(self._topics.progress, 0), self._ports.source.group_metadata())
+        sweep(self._ports.transaction, places, mark)
+        self._open.add(places)
+
+    def _wait_for_end_of(self, tasks: Sequence[OwnedTask]) -> None:
+        """Of a transaction of ours with these in it, which was aborted."""
+        self._open.add(TopicPartition(topic, task.number) for topic in self._written for task in tasks)
 
     def _raise_fenced_again(self, error: FencedError) -> None:
         """Tell a second worker of our name from a transaction that timed out: the latter was open for long."""
@@ -462,7 +496,7 @@ class Worker:
         """Process and commit what waits, one batch of every live task."""
         parts: list[_Part] = []
         for task in self.tasks:
-            if task.stage is Stage.LIVE:
+            if task.stage is Stage.LIVE and not self._open.holds(task.number):
                 batch = self._step(task)
                 if batch is not None or task.writes_snapshot:
                     parts.append(_Part(task, batch))
@@ -525,6 +559,7 @@ class Worker:
             UnknownOutcomeError: The broker did not answer in time.
         """
         until_s = self._ports.clock.monotonic_s() + SAVE_TIMEOUT_S
+        tasks = [task for task in tasks if not self._open.holds(task.number)]
         for task in tasks:
             self._take_snapshot(task, ending=True)
         while writing := [_Part(task, None) for task in tasks if task.writes_snapshot]:
@@ -534,6 +569,7 @@ class Worker:
                 self._commit(writing)
             except TransactionAbortedError as error:
                 self._observer.aborted(str(error))
+                self._wait_for_end_of(tasks)
                 return
             for part in writing:
                 self._advance(part)
@@ -603,6 +639,7 @@ class Worker:
     def _start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
         """Throw away the state of these tasks; they are restored behind the next poll, if they are still ours then."""
         self._observer.aborted(str(error))
+        self._wait_for_end_of(tasks)
         self._aborts += 1
         if self._aborts == MAX_ABORTS_IN_A_ROW:
             raise UnknownOutcomeError(

@@ -44,6 +44,7 @@ class Dying:
         self._behind = behind
         self.initialise, self.begin = transaction.initialise, transaction.begin
         self.produce, self.send_offsets = transaction.produce, transaction.send_offsets
+        self.flush = transaction.flush
 
     def commit(self) -> None:
         """The last one is not survived."""

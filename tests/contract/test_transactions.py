@@ -103,6 +103,22 @@ def _member(backend: Backend, prefix: str, place: TopicPartition) -> Member:
     return member
 
 
+def test_it_is_known_where_something_is_open(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """Who commits where a dead transaction of its name is open commits that one, too."""
+    name = topic("out", partitions=2)
+    one, two = TopicPartition(name, 0), TopicPartition(name, 1)
+    transaction, cluster = backend.transaction(prefix + "a"), backend.cluster()
+    assert cluster.ends([one, two]) == {one: (0, 0), two: (0, 0)}
+    transaction.begin()
+    transaction.produce(two, outputs(numbered(3)))
+    transaction.flush()
+    assert cluster.ends([one, two]) == {one: (0, 0), two: (0, 3)}
+    transaction.abort()
+    deadline = time.monotonic() + DEADLINE_S
+    while cluster.ends([two])[two] != (4, 4):
+        assert time.monotonic() < deadline, "its end is not there"
+
+
 def test_offsets_and_their_metadata_are_part_of_the_transaction(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:

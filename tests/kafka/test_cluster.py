@@ -9,7 +9,8 @@ import pytest
 
 from ops.local_kafka import LocalKafka
 from stream_app.errors import RestartNeededError, TransactionAbortedError
-from stream_app.kafka import KafkaCluster, KafkaSource, KafkaTransaction, Sweep
+from stream_app.hanging import GroupOffset, OpenTransactions, sweep
+from stream_app.kafka import KafkaCluster, KafkaSource, KafkaTransaction, SystemClock
 from stream_app.ports import Committed, Source, TopicInfo, TopicPartition
 from stream_app.records import OutputRecords
 from tests.contract.backends import Member, log_values, settle
@@ -31,9 +32,15 @@ def _outputs(number: int, side: int) -> OutputRecords:
     return OutputRecords([b"k"] * ROUND_RECORDS, values, [1_700_000_000_000 + number] * ROUND_RECORDS)
 
 
-def _sweep(servers: str, written: list[TopicPartition], source: Source) -> Sweep:
-    """As a worker does it at its start."""
-    return Sweep(written[0], lambda: KafkaCluster(servers).with_open_transactions(written), source.group_metadata)
+def _start(transaction: KafkaTransaction, servers: str, written: list[TopicPartition], source: Source) -> None:
+    """As a worker does it."""
+    transaction.initialise()
+    still_open = OpenTransactions(KafkaCluster(servers), SystemClock())
+    still_open.add(written)
+    still_open.look()
+    sweep(transaction, still_open.places, GroupOffset(written[0], source.group_metadata()))
+    still_open.add(still_open.places)
+    wait_until(lambda: not still_open.look() and not still_open.places, "all that was open has ended")
 
 
 class _Rounds:
@@ -53,9 +60,8 @@ class _Rounds:
         self._transaction = self._start()
 
     def _start(self) -> KafkaTransaction:
-        sweep = _sweep(self._servers, self.out, self._member.source)
-        transaction = KafkaTransaction(self._servers, self._prefix + "a", timeout_s=60, sweep=sweep)
-        transaction.initialise()
+        transaction = KafkaTransaction(self._servers, self._prefix + "a", timeout_s=60)
+        _start(transaction, self._servers, self.out, self._member.source)
         committed = self._member.source.committed([self._input])[self._input]
         self.next = committed.offset if committed else 0
         return transaction
@@ -129,30 +135,35 @@ def test_rounds_stay_whole_while_the_only_broker_is_gone(own_kafka: LocalKafka, 
         rounds.check(servers)
 
 
-def test_what_a_killed_broker_leaves_hanging(own_kafka: LocalKafka, prefix: str) -> None:
+@pytest.mark.parametrize("has_offsets", [True, False])
+def test_what_a_killed_broker_leaves_hanging(own_kafka: LocalKafka, prefix: str, has_offsets: bool) -> None:
     """Who starts again must be told its offsets, and its own commit must not commit dead offsets and records."""
     servers = own_kafka.bootstrap_servers
     KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 1, FOREVER)], 1)
     read, written = TopicPartition(prefix + "in", 0), TopicPartition(prefix + "out", 0)
     with closing(KafkaSource(servers, prefix + "group")) as source:
-        sweep = _sweep(servers, [written], source)
-        with closing(KafkaTransaction(servers, prefix + "a", sweep=sweep)) as transaction:
-            transaction.initialise()
+        with closing(KafkaTransaction(servers, prefix + "a")) as transaction:
+            _start(transaction, servers, [written], source)
+            before = KafkaCluster(servers).watermarks(written).high
             for offset in (1, 2):
                 transaction.begin()
                 transaction.produce(written, _outputs(offset, 0))
-                transaction.send_offsets({read: Committed(offset, "m")}, source.group_metadata())
+                if offset == 1 or has_offsets:
+                    transaction.send_offsets({read: Committed(offset, "m")}, source.group_metadata())
                 if offset == 1:
                     transaction.commit()
-            wait_until(lambda: _watermark(servers, written) >= 2 * ROUND_RECORDS, "the records arrive")
+            transaction.flush()
+            assert KafkaCluster(servers).watermarks(written).high >= before + 2 * ROUND_RECORDS
             own_kafka.kill(1)
             killed_s = time.monotonic()
             wait_until(lambda: time.monotonic() - killed_s > TIMED_OUT_S, "the transaction times out")
             own_kafka.restart(1)
             with pytest.raises(RestartNeededError):
                 transaction.commit()
-        with closing(KafkaTransaction(servers, prefix + "a", sweep=sweep)) as transaction:
-            transaction.initialise()
+        stable, high = KafkaCluster(servers).ends([written])[written]
+        assert stable < high, "the broker has written its markers: nothing hangs that could be ended"
+        with closing(KafkaTransaction(servers, prefix + "a")) as transaction:
+            _start(transaction, servers, [written], source)
             assert source.committed([read]) == {read: Committed(1, "m")}
             transaction.begin()
             transaction.produce(written, _outputs(3, 0))
@@ -160,7 +171,3 @@ def test_what_a_killed_broker_leaves_hanging(own_kafka: LocalKafka, prefix: str)
             transaction.commit()
             assert source.committed([read]) == {read: Committed(1, "m")}
     assert log_values(KafkaCluster(servers), written) == [*_outputs(1, 0).values, *_outputs(3, 0).values]
-
-
-def _watermark(servers: str, partition: TopicPartition) -> int:
-    return KafkaCluster(servers).watermarks(partition).high

@@ -38,6 +38,7 @@ class Fault(StrEnum):
     COMPACT = "compaction"
     RETENTION = "retention"
     LOSS = "loss"
+    MARKERS = "markers"
     RESUMED_TWICE = "resumed twice"
 
 
@@ -65,6 +66,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.COMPACT: "the cleaner removes what it may from the changelog",
     Fault.RETENTION: "inputs are deleted below a snapshot of their task",
     Fault.LOSS: "inputs are deleted that a task still needs; an operator lets it go on without them",
+    Fault.MARKERS: "an aborted transaction gets no markers: its records and offsets hang",
     Fault.DEPLOY: "new processes start with another configuration: more streams, more learners, others",
     Fault.RESUMED_TWICE: "two operators let a task go on at once",
 }
@@ -81,6 +83,7 @@ COSTLY = frozenset(
         Fault.COMMIT_LOST,
         Fault.COMMIT_LATE,
         Fault.UNANSWERED,
+        Fault.MARKERS,
     }
 )
 """Each makes somebody restore; a seed has a budget of them, so that it ends."""
@@ -125,6 +128,8 @@ class Event(StrEnum):
     OUTDATED = "snapshot dropped by later owners while it was read"
     RESTORE_BROKEN_OFF = "restore broken off by a rebalance"
     OFFSETS_HELD = "committed offsets waited for"
+    HELD = "task waits for a transaction that hangs"
+    SWEPT = "hanging transaction ended by one of its name that is aborted"
     TRIPPED = "breaker tripped"
     RESUMED = "resumed"
     CONFIGURED = "changed configuration recorded"
@@ -166,8 +171,10 @@ CALLS = (
     "reader.close",
     "start_at",
     "stop_reading",
+    "ends",
     "begin",
     "produce",
+    "flush",
     "send_offsets",
     "commit",
     "close",
@@ -180,6 +187,7 @@ _RANGES: Mapping[Fault, tuple[float, float]] = {
     **dict.fromkeys(ANYWHERE, (0.0005, 0.01)),
     **dict.fromkeys(DISASTERS, (0.05, 0.5)),
     Fault.LOSS: (0.01, 0.1),
+    Fault.MARKERS: (0.05, 0.5),
     Fault.ABORT: (0.02, 0.3),
     Fault.COMMITTED_UNHEARD: (0.02, 0.3),
     Fault.COMMIT_LOST: (0.02, 0.3),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from stream_app import changelog, embedded, restore, worker
+from stream_app import changelog, embedded, hanging, restore, worker
 
 
 class Mutant(NamedTuple):
@@ -198,6 +198,20 @@ MUTANTS: Mapping[str, Mutant] = {
         "_replay_act",
         "read_gap(act.text).digest if act.kind == SKIP else self._point.digest",
         "self._point.digest",
+    ),
+    "hanging-published": Mutant(
+        "a task commits where a transaction hangs",
+        hanging.OpenTransactions,
+        "holds",
+        "return any(place.partition == number for place in self._waiting)",
+        "return False",
+    ),
+    "hanging-left": Mutant(
+        "a process does not end what hangs of the one before it",
+        worker.Worker,
+        "start",
+        "self._sweep(self._open.places)",
+        "pass",
     ),
     "resume-forgotten": Mutant(
         "who restores a task that was resumed takes it for stopped",

@@ -11,7 +11,7 @@ from typing import TypeVar
 from stream_app.embedded import EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
 from stream_app.errors import FencedError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.inputs import NO_RECORDS
-from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
+from stream_app.ports import Clock, Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import OutputRecords
 from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.schedule import KilledError, Scheduler
@@ -316,6 +316,10 @@ class SimulatedTransaction:
         self._abort_by_chance("produce")
         self._refused("produce", lambda: self._inner.produce(partition, records, offsets))
 
+    def flush(self) -> None:
+        """Wait until all is written."""
+        self._refused("flush", self._inner.flush)
+
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
         """Make offsets part of the transaction."""
         self._abort_by_chance("send_offsets")
@@ -448,6 +452,10 @@ class SimulatedCluster:
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """First offset, and the one behind the last record."""
         return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
+        """Up to where committed records may be read, and the end of the log."""
+        return self._gate.ask("ends", lambda: self._inner.ends(partitions))
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]

@@ -1,15 +1,15 @@
 """Processes as greenlets, in virtual time: who goes next is drawn, and nothing ever waits for real."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from stream_app.embedded import EmbeddedBroker
-from stream_app.ports import Clock, TopicPartition
+from stream_app.embedded import EmbeddedBroker, _Open, _State
+from stream_app.ports import Clock, Committed, TopicPartition
 
 START_MS = 1_700_000_000_000
 """Wall time at which every world begins."""
@@ -152,6 +152,75 @@ class SimulatedBroker(EmbeddedBroker):
         self._scheduler = scheduler
         self.changed = _Changes(scheduler.wake_waiting)
         self._deleted: dict[TopicPartition, list[Any]] = {}
+        self._hanging: dict[str, list[_Open]] = {}
+        self.loses_markers: Callable[[str], bool] = lambda _: False
+        self.swept: Callable[[], None] = lambda: None
+
+    @property
+    def hanging(self) -> Sequence[str]:
+        """Names of those of whom something hangs."""
+        return sorted(self._hanging)
+
+    def hangs(self, places: Sequence[TopicPartition]) -> bool:
+        """Whether any records hang, or the offsets of one of these partitions."""
+        parts = [part for parts in self._hanging.values() for part in parts]
+        offsets = {place for part in parts for group in part.offsets.values() for place in group}
+        return any(part.partitions for part in parts) or not offsets.isdisjoint(places)
+
+    def offsets(self, group_id: str, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+        """The group's committed offsets, whatever holds them."""
+        return {place: self._group(group_id).offsets.get(place) for place in places}
+
+    def end(self, transactional_id: str, state: _State) -> None:
+        """Commit or abort, and what hangs of this name where the transaction has been, too; or hang."""
+        transaction = self._open.get(transactional_id)
+        if transaction is not None and state is _State.ABORTED and self.loses_markers(transactional_id):
+            self._hang(transactional_id, self._open.pop(transactional_id))
+        elif transaction is not None:
+            self._end_hanging(transactional_id, transaction, state)
+        super().end(transactional_id, state)
+
+    def end_by_hand(self, transactional_id: str) -> None:
+        """What an operator does with what hangs of a name that does not come back."""
+        for hanging in self._hanging.pop(transactional_id, []):
+            self._end_part(hanging, _State.ABORTED)
+
+    def _hang(self, transactional_id: str, transaction: _Open) -> None:
+        """Each partition's part for itself, and each group's offsets: they may end in different ways."""
+        parts = self._hanging.setdefault(transactional_id, [])
+        for partition, first in transaction.partitions.items():
+            part = _Open(transaction.started_s, transaction.timeout_s, partitions={partition: first})
+            log = self._log(partition)
+            log.entries[:] = [e._replace(transaction=part) if e.transaction is transaction else e for e in log.entries]
+            log.open[part] = log.open.pop(transaction)
+            parts.append(part)
+        for group_id, offsets in transaction.offsets.items():
+            parts.append(_Open(transaction.started_s, transaction.timeout_s, offsets={group_id: offsets}))
+
+    def _end_hanging(self, transactional_id: str, transaction: _Open, state: _State) -> None:
+        touched = {*transaction.partitions, *transaction.offsets}
+        parts = self._hanging.pop(transactional_id, [])
+        left = [part for part in parts if touched.isdisjoint((*part.partitions, *part.offsets))]
+        if left:
+            self._hanging[transactional_id] = left
+        for part in parts:
+            if part not in left:
+                self._end_part(part, state)
+                self.swept()
+
+    def _end_part(self, part: _Open, state: _State) -> None:
+        part.state = state
+        for partition in part.partitions:
+            del self._log(partition).open[part]
+        for group_id, offsets in part.offsets.items():
+            if state is _State.COMMITTED:
+                self._group(group_id).offsets.update(offsets)
+        self.changed.notify_all()
+
+    def _held(self, group_id: str, partitions: Sequence[TopicPartition]) -> bool:
+        hanging = [part.offsets.get(group_id, {}) for parts in self._hanging.values() for part in parts]
+        held = any(partition in offsets for offsets in hanging for partition in partitions)
+        return held or super()._held(group_id, partitions)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for a change; the one place where a client of the log waits."""

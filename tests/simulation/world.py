@@ -51,6 +51,9 @@ MAX_PROCESSES = 4
 START_S = 1.0
 """By then most processes have started: without work to disturb, faults would be for nothing."""
 
+PRODUCER = "producer-"
+"""Transactional ids of those that write inputs begin so."""
+
 FORGOTTEN_S = TRANSACTION_TIMEOUT_S + 5.0
 """By then what a dead process left open is aborted, and every late commit has come."""
 
@@ -251,6 +254,11 @@ class Notes(Observer):
         super().saved(task, sequence)
         self._world.faults.events[Event.SAVED] += 1
 
+    def hanging(self, places: Sequence[str]) -> None:
+        """A transaction does not end."""
+        super().hanging(places)
+        self._world.faults.events[Event.HELD] += 1
+
     def parked(self, task: int, problem: str) -> None:
         """Only a loss of inputs makes a task impossible to restore."""
         super().parked(task, problem)
@@ -374,6 +382,8 @@ class World:
         self.faults = Faults(shape.swarm, Random(f"{shape.seed}/faults"))
         self.clock = VirtualClock(self.scheduler)
         self.broker = SimulatedBroker(self.clock, self.scheduler, shape.session_timeout_s)
+        self.broker.loses_markers = self._loses_markers
+        self.broker.swept = self._count_swept
         self.cluster = EmbeddedCluster(self.broker)
         self.wrong: list[str] = []
         self.models: dict[int, str] = {}
@@ -461,6 +471,16 @@ class World:
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Have something done."""
         self.scheduler.spawn(act, seconds)
+
+    def _loses_markers(self, transactional_id: str) -> bool:
+        """Those of workers; an input that hangs would be one that ends never."""
+        lost = not transactional_id.startswith(PRODUCER) and self.faults.hit(Fault.MARKERS)
+        if lost:
+            self.say(f"the markers of {transactional_id} are lost")
+        return lost
+
+    def _count_swept(self) -> None:
+        self.faults.events[Event.SWEPT] += 1
 
     # Processes ------------------------------------------------------------------------------------------------------
 
@@ -617,7 +637,7 @@ class World:
         """Retention is faster than a task, or than its snapshots; what came last is left."""
         number = self.draw.randrange(self.shape.partitions)
         last = {place: rows[-1].offset for place in self.input_places(number) if (rows := self.read(place))}
-        known = self.broker.committed(self.config("w1").group_id, list(last))
+        known = self.broker.offsets(self.config("w1").group_id, list(last))
         if not any(last.values()) or not any(known.values()) or number in self.lost:
             return None  # a new application begins with the first record that there is
 
@@ -633,7 +653,7 @@ class World:
     def _snapshot_offsets(self, number: int) -> tuple[int, int] | None:
         """Those of a snapshot that the committed offsets name."""
         config, (place, _) = self.config("w1"), self.input_places(number)
-        known = self.broker.committed(config.group_id, [place])[place]
+        known = self.broker.offsets(config.group_id, [place])[place]
         named = parse_metadata(known.metadata, "") if known else None
         if named is None or not named.snapshots:
             return None
@@ -679,7 +699,7 @@ class World:
 
     def _send_in_transaction(self, records: Sequence[Sent], *, commits: bool) -> None:
         self._input_producers += 1
-        transaction = EmbeddedTransaction(self.broker, f"producer-{self._input_producers}", 60.0)
+        transaction = EmbeddedTransaction(self.broker, f"{PRODUCER}{self._input_producers}", 60.0)
         transaction.initialise()
         transaction.begin()
         for sent in records:
@@ -697,15 +717,27 @@ class World:
     # People ---------------------------------------------------------------------------------------------------------
 
     def _operate(self) -> None:
-        """Let tasks go on that the breaker stopped, or that have lost inputs."""
+        """Let tasks go on that the breaker stopped, or that have lost inputs; end what hangs of those who are gone."""
         while True:
             self.scheduler.pause(self.draw.choice((0.3, 4.0)) * self.draw.random() + 0.05)
+            present = {process.instance for process in self._processes} | self._wanted
+            self._end_by_hand(present)
+            progress = self.config("w1").topics.progress
             for number in sorted(self.tripped):
+                stable, high = self.broker.ends(TopicPartition(progress, number))
+                if stable < high:
+                    continue  # what stopped it cannot be read yet
                 self.tripped.discard(number)
                 self._resume(number)
             if self.lost:
                 self.scheduler.pause(10.0 * self.draw.random())
                 self._skip()
+
+    def _end_by_hand(self, present: set[str]) -> None:
+        known = {self.config(name).transactional_id for name in present}
+        for transactional_id in set(self.broker.hanging) - known:
+            self.say(f"the operator ends what hangs of {transactional_id}")
+            self.broker.end_by_hand(transactional_id)
 
     def _skip(self) -> None:
         """Stop all workers, accept what is lost, and start them again."""
@@ -716,6 +748,7 @@ class World:
                 process.is_asked_to_stop = True
             self.scheduler.pause(SETTLE_S)
         self.scheduler.pause(FORGOTTEN_S)
+        self._end_by_hand(set())
         lost = sorted(self.lost)
         for number in lost:
             self._resume(number)
@@ -780,7 +813,9 @@ class World:
 
     def _is_settled(self) -> bool:
         """Whether every task is live in one process, at the end of its inputs, and nobody stands still."""
-        if self._open_inputs or any(process.gate.is_busy or process.worker is None for process in self._processes):
+        if self._open_inputs or self.broker.hangs(list(self.input_ends())):
+            return False
+        if any(process.gate.is_busy or process.worker is None for process in self._processes):
             return False
         ends = self.input_ends()
         places: dict[int, tuple[int, int]] = {}

@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import TopicPartition as ClientPartition
 
 from stream_app.errors import ArebaError, FencedError, UnknownOutcomeError
-from stream_app.kafka import KafkaTransaction, Sweep
-from stream_app.ports import TopicPartition
+from stream_app.kafka import KafkaTransaction
 
 
 def _failure(code: int, **kind: bool) -> KafkaException:
@@ -66,44 +64,3 @@ def test_a_fatal_error_that_a_poll_raises_restarts_the_worker(
     monkeypatch.setattr(transaction, "_producer", client)
     with pytest.raises(expected):
         act(transaction, client)
-
-
-class _Recorder:
-    """Stands in for the producer, and notes what it is asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def poll(self, _: float) -> int:
-        return 0
-
-    def flush(self, _: float) -> int:
-        self.asked.append("flush")
-        return 0
-
-    def produce(self, topic: str, value: bytes, key: bytes, partition: int, *_: object) -> None:
-        self.asked.append(f"produce {topic}[{partition}] {key!r} {value!r}")
-
-    def send_offsets_to_transaction(self, places: list[ClientPartition], group: object, _: float) -> None:
-        self.asked.append(f"{group}: {places[0].topic}[{places[0].partition}] {places[0].offset}")
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_: self.asked.append(name)
-
-
-def test_what_may_hang_is_aborted_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Markers that a broker lost would else be those of the first commit, and publish what was never committed."""
-    found = [TopicPartition("outcomes", 3)]
-    sweep = Sweep(TopicPartition("progress", 0), lambda: found, lambda: "group")
-    transaction = KafkaTransaction("127.0.0.1:1", "someone", sweep=sweep)
-    client = _Recorder()
-    monkeypatch.setattr(transaction, "_producer", client)
-    transaction.initialise()
-    assert client.asked == [
-        "init_transactions",
-        "begin_transaction",
-        "produce outcomes[3] b'sweep' b''",
-        "flush",
-        "group: progress[0] 0",
-        "abort_transaction",
-    ]

@@ -16,7 +16,7 @@ LAYERS = (
     ("rebuild",),
     ("restore",),
     ("changelog",),
-    ("kafka", "embedded", "topics", "inputs", "breaker", "observe", "health", "metrics", "reading", "trim"),
+    ("kafka", "embedded", "topics", "inputs", "breaker", "observe", "health", "metrics", "reading", "trim", "hanging"),
     ("ports",),
     # pure from here on
     ("tally", "letters", "recount"),
