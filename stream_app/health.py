@@ -1,7 +1,8 @@
 """What a worker is at, for machines: an observer that keeps count, and a small HTTP server for what is to be told.
 
-`/ready` answers 200 once the group was joined and every task that it gave us is live, else 503; a line for each task
-says where it is, and why. `/metrics` is in `metrics.py`. Nobody is asked for a password, and nothing can be changed.
+`/ready` answers 200 once the group was joined and every task that it gave us is live and can go on, else 503; a line
+for each task says where it is, and why. `/metrics` is in `metrics.py`. Nobody is asked for a password, and nothing can
+be changed.
 
 The server has one thread, which answers one request after the other: each has `REQUEST_TIMEOUT_S` to come and as long
 to be taken. Whatever goes wrong there is that request's own affair, never the worker's.
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 
 from stream_app.errors import ConfigurationError
 from stream_app.observe import Observer, way_on
-from stream_app.ports import Clock, pair
+from stream_app.ports import Clock, TopicPartition, pair
 
 LOG = logging.getLogger("areba.http")
 
@@ -59,6 +60,7 @@ class TaskHealth:
         committed: Offsets (examples, labels); None: not known yet.
         restored: As far as it was restored, while it is.
         problem: Why it is tripped or parked.
+        hanging: Where a transaction does not end for which it waits; "" for nowhere.
         outputs: Committed output records.
         snapshots: Those that are whole.
         snapshot_bytes: What they wrote.
@@ -69,6 +71,7 @@ class TaskHealth:
     committed: tuple[int, int] | None = None
     restored: tuple[int, int] | None = None
     problem: str | None = None
+    hanging: str = ""
     outputs: int = 0
     snapshots: int = 0
     snapshot_bytes: int = 0
@@ -84,6 +87,8 @@ class TaskHealth:
             return f"task {task}: stopped by the breaker: {self.problem}; {way_on(task)}"
         if self.state is TaskState.PARKED:
             return f"task {task}: cannot be restored: {self.problem}"
+        if self.hanging:
+            return f"task {task}: waits for a transaction in {self.hanging} that does not end"
         return f"task {task}: live"
 
 
@@ -96,8 +101,8 @@ class Health(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the group was joined and every task is live."""
-        return self.is_joined and all(task.state is TaskState.LIVE for task in self.tasks.values())
+        """Whether the group was joined and every task is live and can go on."""
+        return self.is_joined and all(task.state is TaskState.LIVE and not task.hanging for task in self.tasks.values())
 
     def text(self) -> str:
         """For people."""
@@ -179,6 +184,18 @@ class HealthObserver(Observer):
                 saving_bytes=0,
             ),
         )
+
+    def hanging(self, places: Sequence[TopicPartition]) -> None:
+        """Tasks wait for a transaction that does not end."""
+        super().hanging(places)
+        for place in places:
+            self._change(place.partition, hanging=f"{place.topic}[{place.partition}]")
+
+    def freed(self, tasks: Sequence[int]) -> None:
+        """They go on."""
+        super().freed(tasks)
+        for task in tasks:
+            self._change(task, hanging="")
 
     def parked(self, task: int, problem: str) -> None:
         """A task cannot be restored."""

@@ -21,7 +21,7 @@ working    every ten seconds: records committed since the line before, and where
 import logging
 from collections.abc import Sequence
 
-from stream_app.ports import Clock
+from stream_app.ports import Clock, TopicPartition
 
 REPORT_INTERVAL_S = 10.0
 
@@ -91,13 +91,18 @@ class Observer:
         """They could not be."""
         self._log.warning("untrimmed task=%d: %s; progress keeps records that nobody needs", task, problem)
 
-    def hanging(self, places: Sequence[str]) -> None:
-        """In these partitions a transaction does not end."""
+    def hanging(self, places: Sequence[TopicPartition]) -> None:
+        """In these partitions a transaction does not end; tasks of ours there wait for it."""
         self._log.warning(
             "hanging: in %s a transaction does not end. If it is ours, it is aborted now. If it is of another "
             "application.instance, start that one, or end it with kafka-transactions.sh; our tasks there wait for it",
-            ", ".join(places),
+            ", ".join(f"{place.topic}[{place.partition}]" for place in places),
         )
+
+    def freed(self, tasks: Sequence[int]) -> None:
+        """Nothing hangs in the partitions of these any more."""
+        if tasks:
+            self._log.info("freed tasks=%s", _list(tasks))
 
     def parked(self, task: int, problem: str) -> None:
         """A task cannot be restored."""

@@ -122,7 +122,8 @@ class Worker:
         self._tasks: dict[int, OwnedTask] = {}
         self._trimmers: dict[int, ProgressTrimmer] = {}
         self._is_untrimmed = False  # and it was said
-        self._open = OpenTransactions(ports.cluster, ports.clock)
+        self._still_open = OpenTransactions(ports.cluster, ports.clock)
+        self._held: set[int] = set()  # tasks that wait for what hangs
         self._new: list[int] = []  # assigned, to be restored behind the poll
         self._by_partition: dict[TopicPartition, tuple[OwnedTask, int]] = {}
         self._paused: set[TopicPartition] = set()
@@ -169,9 +170,9 @@ class Worker:
         self._started_s = self._begun_s = self._ports.clock.monotonic_s()
         self._ports.transaction.initialise()
         topics = self._ports.cluster.topics(self._written).values()
-        self._open.add(TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions))
-        self._open.look()
-        self._sweep(self._open.places)
+        self._still_open.add(TopicPartition(one.name, number) for one in topics for number in range(one.partitions))
+        self._still_open.look()
+        self._sweep(self._still_open.places)
         self._ports.source.subscribe(self._inputs, self._on_assign, self._on_revoke)
 
     def turn(self) -> None:
@@ -197,25 +198,29 @@ class Worker:
 
     def _look_at_open(self) -> None:
         """What was open where we are to commit has to end; what does not end hangs, and is ended if it is ours."""
-        if not self._open.places or self._ports.is_cut_off():
+        if not self._still_open.places or self._ports.is_cut_off():
             return
-        before = len(self._open.places)
-        hanging = self._open.look()
+        before = len(self._still_open.places)
+        hanging = self._still_open.look()
         if hanging:
-            self._observer.hanging([f"{place.topic}[{place.partition}]" for place in hanging])
+            self._held |= {place.partition for place in hanging}
+            self._observer.hanging(hanging)
             self._sweep(hanging)
-        if len(self._open.places) < before:
+        if len(self._still_open.places) < before:
             self._starved = False
+            freed = {number for number in self._held if not self._still_open.holds(number)}
+            self._held -= freed
+            self._observer.freed(sorted(freed))
 
     def _sweep(self, places: Sequence[TopicPartition]) -> None:
         """Its offset may be one of no member: nothing of it is ever committed."""
         mark = GroupOffset(TopicPartition(self._topics.progress, 0), self._ports.source.group_metadata())
         sweep(self._ports.transaction, places, mark)
-        self._open.add(places)
+        self._still_open.add(places)
 
     def _wait_for_end_of(self, tasks: Sequence[OwnedTask]) -> None:
         """Of a transaction of ours with these in it, which was aborted."""
-        self._open.add(TopicPartition(topic, task.number) for topic in self._written for task in tasks)
+        self._still_open.add(TopicPartition(topic, task.number) for topic in self._written for task in tasks)
 
     def _raise_fenced_again(self, error: FencedError) -> None:
         """Tell a second worker of our name from a transaction that timed out: the latter was open for long."""
@@ -496,7 +501,7 @@ class Worker:
         """Process and commit what waits, one batch of every live task."""
         parts: list[_Part] = []
         for task in self.tasks:
-            if task.stage is Stage.LIVE and not self._open.holds(task.number):
+            if task.stage is Stage.LIVE and not self._still_open.holds(task.number):
                 batch = self._step(task)
                 if batch is not None or task.writes_snapshot:
                     parts.append(_Part(task, batch))
@@ -559,7 +564,7 @@ class Worker:
             UnknownOutcomeError: The broker did not answer in time.
         """
         until_s = self._ports.clock.monotonic_s() + SAVE_TIMEOUT_S
-        tasks = [task for task in tasks if not self._open.holds(task.number)]
+        tasks = [task for task in tasks if not self._still_open.holds(task.number)]
         for task in tasks:
             self._take_snapshot(task, ending=True)
         while writing := [_Part(task, None) for task in tasks if task.writes_snapshot]:

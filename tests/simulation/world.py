@@ -254,7 +254,7 @@ class Notes(Observer):
         super().saved(task, sequence)
         self._world.faults.events[Event.SAVED] += 1
 
-    def hanging(self, places: Sequence[str]) -> None:
+    def hanging(self, places: Sequence[TopicPartition]) -> None:
         """A transaction does not end."""
         super().hanging(places)
         self._world.faults.events[Event.HELD] += 1

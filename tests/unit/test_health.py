@@ -17,10 +17,13 @@ from pathlib import Path
 import pytest
 
 from stream_app import health, start
-from stream_app.embedded import ManualClock
+from stream_app.embedded import EmbeddedTransaction, ManualClock
 from stream_app.errors import ConfigurationError, TransactionAbortedError, UnknownOutcomeError
+from stream_app.hanging import HANGS_AFTER_S
 from stream_app.health import HealthObserver, HealthServer, Page, ready_page
 from stream_app.metrics import metrics_page
+from stream_app.ports import TopicPartition
+from stream_app.records import OutputRecords
 from stream_app.restore import Stage
 from tests.unit.test_restore import (
     BREAKER,
@@ -162,6 +165,32 @@ def test_a_task_that_cannot_be_restored() -> None:
     assert text.startswith("task 0: cannot be restored: ")
     assert "`areba state recommit`" in text
     assert not observer.health().is_ready
+
+
+def test_a_task_that_waits_for_a_dead_transaction() -> None:
+    """It commits nothing there, and says so; the other one goes on, and so does it once that has ended."""
+    world = World(_config())
+    dead = EmbeddedTransaction(world.broker, "app-other", timeout_s=10 * HANGS_AFTER_S)
+    dead.initialise()
+    dead.begin()
+    place = TopicPartition(world.config.topics.predictions, 1)
+    dead.produce(place, OutputRecords([b"s"], [b"never committed"], [1]))
+    world.send(7)
+    observer = HealthObserver(world.clock)
+    member = _started(world.worker(observer=observer, joins=True))
+    with _served(observer) as port:
+        _turns(member, until=lambda: _get(port)[0] == HTTPStatus.OK)
+        begun_s = world.clock.monotonic_s()
+        _turns(member, until=lambda: world.clock.monotonic_s() > begun_s + HANGS_AFTER_S + 2)
+        assert {task.number: task.offsets for task in member.tasks} == {0: (7, 7), 1: (0, 0)}
+        assert _get(port) == (
+            503,
+            "task 0: live\ntask 1: waits for a transaction in predictions[1] that does not end\n",
+        )
+        dead.abort()
+        _turns(member, until=_all_at(member, 7))
+        assert _get(port) == (200, "task 0: live\ntask 1: live\n")
+    assert b"never committed" not in [value for _, value, *_ in world.rows("predictions", 1)]
 
 
 def test_aborts_are_counted() -> None:
