@@ -210,7 +210,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "a process does not end what hangs of the one before it",
         worker.Worker,
         "start",
-        "self._sweep(self._open.places)",
+        "self._sweep(self._still_open.places)",
         "pass",
     ),
     "resume-forgotten": Mutant(
