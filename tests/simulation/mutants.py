@@ -146,9 +146,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "configuration-unrecorded": Mutant(
         "a changed configuration is applied, but not recorded",
         restore.OwnedTask,
-        "_go_live",
-        "self._pending_acts.append(self._settings.to_json())",
-        "pass",
+        "step",
+        "for number, text in enumerate(self._pending_acts)",
+        "for number, text in enumerate(self._pending_acts if self._point.sequence < 0 else ())",
     ),
     "breaker-forgotten": Mutant(
         "the breaker does not count what is re-processed",
