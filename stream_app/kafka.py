@@ -381,7 +381,7 @@ def _query_offsets(
             for spec, level in kinds
         ]
         try:
-            found = [[answers[place].result(LOOK_TIMEOUT_S + 1).offset for place in places] for answers in asked]
+            found = [[_result(answers[place], LOOK_TIMEOUT_S).offset for place in places] for answers in asked]
         except KafkaException as problem:
             if _error(problem).code() not in _ASK_AGAIN_CODES or time.monotonic() > deadline:
                 raise _unanswered(problem, what) from None
@@ -394,6 +394,20 @@ def _query_offsets(
         for topic in dict.fromkeys(place.topic for place in places):
             with contextlib.suppress(KafkaException):
                 admin.list_topics(topic, timeout=LOOK_TIMEOUT_S)  # so that the client asks the new leader
+
+
+def _result(future: "Future[Any]", timeout_s: float) -> Any:  # noqa: ANN401  (each request has an answer of its own)
+    """The answer to a request that the client gives up after `timeout_s`.
+
+    A process that was frozen meanwhile has run out of patience when it wakes, whatever the client has to say.
+
+    Raises:
+        KafkaException: The broker refuses; `_TIMED_OUT` where there is no answer.
+    """
+    try:
+        return future.result(timeout_s + 1)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True)) from None  # noqa: SLF001
 
 
 def _unanswered(problem: KafkaException, what: str) -> ConfigurationError | UnknownOutcomeError:
@@ -1038,7 +1052,7 @@ class KafkaCluster:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
         for resource, future in futures.items():
-            entries = future.result(REQUEST_TIMEOUT_S + 1)
+            entries = _result(future, REQUEST_TIMEOUT_S)
             yield resource.name, {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def _metadata(self) -> dict[str, int]:
@@ -1062,7 +1076,7 @@ class KafkaCluster:
         lines = []
         for name, future in self._admin.create_topics(wanted, request_timeout=REQUEST_TIMEOUT_S).items():
             try:
-                future.result(REQUEST_TIMEOUT_S + 1)
+                _result(future, REQUEST_TIMEOUT_S)
             except KafkaException as problem:
                 if _error(problem).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     lines.append(f"{name}: cannot be created: {_text(problem)}")
@@ -1115,7 +1129,7 @@ class KafkaCluster:
                 [request], require_stable=True, request_timeout=REQUEST_TIMEOUT_S
             )
             try:
-                answers = futures[group_id].result(REQUEST_TIMEOUT_S + 1).topic_partitions
+                answers = _result(futures[group_id], REQUEST_TIMEOUT_S).topic_partitions
             except KafkaException as problem:
                 if time.monotonic() > deadline or _error(problem).code() in _REFUSED_CODES:
                     raise _unanswered(problem, f"committed offsets of {group_id}") from None
@@ -1141,7 +1155,7 @@ class KafkaCluster:
         """
         futures = self._admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
         try:
-            return len(futures[group_id].result(REQUEST_TIMEOUT_S + 1).members)
+            return len(_result(futures[group_id], REQUEST_TIMEOUT_S).members)
         except KafkaException as problem:
             if _error(problem).code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return 0
@@ -1159,7 +1173,7 @@ class KafkaCluster:
         request = ConsumerGroupTopicPartitions(group_id, wanted)
         futures = self._admin.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)
         try:
-            answers = futures[group_id].result(REQUEST_TIMEOUT_S + 1).topic_partitions
+            answers = _result(futures[group_id], REQUEST_TIMEOUT_S).topic_partitions
         except KafkaException as problem:
             failure: KafkaException | None = problem
         else:
@@ -1180,7 +1194,7 @@ class KafkaCluster:
         place = ClientPartition(*partition, before)
         future = self._admin.delete_records([place], request_timeout=LOOK_TIMEOUT_S)[place]
         try:
-            return int(future.result(LOOK_TIMEOUT_S + 1).low_watermark)
+            return int(_result(future, LOOK_TIMEOUT_S).low_watermark)
         except KafkaException as problem:
             what = f"{partition.topic}[{partition.partition}]: records below offset {before} cannot be deleted"
             raise _unanswered(problem, what) from None

@@ -44,7 +44,7 @@ class Dying:
         self._behind = behind
         self.initialise, self.begin = transaction.initialise, transaction.begin
         self.produce, self.send_offsets = transaction.produce, transaction.send_offsets
-        self.flush = transaction.flush
+        self.flush, self.abort = transaction.flush, transaction.abort
 
     def commit(self) -> None:
         """The last one is not survived."""
@@ -54,9 +54,6 @@ class Dying:
         self._transaction.commit()
         if not self._left:
             raise Died
-
-    def abort(self) -> None:
-        """The dead do not."""
 
     def close(self) -> None:
         """The dead do not."""

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
 
+from stream_app import kafka
 from stream_app.errors import StateError, TopicError, UnknownOutcomeError
 from stream_app.kafka import KafkaCluster
 from stream_app.ports import Committed, TopicInfo, TopicPartition
@@ -84,3 +86,25 @@ def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cluster, "_admin", SimpleNamespace(alter_consumer_group_offsets=lambda _, **__: {"app": done}))
     with pytest.raises(StateError, match=r"app: the group has members; stop all of them first \(told to"):
         cluster.commit_offsets("app", {place: Committed(0, "")})
+
+
+@pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members", "committed"])
+def test_a_process_that_was_frozen_while_it_asked_starts_afresh(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    """Its patience is over when it wakes, before the client has had its say: seen as a traceback and status 1."""
+    for patience in ("LOOK_TIMEOUT_S", "REQUEST_TIMEOUT_S", "STABLE_TIMEOUT_S"):
+        monkeypatch.setattr(kafka, patience, -1.0)
+    place = TopicPartition("examples", 0)
+    silent: Future[Any] = Future()
+    answers = {ClientPartition(*place): silent, "app": silent}
+    asked = ("list_offsets", "delete_records", "describe_consumer_groups", "list_consumer_group_offsets")
+    cluster = KafkaCluster("127.0.0.1:1")
+    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(**dict.fromkeys(asked, lambda *_, **__: answers)))
+    acts: dict[str, Any] = {
+        "watermarks": lambda: cluster.watermarks(place),
+        "ends": lambda: cluster.ends([place]),
+        "delete_records": lambda: cluster.delete_records(place, 1),
+        "members": lambda: cluster.members("app"),
+        "committed": lambda: cluster.committed("app", [place]),
+    }
+    with pytest.raises(UnknownOutcomeError, match="no answer"):
+        acts[ask]()
