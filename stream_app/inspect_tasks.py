@@ -140,7 +140,7 @@ class Inspection:
     def table(self) -> Table:
         """For people; what is wrong is told in `problems`."""
         title = f"{self.application}: {self.workers} worker{'' if self.workers == 1 else 's'}"
-        result = Table(title=title, box=SIMPLE_HEAD)
+        result = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for column in ("task", "state", "examples", "lag", "labels", "lag", "sequence", "snapshot", "engine"):
             result.add_column(column, justify="left" if column in {"state", "engine"} else "right", overflow="fold")
         for view in self.tasks:
