@@ -19,13 +19,7 @@ from rich.progress import track
 
 from stream_app import __version__
 from stream_app.config import load, memory_bound_bytes
-from stream_app.errors import (
-    ArebaError,
-    ConfigurationError,
-    FencedError,
-    RestartNeededError,
-    StateError,
-)
+from stream_app.errors import ArebaError, ConfigurationError, FencedError, RestartNeededError, StateError
 
 if TYPE_CHECKING:
     from stream_app.state_tools import Place

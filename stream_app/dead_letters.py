@@ -32,7 +32,7 @@ from stream_app.avro import decode_one
 from stream_app.books import REASONS, UNKNOWN_STREAM_NAME, DeadLetter
 from stream_app.config import Config, or_nearest
 from stream_app.errors import ConfigurationError, TopicError, UndecodableError, WrongSchemaError
-from stream_app.hanging import sweep
+from stream_app.hanging import OpenTransactions, sweep
 from stream_app.letters import (
     SENT_BACK,
     START,
@@ -674,11 +674,14 @@ class _Replay:
 
     # Sending ----------------------------------------------------------------------------------------------------------
 
-    def open_places(self, partitions: Sequence[int]) -> list[TopicPartition]:
-        """Where it writes to, and something is open: of one before it, perhaps, that no broker ends any more."""
+    def sweep(self, transaction: Transaction, partitions: Sequence[int]) -> None:
+        """End what is open where it writes to: of one before it, perhaps, that no broker ends any more."""
         names = (self.topic.name, *self._largest)
-        ends = self._cluster.ends([TopicPartition(name, number) for number in partitions for name in names])
-        return [place for place, (stable, high) in ends.items() if stable < high]
+        still_open = OpenTransactions(self._cluster, self._clock)
+        still_open.add(TopicPartition(name, number) for number in partitions for name in names)
+        still_open.look()
+        if still_open.places:
+            sweep(transaction, still_open.places)
 
     def begin(self, transaction: Transaction, partitions: Sequence[int]) -> str:
         """Say in each partition that this run begins."""
@@ -756,8 +759,7 @@ def replay(
         transaction: Transaction | None = None
         if not dry_run:
             transaction = stack.enter_context(closing(open_transaction(f"{config.application.id}-{INSTANCE}")))
-            if places := run.open_places(list(chosen)):
-                sweep(transaction, places)
+            run.sweep(transaction, list(chosen))
             name = run.begin(transaction, list(chosen))
             for partition, table in chosen.items():
                 run.catch_up(partition, table, name)

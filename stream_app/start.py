@@ -45,11 +45,7 @@ COMPILE_TIMEOUT_S = 300.0
 
 
 def run_worker(
-    config: Config,
-    should_stop: Callable[[], bool],
-    *,
-    restarted: bool = False,
-    was_fenced: bool = False,
+    config: Config, should_stop: Callable[[], bool], *, restarted: bool = False, was_fenced: bool = False
 ) -> None:
     """Check the topics, compile, join the group, work.
 
@@ -90,12 +86,7 @@ def _observed(config: Config, clock: Clock) -> Iterator[Observer]:
 
 
 def _run_observed(
-    config: Config,
-    should_stop: Callable[[], bool],
-    observer: Observer,
-    *,
-    restarted: bool,
-    was_fenced: bool,
+    config: Config, should_stop: Callable[[], bool], observer: Observer, *, restarted: bool, was_fenced: bool
 ) -> None:
     from stream_app.worker import Ports, Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
 
