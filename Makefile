@@ -34,7 +34,7 @@ test: setup ## every test, Kafka included, and the simulation
 simulate: setup ## faults at every call of the shell: SEEDS seeds (10000), the same each time from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))
 
-mutants: setup ## break the shell in known ways; the simulation must find each
+mutants: setup ## break the code in known ways; the simulation, or a named test, must find each
 	$(BIN)/python -m tests.simulation --mutants
 
 fast: setup ## unit and property tests, and some seeds of the simulation

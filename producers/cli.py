@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -18,7 +17,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
-from rich.text import Text
 
 from producers import datasets
 from producers.datasets.fetch import default_folder, fetch
@@ -32,9 +30,10 @@ from producers.synthetic import CONCEPTS, SPEC_KEYS
 from stream_app.errors import ArebaError, ConfigurationError, TopicError
 from stream_app.kafka import KafkaCluster, KafkaSender, SystemClock
 from stream_app.ports import Cluster, Sender
+from stream_app.terminal import LogFormatter, Terminal, say
 
 BOOTSTRAP_VARIABLES = ("AREBA__KAFKA__BOOTSTRAP_SERVERS", "AREBA_KAFKA__BOOTSTRAP_SERVERS")
-TOPIC_PREFIX_VARIABLE = "AREBA__KAFKA__TOPIC_PREFIX"
+TOPIC_PREFIX_VARIABLES = ("AREBA__KAFKA__INPUT_PREFIX", "AREBA__KAFKA__TOPIC_PREFIX")
 
 INTERRUPTED_EXIT_CODE = 130
 """What shells report for Ctrl-C."""
@@ -50,8 +49,8 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except ArebaError as error:
-            for line in str(error).splitlines():
-                click.echo(f"areba-replay: {line}", err=True)
+            for line in error.lines:
+                say(f"areba-replay: {line}", err=True)
             ctx.exit(error.exit_code)
 
 
@@ -59,7 +58,9 @@ class _Group(click.Group):
 @click.version_option(package_name="areba")
 def main() -> None:
     """Send data sets and synthetic streams to Kafka, with labels that come late."""
-    logging.basicConfig(level=logging.WARNING, format="areba-replay: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("areba-replay: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 @main.command("list")
@@ -70,14 +71,16 @@ def list_command() -> None:
     loaded = [(recipe, recipe.load(folder)) for recipe in datasets.RECIPES.values()]
     for recipe, data in loaded:
         sizes = (f"{len(data):,}", f"{int(data.labels.sum()):,}", str(data.dimension))
-        table.add_row(recipe.name, *sizes, data.source, Text(recipe.title))
-    Console().print(table)
-    click.echo("\nHow features are made:")
+        table.add_row(recipe.name, *sizes, data.source, recipe.title)
+    Terminal().print(table)
+    say("")
+    say("How features are made:")
     for recipe, data in loaded:
-        click.echo(f"  {recipe.name}: {data.preprocessing}")
-    click.echo(f"\nSynthetic: {', '.join(CONCEPTS)}, with options: {', '.join(SPEC_KEYS)}")
-    click.echo(f"Options of any: {', '.join(COMMON_KEYS)}")
-    click.echo("Example: sine:drift=posterior,imbalance=1,length=5000,drift_at=2500,seed=7,stream=waves")
+        say(f"  {recipe.name}: {data.preprocessing}")
+    say("")
+    say(f"Synthetic: {', '.join(CONCEPTS)}, with options: {', '.join(SPEC_KEYS)}")
+    say(f"Options of any: {', '.join(COMMON_KEYS)}")
+    say("Example: sine:drift=posterior,imbalance=1,length=5000,drift_at=2500,seed=7,stream=waves")
 
 
 @main.command("fetch")
@@ -92,11 +95,11 @@ def fetch_command(names: tuple[str, ...], into: Path | None) -> None:
     """Download the full data sets from their publishers, checksums verified."""
     recipes = [datasets.find(name) for name in names]
     folder = into or default_folder()
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Terminal(stderr=True)) as bars:
         for recipe in recipes:
-            fetch(recipe, folder, click.echo, _DownloadBar(bars, recipe.name))
-    click.echo(f"To use them: export {DATA_DIR_VARIABLE}={folder}")
+            fetch(recipe, folder, say, _DownloadBar(bars, recipe.name))
+    say(f"To use them: export {DATA_DIR_VARIABLE}={folder}")
 
 
 class _DownloadBar:
@@ -133,11 +136,16 @@ class _DownloadBar:
 @main.command("run")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--bootstrap-servers", envvar=BOOTSTRAP_VARIABLES, help=f"Kafka brokers; or {BOOTSTRAP_VARIABLES[0]}.")
-@click.option("--topic-prefix", envvar=TOPIC_PREFIX_VARIABLE, default="", help="Before `examples` and `labels`.")
+@click.option("--topic-prefix", envvar=TOPIC_PREFIX_VARIABLES, default="", help="Before `examples` and `labels`.")
 @click.option(
     "--client-config",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File of librdkafka settings, `name=value` lines: security, passwords, compression.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 10_000),
+    help="Send as if the topics had so many: for topics that have grown since the application began.",
 )
 @click.option("--rate", default="max", show_default=True, help="Examples a second, of all streams together, or `max`.")
 @click.option("--speed", type=float, help="Event time goes by so many times faster than the clock (instead of --rate).")
@@ -172,6 +180,7 @@ def run_command(
     bootstrap_servers: str | None,
     topic_prefix: str,
     client_config: Path | None,
+    partitions: int | None,
     rate: str,
     speed: float | None,
     label_delay: str,
@@ -209,11 +218,11 @@ def run_command(
         seed=seed,
     )
     plan = replace(plan, start_ms=start_ms, topic_prefix=topic_prefix, rate=_rate(rate), speed=speed, options=_given())
-    plan = fitted(plan, check_topics(KafkaCluster(bootstrap_servers, settings).answering(), plan))
-    done = _send(plan, KafkaSender(bootstrap_servers, settings))
+    plan = fitted(plan, check_topics(KafkaCluster(bootstrap_servers, settings).answering(), plan, partitions))
+    done = _send(plan, KafkaSender(bootstrap_servers, settings, partitions))
     if manifest is not None:
         done.save(manifest)
-    print_summary(done, Console())
+    print_summary(done, Terminal())
 
 
 def plan_of(
@@ -259,7 +268,7 @@ def _send(plan: Plan, sender: Sender) -> Manifest:
     columns = (TextColumn("sending"), BarColumn(), MofNCompleteColumn(), TextColumn("records"), TimeRemainingColumn())
     sent = 0
     try:
-        with Progress(*columns, console=Console(stderr=True)) as bars:
+        with Progress(*columns, console=Terminal(stderr=True)) as bars:
             task = bars.add_task("sending", total=None)
 
             def on_progress(count: int, total: int) -> None:
@@ -269,9 +278,7 @@ def _send(plan: Plan, sender: Sender) -> Manifest:
 
             return replay(plan, sender, SystemClock(), on_progress)
     except KeyboardInterrupt:
-        click.echo(
-            f"areba-replay: stopped after {sent} records, without closing marks and without a manifest", err=True
-        )
+        say(f"areba-replay: stopped after {sent} records, without closing marks and without a manifest", err=True)
         sys.exit(INTERRUPTED_EXIT_CODE)
     finally:
         sender.close()
@@ -307,8 +314,13 @@ def read_client_config(path: Path) -> dict[str, str]:
     return settings
 
 
-def check_topics(cluster: Cluster, plan: Plan) -> int:
+def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) -> int:
     """That both topics can take a replay; the smaller of their retention times in milliseconds (-1: for ever).
+
+    Args:
+        cluster: Where they are.
+        plan: Of the replay.
+        partitions: How many of each are used; None: all.
 
     Raises:
         TopicError: One is missing, or the two would not bring a label to its example.
@@ -318,11 +330,16 @@ def check_topics(cluster: Cluster, plan: Plan) -> int:
     lines = [f"topic {name}: there is none; `areba topics create` makes it" for name in names if name not in found]
     if not lines:
         examples, labels = (found[name] for name in names)
-        if examples.partitions != labels.partitions:
+        if partitions is None and examples.partitions != labels.partitions:
             lines.append(
                 f"topics {names[0]} and {names[1]} have {examples.partitions} and {labels.partitions} partitions;"
-                " they need equal numbers"
+                " they need equal numbers, or --partitions, where an application has begun with fewer"
             )
+        lines += [
+            f"topic {topic.name}: has {topic.partitions} partitions, --partitions is {partitions}"
+            for topic in (examples, labels)
+            if partitions is not None and topic.partitions < partitions
+        ]
         lines += [
             f"topic {topic.name}: message.timestamp.type is LogAppendTime; event times need CreateTime"
             for topic in (examples, labels)
@@ -334,7 +351,7 @@ def check_topics(cluster: Cluster, plan: Plan) -> int:
     return min((time_ms for time_ms in kept if time_ms >= 0), default=-1)
 
 
-def print_summary(manifest: Manifest, console: Console) -> None:
+def print_summary(manifest: Manifest, console: Terminal) -> None:
     """What was sent, a row for each stream."""
     table = Table("stream", "examples", "positive", "labels", "never labelled", "faults", "label delay", title="sent")
     for stream in manifest.streams:

@@ -12,7 +12,7 @@ owners hold now, that scratch carries nothing over (`tests/unit/test_addresses.p
 """
 
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -200,18 +200,42 @@ def shared(arrays: Arrays, names: Collection[str], scratch: Scratch) -> Arrays:
     return replaced
 
 
+class Span(NamedTuple):
+    """Where an array lies in a block: its first byte and the one behind its last."""
+
+    start: int
+    end: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def view(self, block: Bytes) -> NDArray[Any]:
+        """The array in a block of this layout."""
+        return block[self.start : self.end].view(self.dtype).reshape(self.shape)
+
+
 class Packed(NamedTuple):
     """What `packed` makes.
 
     Attributes:
         parts: The named tuples, with views of the block.
+        block: The block.
         address: Where the block begins.
         often: Its bytes up to the arrays that are seldom read.
+        spans: Where each array lies, by the number of its tuple and its name.
     """
 
     parts: Sequence[Any]
+    block: Bytes
     address: int
     often: int
+    spans: Mapping[tuple[int, str], Span]
+
+    def parts_in(self, block: Bytes) -> Sequence[Any]:
+        """The named tuples with views of another block of the same layout."""
+        moved: list[dict[str, NDArray[Any]]] = [{} for _ in self.parts]
+        for (number, name), span in self.spans.items():
+            moved[number][name] = span.view(block)
+        return [part._replace(**new) for part, new in zip(self.parts, moved, strict=True)]
 
 
 def packed(parts: Sequence[NamedTuple], leave: Collection[str] = (), last: Collection[str] = ()) -> Packed:
@@ -228,21 +252,20 @@ def packed(parts: Sequence[NamedTuple], leave: Collection[str] = (), last: Colle
         for name, cell in part._asdict().items()
         if isinstance(cell, np.ndarray) and name not in leave
     }
-    starts, size, often = {}, 0, 0
+    spans: dict[tuple[int, str], Span] = {}
+    size, often = 0, 0
     for place in sorted(arrays, key=lambda place: (place[1] in last, arrays[place].nbytes)):
-        wanted = 8 if arrays[place].nbytes < LINE_BYTES else LINE_BYTES
-        starts[place] = size = -(-size // wanted) * wanted
-        size += arrays[place].nbytes
+        array = arrays[place]
+        wanted = 8 if array.nbytes < LINE_BYTES else LINE_BYTES
+        start = -(-size // wanted) * wanted
+        size = start + array.nbytes
+        spans[place] = Span(start, size, array.dtype, array.shape)
         often = often if place[1] in last else size
     block, begin = block_of(size)
-    moved: list[dict[str, NDArray[Any]]] = [{} for _ in parts]
-    for (number, name), array in arrays.items():
-        start = starts[number, name]
-        view = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-        view[...] = array
-        moved[number][name] = view
-    views = [part._replace(**new) for part, new in zip(parts, moved, strict=True)]
-    return Packed(views, begin, often)
+    for place, span in spans.items():
+        span.view(block)[...] = arrays[place]
+    made = Packed(parts, block, begin, often, spans)
+    return made._replace(parts=made.parts_in(block))
 
 
 @bare_inlined

@@ -9,14 +9,15 @@ thread (checked), deterministic algorithms and one example a prediction.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels  # before Torch: it sets the number of threads
-from stream_app.errors import ConfigurationError
+from stream_app.errors import ConfigurationError, OwnCodeError, raised_at
 from stream_app.network import Training, class_at, compiled, dense_weights, new_training, random_generator
 from stream_app.records import Floats, Longs
 
@@ -119,6 +120,19 @@ def compiled_networks(
 # Autograd -------------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _told(module: torch.nn.Module) -> Iterator[None]:
+    """Have an error of a user's own module say whose it is, and where.
+
+    Raises:
+        OwnCodeError: There was an error.
+    """
+    try:
+        yield
+    except Exception as error:  # a user's code may raise anything
+        raise OwnCodeError(f"network {type(module).__name__} failed: {raised_at(error)}") from error
+
+
 class AutogradModel:
     """Any module, trained one Adam step at a time by Torch autograd, with the arithmetic of `kernels`.
 
@@ -157,19 +171,20 @@ class AutogradModel:
 
     def predict(self, example: Floats) -> np.float32:
         """P(class 1) of one example `[d]`."""
-        with torch.inference_mode():
+        with torch.inference_mode(), _told(self.module):
             logit = self.module(torch.from_numpy(example[None])).reshape(())
             return np.float32(torch.sigmoid(logit).item())
 
     def learn(self, examples: Floats, targets: Floats, weight: float = 1.0) -> None:
         """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0, `weight` times the loss."""
         self._gradients.zero_()
-        logits = self.module(torch.from_numpy(examples)).reshape(-1)
-        signs = torch.from_numpy(1.0 - 2.0 * targets)
-        loss = weight * torch.nn.functional.softplus(signs * logits).mean()
-        for weights in self._penalised:
-            loss = loss + self._l2 * weights.square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]  # Torch publishes no type here
+        with _told(self.module):
+            logits = self.module(torch.from_numpy(examples)).reshape(-1)
+            signs = torch.from_numpy(1.0 - 2.0 * targets)
+            loss = weight * torch.nn.functional.softplus(signs * logits).mean()
+            for weights in self._penalised:
+                loss = loss + self._l2 * weights.square().sum()
+            loss.backward()  # type: ignore[no-untyped-call]  # Torch publishes no type here
         self._adam()
 
     def _adam(self) -> None:
@@ -261,7 +276,7 @@ def load_module(path: str, features: int, generator: np.random.Generator) -> tor
         try:
             return kind(features)
         except Exception as error:  # a user's code may raise anything
-            raise ConfigurationError(f"network {path}: {kind.__name__}({features}) failed: {error}") from error
+            raise OwnCodeError(f"network {path}: {kind.__name__}({features}) failed: {raised_at(error)}") from error
 
 
 def _prepared(module: torch.nn.Module, features: int) -> torch.nn.Module:
@@ -306,7 +321,9 @@ def _refuse_unrepeatable(module: torch.nn.Module, features: int) -> None:
             again = module(rows)
             alone = module(rows[:1])
         except Exception as error:  # a user's code may raise anything
-            raise ConfigurationError(f"network {name}: cannot predict examples [n, {features}]: {error}") from error
+            raise OwnCodeError(
+                f"network {name}: cannot predict examples [n, {features}]: {raised_at(error)}"
+            ) from error
     if together.shape not in {(_PROBE_ROWS,), (_PROBE_ROWS, 1)} or together.dtype != torch.float32:
         raise ConfigurationError(
             f"network {name}: gives {together.dtype} {tuple(together.shape)} for {_PROBE_ROWS} examples; "

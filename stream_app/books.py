@@ -14,13 +14,26 @@ Memory: open records and remembered ids, both bounded by the settings of the joi
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import pack
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from stream_app.records import Example, Header, Label, Mark, MarkKind, Outcome, OutcomeKind, Prediction, Reason, Side
+from stream_app.left_out import HEADERS, KEY, VALUE, Fields, LeftOut
+from stream_app.records import (
+    DEAD_LETTER_BYTES,
+    Example,
+    Header,
+    Label,
+    Mark,
+    MarkKind,
+    Outcome,
+    OutcomeKind,
+    Prediction,
+    Reason,
+    Side,
+)
 
 MAX_FINDINGS = 1_000
 """Lines kept: enough to see what is wrong; behind these they are only counted."""
@@ -30,6 +43,8 @@ LOOKAHEAD_GROUPS = 2_000
 
 MAX_ADVANCES = 1_000
 """Pairs of `advance` marks remembered per stream: a replay sends one."""
+
+MAX_STREAM_BYTES = 249
 
 UNKNOWN_STREAM_NAME = "?"
 """The stream of a record whose value and key tell none."""
@@ -50,7 +65,7 @@ ON_DATA = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the judge must know of the settings: times in milliseconds of event time, bounds in records per stream.
+    """What the judge must know of the settings: times in milliseconds of event time, bounds per stream.
 
     `corrections` is whether a label of a higher revision corrects one of another class; `features` the fixed number of
     features of an example; 0: that of the stream's first.
@@ -60,6 +75,7 @@ class Rules:
     closed_ttl_ms: int
     max_pending: int
     max_waiting: int
+    max_waiting_bytes: int
     max_closed: int
     max_open_marks: int
     corrections: bool = False
@@ -91,7 +107,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input record: what its value says, or (a `Reason`) why it says nothing that is allowed."""
+    """One input record: what its value says, or (a `Reason`) why it says nothing that is allowed.
+
+    `stream` is what the value tells of its stream where the key tells another.
+    """
 
     offset: int
     timestamp_ms: int
@@ -99,19 +118,41 @@ class Input:
     value: bytes | None
     headers: Sequence[Header]
     content: Example | Label | Mark | Reason
+    stream: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One dead letter: what our headers say, and the original that it carries. `headers` are those before ours."""
+    """One dead letter: what our headers say, and the original that it carries, as far as it does.
+
+    `left_out` says of the parts of the original that it does not carry what they were.
+    """
 
     topic: str
     partition: int
     input_offset: int
     reason: str
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
+    message: str
+    original: Fields
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> str:
+        """The input record that it was."""
+        return f"{self.topic}[{self.partition}] offset {self.input_offset}"
+
+    def differences(self, record: Fields) -> Iterator[str]:
+        """Names of the parts that are not those of this record."""
+        mine = self.original
+        equal = {
+            HEADERS: list(mine.headers) == list(record.headers),
+            VALUE: mine.value == record.value,
+            KEY: mine.key == record.key,
+        }
+        for name, is_equal in equal.items():
+            left_out = self.left_out.get(name)
+            if not (is_equal if left_out is None else left_out.is_of(record.part(name))):
+                yield name
 
 
 Content = TypeVar("Content")
@@ -176,6 +217,12 @@ class Figures:
     label_dead_letters: Counter[str] = field(default_factory=Counter)
     waiting: int = 0
 
+    @property
+    def accepted(self) -> int:
+        """Records that came to their stream."""
+        dead = self.example_dead_letters.total() + self.label_dead_letters.total()
+        return self.examples + self.labels - dead
+
     def equations(self) -> Iterator[tuple[str, int, int]]:
         """The three equations of the books: what, left side, right side."""
         dead = self.example_dead_letters.total()
@@ -221,11 +268,13 @@ class _Item:
     dimension: int = 0
     label: int = -1
     revision: int = 0
+    bytes: int = 0  # of a label: what it takes while it waits
     fate: OutcomeKind | Reason | None = None
     closing: int = 0
     closed_slice: int = 0
     closed_ms: int = 0
     again: bool = False  # the id was known before
+    was_reset: bool = False  # the stream, while this was open
     prediction: Output[Prediction] | None = None
     outcome: Output[Outcome] | None = None
 
@@ -265,6 +314,9 @@ class _Stream:
     open: Counter[Side] = field(default_factory=Counter)
     peak: Counter[Side] = field(default_factory=Counter)
     ahead: Counter[Side] = field(default_factory=Counter)  # closed, but perhaps by records of later slices
+    open_bytes: int = 0  # the same three of labels, in bytes
+    peak_bytes: int = 0
+    ahead_bytes: int = 0
     floating: deque[_Item] = field(default_factory=deque)  # labels of which the same is true
     late: dict[str, _Item] = field(default_factory=dict)  # late labels whose examples have not come
     known: tuple[dict[str, _Item], dict[str, _Item]] = field(default_factory=lambda: ({}, {}))
@@ -285,6 +337,8 @@ class _Stream:
     def explains(self, closing: _Closing) -> bool:
         """Whether a record that was given up had to be: its life was over, marks closed it, or a bound was reached."""
         item, cause_ms = closing.item, closing.cause_ms
+        if item.was_reset:
+            return closing.fate in (OutcomeKind.EVICTED, Reason.ORPHAN_LABEL)
         if closing.fate is not OutcomeKind.EVICTED:
             life_end_ms = item.timestamp_ms + self.rules.life_ms
             if cause_ms > life_end_ms or (cause_ms == item.timestamp_ms and self.time_ms > life_end_ms):
@@ -293,8 +347,9 @@ class _Stream:
                 return True
         if closing.fate is OutcomeKind.UNLABELLED:
             return False
-        bound = self.rules.max_pending if item.side is Side.EXAMPLES else self.rules.max_waiting
-        return self.peak[item.side] > bound
+        if item.side is Side.EXAMPLES:
+            return self.peak[item.side] > self.rules.max_pending
+        return self.peak[item.side] > self.rules.max_waiting or self.peak_bytes > self.rules.max_waiting_bytes
 
     def class_of(self, label: _Item) -> int:
         """The class of a label that met its example, after what had corrected it while it waited.
@@ -334,6 +389,12 @@ class _Stream:
                 item = settled.popleft()
                 if known.get(item.id) is item:
                     del known[item.id]
+
+
+def _bytes(record: Input) -> int:
+    """Of a record as a dead letter: key, value and headers, and ours."""
+    headers = sum(len(name.encode(errors="surrogatepass")) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers + DEAD_LETTER_BYTES
 
 
 Group: TypeAlias = list[Output[Prediction]]
@@ -420,6 +481,7 @@ class PartitionBooks:
         self._strays: dict[tuple[str, str], deque[Group]] = {}
         self._beyond: list[tuple[str, int, str]] = []
         self._closings: list[_Closing] = []
+        self._reset: list[_Item] = []
         self._slice = 0
         self._expected: Callable[[str], Expected] = lambda _: Expected(frozenset(), every=False)
 
@@ -428,6 +490,17 @@ class PartitionBooks:
     def configure(self, expected: Callable[[str], Expected]) -> None:
         """From the next slice on, these learners predict the examples of a stream."""
         self._expected = expected
+
+    def reset(self, name: str) -> None:
+        """Let a stream begin anew: the outputs of the next slice have to close all of it that is open."""
+        before = self._streams.get(name)
+        if before is None:
+            return
+        self._streams[name] = _Stream(before.rules, before.rules.features, before.figures, open=before.open)
+        for item in (*self._open[Side.EXAMPLES].values(), *self._open[Side.LABELS].values()):
+            if item.stream == name and item.id:
+                item.was_reset = True
+                self._reset.append(item)
 
     def take(self, examples: Iterable[Input], labels: Iterable[Input], ends: tuple[int, int]) -> None:
         """Judge the next slice: all records of both sides below `ends` that were not given before."""
@@ -438,10 +511,12 @@ class PartitionBooks:
         self._expect_marks((*items, *labelled))
         for stream in self._streams.values():
             stream.peak = stream.open + stream.ahead
+            stream.peak_bytes = stream.open_bytes + stream.ahead_bytes
         self._settle_dead_letters()
         for item in (*items, *labelled):
             self._move_time(item)
         self._settle_outcomes()
+        self._check_resets()
         self._check_closings()
         for item in items:
             self._judge_example(item)
@@ -491,7 +566,7 @@ class PartitionBooks:
 
     def _item(self, side: Side, record: Input) -> _Item:
         content = record.content
-        name = _key_text(record.key) if isinstance(content, Reason) else content.stream
+        name = record.stream or stream_of_key(record.key) if isinstance(content, Reason) else content.stream
         item = _Item(side, record.offset, record.timestamp_ms, name, "", self._slice, record)
         if isinstance(content, Example):
             item.id = content.id
@@ -499,6 +574,7 @@ class PartitionBooks:
             item.features = blake2b(pack(f"<{item.dimension}f", *content.features), digest_size=16).digest()
         elif isinstance(content, Label):
             item.id, item.label, item.revision = content.id, content.label, content.revision
+            item.bytes = _bytes(record)
         stream = self._stream(name)
         if side is Side.EXAMPLES:
             stream.figures.examples += 1
@@ -506,6 +582,7 @@ class PartitionBooks:
             stream.figures.labels += 1
         if item.id:
             stream.open[side] += 1
+            stream.open_bytes += item.bytes
         self._open[side][record.offset] = item
         return item
 
@@ -537,6 +614,8 @@ class PartitionBooks:
         """A record that some record of this slice caused: what was read before it was closed before it."""
         for stream in self._streams.values():
             del stream.ahead[side]
+            if side is Side.LABELS:
+                stream.ahead_bytes = 0
 
     # Dead letters -----------------------------------------------------------------------------------------------------
 
@@ -558,15 +637,15 @@ class PartitionBooks:
 
     def _settle_dead_letter(self, output: Output[DeadLetter], side: Side) -> None:
         letter, topic = output.content, self._names.dead_letters
-        where = f"{letter.topic}[{letter.partition}] offset {letter.input_offset}"
+        where = letter.origin
         item = self._open[side].pop(letter.input_offset, None)
         if item is None or item.record is None:
             self._off(topic, output.offset, f"names {where}, which does not exist, or was settled or taken before")
             return
-        if (letter.key, letter.value) != (item.record.key, item.record.value):
-            self._off(topic, output.offset, f"its bytes are not those of {where}{_of(item)}")
-        elif list(letter.headers) != list(item.record.headers):
-            self._off(topic, output.offset, f"its headers are not those of {where}{_of(item)}")
+        record = item.record
+        others = list(letter.differences(Fields(record.key, record.value, record.headers)))
+        if others:
+            self._off(topic, output.offset, f"has not the {' and '.join(others)} of {where}{_of(item)}")
         reason = REASONS.get(letter.reason)
         stream = self._stream(item.stream)
         figures = stream.figures
@@ -578,6 +657,7 @@ class PartitionBooks:
             self._closings.append(_Closing(item, reason, topic, output.offset, output.timestamp_ms))
             item.closed_ms = output.timestamp_ms
             stream.ahead[side] += 1
+            stream.ahead_bytes += item.bytes
         elif reason is not Reason.LATE_LABEL:  # that may be one that waited for an example which came too late
             self._anchor(Side.LABELS)
         self._close(item, Reason.UNDECODABLE if reason is None else reason)
@@ -654,6 +734,12 @@ class PartitionBooks:
         del self._open[side][offset]
         return item
 
+    def _check_resets(self) -> None:
+        for item in self._reset:
+            if item.fate not in (OutcomeKind.EVICTED, Reason.ORPHAN_LABEL):
+                self._input_off(item, "was open when its stream was reset, but was not closed by that")
+        self._reset.clear()
+
     def _check_closings(self) -> None:
         """Ask why records were given up; outputs are read ahead of the inputs, so some answers come later."""
         for closing in self._closings:
@@ -673,6 +759,7 @@ class PartitionBooks:
             return
         stream = self._stream(item.stream)
         stream.open[item.side] -= 1
+        stream.open_bytes -= item.bytes
         if item.side is Side.EXAMPLES and not _repeat_or_dead(item):
             stream.closings += 1
         item.closing, item.closed_slice = stream.closings, self._slice
@@ -913,9 +1000,12 @@ class PartitionBooks:
         self._off(self._names.predictions, output.offset, f"{text} ({named})")
 
 
-def _key_text(key: bytes | None) -> str:
+def stream_of_key(key: bytes | None) -> str:
+    """Name the stream of a record whose value tells none; a key that is too long for a name tells none either."""
+    if not key or len(key) > MAX_STREAM_BYTES:
+        return UNKNOWN_STREAM_NAME
     try:
-        return (key or b"").decode() or UNKNOWN_STREAM_NAME
+        return key.decode()
     except UnicodeDecodeError:
         return UNKNOWN_STREAM_NAME
 

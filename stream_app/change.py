@@ -78,6 +78,7 @@ LABELS, CHANGES, FLAGGED_AT, OPEN = 0, 1, 2, 3
 REPORT_COLUMNS = 5
 
 _NAMES = {"change_detectors": (2, 4), "change_watches": (3, 3), "change_counts": (5,)}
+_STATE_SIZE = sum(math.prod(shape) for shape in _NAMES.values())
 
 
 class Change(NamedTuple):
@@ -247,10 +248,7 @@ class ChangeMonitor:
 
     def __init__(self, detector: ChangeDetector, fading: float) -> None:
         self._method, self._memory = method_of(detector), memory_of(fading)
-        sizes = [math.prod(shape) for shape in _NAMES.values()]
-        self._state = np.zeros(sum(sizes))
-        parts = np.split(self._state, np.cumsum(sizes)[:-1])
-        self._arrays = {name: part.reshape(shape) for (name, shape), part in zip(_NAMES.items(), parts, strict=True)}
+        self._state = np.zeros(_STATE_SIZE)
 
     @property
     def address(self) -> int:
@@ -279,11 +277,15 @@ class ChangeMonitor:
 
     def begin_behind(self, labels: int) -> None:
         """So many labels of the stream came before the first."""
-        self._arrays["change_counts"][LABELS] = labels
+        self._views()["change_counts"][LABELS] = labels
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
         """A copy of the state."""
-        return {name: array.copy() for name, array in self._arrays.items()}
+        return {name: array.copy() for name, array in self._views().items()}
+
+    def _views(self) -> Mapping[str, Doubles]:
+        parts = np.split(self._state, np.cumsum([math.prod(shape) for shape in _NAMES.values()])[:-1])
+        return {name: part.reshape(shape) for (name, shape), part in zip(_NAMES.items(), parts, strict=True)}
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from these.
@@ -291,7 +293,7 @@ class ChangeMonitor:
         Raises:
             StateError: They are not the arrays of a monitor.
         """
-        for name, own in self._arrays.items():
+        for name, own in self._views().items():
             array = arrays.get(name)
             if array is None or array.shape != own.shape or array.dtype != own.dtype:
                 shape = list(own.shape)

@@ -11,23 +11,45 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from rich.console import Console
 from rich.progress import track
 
 from stream_app import __version__
-from stream_app.config import load, memory_bound_bytes
-from stream_app.errors import ArebaError, ConfigurationError, FencedError, RestartNeededError, StateError
+from stream_app.config import load
+from stream_app.errors import (
+    ArebaError,
+    ConfigurationError,
+    FencedError,
+    OutageError,
+    RestartNeededError,
+    StateError,
+)
+from stream_app.terminal import LogFormatter, Terminal, say
 
 if TYPE_CHECKING:
     from stream_app.state_tools import Place
+
+LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 RESTART_WINDOW_S = 3600.0
 """`worker.max_restarts` counts those of the last hour."""
+
+BACK_OFF_WINDOW_S = 300.0
+"""Restarts so close to one another are put off, each for twice as long."""
+
+LONGEST_PAUSE_S = 60.0
+"""A broker that is back is not to wait for us for longer."""
+
+OUTAGES_KEPT = 10
+"""Restarts by outages that are remembered: so many in five minutes make the longest pause."""
+
+STOP_LOOK_S = 0.1
+"""Between two looks whether to stop."""
 
 CONFIG_OPTION = click.option(
     "-c",
@@ -43,44 +65,87 @@ CONFIG_OPTION = click.option(
 @click.version_option(__version__)
 def cli() -> None:
     """Online learning on Kafka streams that are imbalanced, that drift, and whose labels come late."""
-    logging.basicConfig(level=os.environ.get("AREBA_LOG_LEVEL", "INFO").upper(), format=LOG_FORMAT, stream=sys.stderr)
+    level = os.environ.get(LOG_LEVEL_VARIABLE, "INFO").upper()
+    if level not in LOG_LEVELS:
+        raise ConfigurationError(
+            f"{LOG_LEVEL_VARIABLE}: there is no level {level!r}; there are {', '.join(LOG_LEVELS)}"
+        )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter(LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 @cli.command()
 @CONFIG_OPTION
 @click.option("--restarted-at", multiple=True, type=float, hidden=True, help="When this process has started afresh.")
+@click.option("--outage-at", multiple=True, type=float, hidden=True, help="When it did so because of an outage.")
 @click.option("--was-fenced", is_flag=True, hidden=True, help="It did so because it had been fenced.")
-def run(path: Path, restarted_at: Sequence[float], was_fenced: bool) -> None:
+@click.option("--adopt", "adopts", is_flag=True, help="Accept records of other writers in the output topics.")
+def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], was_fenced: bool, adopts: bool) -> None:
     """Run one worker of the consumer group, until SIGTERM or Ctrl-C."""
     from stream_app.start import run_worker  # noqa: PLC0415  (Torch and Numba take seconds; --help should not)
 
     config = load(path, os.environ)
     stop = _stop_on_signals()
     logging.getLogger("areba").info(
-        "areba %s application=%s instance=%s brokers=%s memory bound of a task %d MB",
+        "areba %s application=%s instance=%s brokers=%s",
         __version__,
         config.application.id,
         config.application.instance,
         config.kafka.bootstrap_servers,
-        memory_bound_bytes(config.task_settings(), config.worker.buffer_bytes, config.worker.max_batch_records) >> 20,
     )
+    restarts = Restarts(tuple(restarted_at), tuple(outage_at))
     try:
-        run_worker(config, stop, restarted=bool(restarted_at), was_fenced=was_fenced)
+        run_worker(config, stop, restarted=bool(restarted_at or outage_at), was_fenced=was_fenced, adopts=adopts)
     except RestartNeededError as error:
         if stop():
             raise
-        _start_afresh(path, config.worker.max_restarts, restarted_at, error)
+        again = ("--adopt",) if adopts else ()
+        _start_afresh((str(path), *again), restarts, config.worker.max_restarts, stop, error)
 
 
-def _start_afresh(path: Path, max_restarts: int, restarted_at: Sequence[float], error: RestartNeededError) -> NoReturn:
-    """Become a new process, unless that was done too often of late: then the error is the caller's again."""
+class Restarts(NamedTuple):
+    """When this process has started afresh by itself, seconds since 1970: by an error, and by an outage of brokers."""
+
+    by_errors: tuple[float, ...] = ()
+    by_outages: tuple[float, ...] = ()
+
+    def lately(self, now: float) -> "Restarts":
+        """Those of the last hour, of outages the last ones."""
+        errors, outages = (tuple(at for at in times if now - at < RESTART_WINDOW_S) for times in self)
+        return Restarts(errors, outages[-OUTAGES_KEPT:])
+
+    def and_now(self, now: float, error: RestartNeededError) -> "Restarts":
+        """With this one."""
+        if isinstance(error, OutageError):
+            return self._replace(by_outages=(*self.by_outages, now))
+        return self._replace(by_errors=(*self.by_errors, now))
+
+    def pause_s(self, now: float) -> float:
+        """How long to wait before the next one: nothing at first, then 1 s, 2 s, 4 s, ... while they come close."""
+        close = sum(now - at < BACK_OFF_WINDOW_S for times in self for at in times)
+        return min(LONGEST_PAUSE_S, 2.0 ** (close - 1)) if close else 0.0
+
+
+def _start_afresh(
+    arguments: Sequence[str], restarts: Restarts, max_restarts: int, stop: Callable[[], bool], error: RestartNeededError
+) -> None:
+    """Become a new process, unless that was done too often of late (or we are to stop): then the error stands."""
     now = time.time()
-    recent = [moment for moment in restarted_at if now - moment < RESTART_WINDOW_S]
-    if len(recent) >= max_restarts:
+    recent = restarts.lately(now)
+    if not isinstance(error, OutageError) and len(recent.by_errors) >= max_restarts:
         raise error
-    logging.getLogger("areba").warning("%s; starting afresh (%d)", error, len(recent) + 1)
-    command = [sys.executable, "-m", "stream_app.cli", "run", "-c", str(path)]
-    command += [f"--restarted-at={moment:.0f}" for moment in (*recent, now)]
+    pause_s, recent = recent.pause_s(now), recent.and_now(now, error)
+    counted = "an outage" if isinstance(error, OutageError) else str(len(recent.by_errors))
+    logging.getLogger("areba").warning("%s; starting afresh in %g s (%s)", error, pause_s, counted)
+    end = time.monotonic() + pause_s
+    while time.monotonic() < end:
+        if stop():
+            raise error
+        time.sleep(STOP_LOOK_S)
+    command = [sys.executable, "-m", "stream_app.cli", "run", "-c", *arguments]
+    command += [f"--restarted-at={moment:.0f}" for moment in recent.by_errors]
+    command += [f"--outage-at={moment:.0f}" for moment in recent.by_outages]
     if isinstance(error, FencedError):
         command.append("--was-fenced")
     os.execv(sys.executable, command)  # noqa: S606  (ourselves)
@@ -94,24 +159,24 @@ def topics() -> None:
 @topics.command("create")
 @CONFIG_OPTION
 @click.option("--partitions", type=click.IntRange(1, 10_000), default=4, show_default=True)
-@click.option("--replication", type=click.IntRange(1, 10), default=1, show_default=True)
-def topics_create(path: Path, partitions: int, replication: int) -> None:
+@click.option("--replication", type=click.IntRange(1, 10), help="Copies; by default the broker's own number.")
+def topics_create(path: Path, partitions: int, replication: int | None) -> None:
     """Create those that are missing, with the settings that the promises need."""
     from stream_app.start import create_topics  # noqa: PLC0415  (see run)
 
-    for line in create_topics(load(path, os.environ), partitions, replication):
-        click.echo(line)
+    for line in create_topics(load(path, os.environ), partitions, replication or -1):
+        say(line)
 
 
 @topics.command("check")
 @CONFIG_OPTION
 def topics_check(path: Path) -> None:
     """Say what is wrong with them, all at once."""
-    from stream_app.start import check_topics, connect  # noqa: PLC0415  (see run)
+    from stream_app.start import check_topics, connect, warn_of_topics  # noqa: PLC0415  (see run)
 
     config = load(path, os.environ)
-    check_topics(config, connect(config))
-    click.echo("topics are as they should be")
+    warn_of_topics(check_topics(config, connect(config)))
+    say("topics are as they should be")
 
 
 @cli.command("inspect")
@@ -121,19 +186,22 @@ def topics_check(path: Path) -> None:
 def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
     """What the application is at, from its topics and its group; no worker is asked.
 
-    Exit status 1 when a task is stopped by the breaker or cannot be restored: why, and the command that goes on.
+    Exit status 1 when a task is stopped by the breaker or cannot be restored, when records of a stream became dead
+    letters within the last hour of event time, when its labels stopped coming, or when it lives in two tasks: why, and
+    the command that helps.
     """
     from stream_app.inspect_tasks import inspect  # noqa: PLC0415  (see run)
 
     place = _place(path)
-    watched = partial(track, description="looking at tasks", console=Console(stderr=True), transient=True)
+    watched = partial(track, description="looking at tasks", console=Terminal(stderr=True), transient=True)
     found = inspect(place.cluster, place.config, tasks, watched)
     if as_json:
-        click.echo(found.to_json())
+        for line in found.to_json().splitlines():
+            say(line)
     else:
-        Console().print(found.table())
+        Terminal().print(found.table())
         for line in found.problems():
-            click.echo(line)
+            say(line)
     sys.exit(0 if found.ok else 1)
 
 
@@ -144,7 +212,7 @@ def resume(path: Path, task: int) -> None:
     """Let a task go on that the breaker stopped."""
     from stream_app.start import resume_task  # noqa: PLC0415  (see run)
 
-    click.echo(resume_task(load(path, os.environ), task))
+    say(resume_task(load(path, os.environ), task))
 
 
 @cli.command()
@@ -166,7 +234,7 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     """
     from stream_app.start import promote_learner  # noqa: PLC0415  (see run)
 
-    click.echo(promote_learner(load(path, os.environ), stream, learner, partition))
+    say(promote_learner(load(path, os.environ), stream, learner, partition))
 
 
 @cli.group()
@@ -197,7 +265,7 @@ def dlq_list(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401  (t
     from stream_app.start import list_dead_letters  # noqa: PLC0415  (see run)
 
     for line in list_dead_letters(load(path, os.environ), limit, **chosen):
-        click.echo(line)
+        say(line)
 
 
 @dlq.command("show")
@@ -209,7 +277,7 @@ def dlq_show(place: str, path: Path, *, full: bool) -> None:
     from stream_app.start import show_dead_letter  # noqa: PLC0415  (see run)
 
     for line in show_dead_letter(load(path, os.environ), place, full=full):
-        click.echo(line)
+        say(line)
 
 
 @dlq.command("replay")
@@ -239,7 +307,7 @@ def dlq_replay(
     config = load(path, os.environ)
     result = replay_dead_letters(config, places, limit=limit, everything=everything, dry_run=dry_run, **chosen)
     for line in result.texts():
-        click.echo(line)
+        say(line)
     sys.exit(0 if result.ok else 1)
 
 
@@ -313,9 +381,9 @@ def state_list(path: Path, tasks: Sequence[int]) -> None:
         try:
             rebuilt = state_tools.rebuild(place, task, None)
         except StateError as problem:
-            click.echo(str(problem), err=True)
+            say(problem, err=True)
         else:
-            Console().print(state_tools.table(place.config, task, rebuilt))
+            Terminal().print(state_tools.table(place.config, task, rebuilt))
 
 
 @state.command("rebuild")
@@ -329,9 +397,9 @@ def state_rebuild(path: Path, task: int, at: tuple[int, int] | None, output: Pat
 
     place = _place(path)
     rebuilt = state_tools.rebuild(place, task, at)
-    Console().print(state_tools.table(place.config, task, rebuilt))
+    Terminal().print(state_tools.table(place.config, task, rebuilt))
     for file in state_tools.export_all(place.config, task, rebuilt, output) if output else ():
-        click.echo(file)
+        say(file)
 
 
 @state.command("export")
@@ -347,7 +415,7 @@ def state_export(
     """Save LEARNER of STREAM as a safetensors FILE that plain Torch reads (see docs/models.md)."""
     from stream_app import state_tools  # noqa: PLC0415  (see run)
 
-    click.echo(state_tools.export(_place(path), stream, learner, file, task, at))
+    say(state_tools.export(_place(path), stream, learner, file, task, at))
 
 
 @state.command("import")
@@ -364,7 +432,7 @@ def state_import(file: Path, stream: str, learner: str, path: Path, task: int | 
     place = _place(path)
     with closing(open_sender(place.config)) as sender:
         for line in import_model(place, sender, file, stream, learner, task):
-            click.echo(line)
+            say(line)
 
 
 @state.command("diff")
@@ -375,7 +443,8 @@ def state_diff(one: Path, two: Path) -> None:
     from stream_app import state_tools  # noqa: PLC0415  (see run)
 
     lines, equal = state_tools.diff(one, two)
-    click.echo("\n".join(lines))
+    for line in lines:
+        say(line)
     sys.exit(0 if equal else 1)
 
 
@@ -393,7 +462,7 @@ def state_recommit(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
 
     place = _place(path)
     for line in recommit(place.cluster, place.config, tasks, dry_run=dry_run):
-        click.echo(line)
+        say(line)
 
 
 @state.command("skip")
@@ -412,7 +481,26 @@ def state_skip(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
     place = _place(path)
     with closing(open_sender(place.config)) as sender:
         for line in skip(place, sender, tasks, dry_run=dry_run):
-            click.echo(line)
+            say(line)
+
+
+@cli.command("reset")
+@click.argument("stream")
+@CONFIG_OPTION
+@TASK_OPTION
+@click.option("--dry-run", is_flag=True, help="Only say what would be lost.")
+def reset_stream(stream: str, path: Path, task: int | None, *, dry_run: bool) -> None:
+    """Let STREAM begin anew: its dimension, its models and all that it remembers.
+
+    For a stream whose first example had the wrong number of features. All workers must be stopped.
+    """
+    from stream_app.reset import reset  # noqa: PLC0415  (see run)
+    from stream_app.start import open_sender  # noqa: PLC0415
+
+    place = _place(path)
+    with closing(open_sender(place.config)) as sender:
+        for line in reset(place, sender, stream, task, dry_run=dry_run):
+            say(line)
 
 
 @cli.command("explain")
@@ -426,7 +514,7 @@ def explain_prediction(stream: str, id_: str, path: Path, task: int | None) -> N
 
     explanation = state_tools.explain(_place(path), stream, id_, task)
     for line in explanation.lines():
-        click.echo(line)
+        say(line)
     sys.exit(0 if explanation.is_same else 1)
 
 
@@ -535,13 +623,14 @@ def main() -> None:
     """Entry point: errors of ours are a few lines and an exit status, not a traceback."""
     try:
         cli()
-    except ConfigurationError as error:
-        for line in error.lines:
-            click.echo(line, err=True)
-        sys.exit(error.exit_code)
     except ArebaError as error:
-        click.echo(str(error), err=True)
+        for line in error.lines:
+            say(line, err=True)
         sys.exit(error.exit_code)
+    except OSError as error:  # a file that was named cannot be read or written
+        logging.getLogger("areba").debug("where it was:", exc_info=True)
+        say(f"{error.filename or 'areba'}: {error.strerror or error}", err=True)
+        sys.exit(ConfigurationError.exit_code)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Values in batches <-> columns (Avro). `avro` has the schemas, the checks of bytes, and the way one by one.
 
-How a value is judged; the first thing that is wrong is the reason, and the rest of the row stays empty:
+How a value is judged; the first thing that is wrong is the reason, and the rest of the row stays empty (but for the
+stream, where only what comes after it is wrong):
 
     1. no value                                                                      undecodable
     2. more than `max_record_bytes`                                                  too-large
@@ -330,10 +331,10 @@ class NameTable(NamedTuple):
 
 
 @bare
-def _fill(table: NameTable) -> None:
-    """Compute the hashes, and put the names into free slots."""
+def _fill(table: NameTable, first: int) -> None:
+    """Compute the hashes of the names from this number on, and put the names into free slots."""
     mask = np.uint64(len(table.slots) - 1)
-    for number in range(len(table.hashes)):
+    for number in range(first, len(table.hashes)):
         found = _hash(table.bytes, table.ends[number], table.ends[number + 1])
         table.hashes[number] = found
         slot = found & mask
@@ -430,7 +431,7 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows; kern
         How many distinct streams there are, and how many features in all.
     """
     distinct, used = 0, 0
-    stream, stream_start, stream_length = -1, 0, -1  # of the last accepted row
+    stream, stream_start, stream_length = -1, 0, -1  # of the last row whose stream could be read
     end = 0
     for row in range(len(ends)):
         position, end = end, ends[row]
@@ -459,11 +460,10 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows; kern
             else:
                 reason, label, revision, position = _read_label(buffer, position, end)
         if position != end:
-            reason = UNDECODABLE
-        elif not 1 <= length <= MAX_STREAM_BYTES or not 1 <= id_end - id_start <= MAX_ID_BYTES:
-            reason = BAD_ID
-        if reason != 0:
-            reasons[row] = reason
+            reasons[row] = UNDECODABLE
+            continue
+        if not 1 <= length <= MAX_STREAM_BYTES:
+            reasons[row] = BAD_ID
             continue
         if not same:
             found = _hash(buffer, start, behind)
@@ -473,8 +473,13 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows; kern
                 distinct = max(distinct, stream + 1)
                 stream += len(known.hashes)
             stream_start, stream_length = start, length
-        kinds[row] = kind
         streams[row] = stream
+        if not 1 <= id_end - id_start <= MAX_ID_BYTES:
+            reason = BAD_ID
+        if reason != 0:
+            reasons[row] = reason
+            continue
+        kinds[row] = kind
         if kind == DATA:
             _copy_id(buffer, id_start, id_end, ids, row)
             labels[row] = label
@@ -547,6 +552,33 @@ class _Texts(NamedTuple):
     longest: int
 
 
+class _Joined:
+    """Texts side by side that only become more: room doubles, so another text costs its own bytes."""
+
+    def __init__(self) -> None:
+        self.count = self._longest = 0
+        self._bytes = np.empty(0, np.uint8)
+        self._ends = np.zeros(1, np.int64)
+
+    def extend(self, texts: Sequence[bytes]) -> None:
+        """Add these."""
+        if not texts:
+            return
+        first, count = self._ends[self.count], self.count + len(texts)
+        joined = np.frombuffer(bytearray().join(texts), np.uint8)
+        if count >= len(self._ends):
+            self._ends = np.resize(self._ends, max(2 * len(self._ends), count + 1))
+        if first + len(joined) > len(self._bytes):
+            self._bytes = np.resize(self._bytes, max(2 * len(self._bytes), first + len(joined)))
+        self._bytes[first : first + len(joined)] = joined
+        self._ends[self.count + 1 : count + 1] = first + np.cumsum([len(text) for text in texts])
+        self.count, self._longest = count, max(self._longest, *map(len, texts))
+
+    def texts(self) -> _Texts:
+        """All of them, as they are now."""
+        return _Texts(self._bytes[: self._ends[self.count]], self._ends[: self.count + 1], self._longest)
+
+
 class NameList(Sequence[str]):
     """Names that only become more.
 
@@ -556,14 +588,15 @@ class NameList(Sequence[str]):
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = list(names)
         self._encoded: NDArray[np.object_] = np.empty(0, np.object_)
-        self._written: dict[bytes, _Texts] = {}
+        self._encoded_count = 0
+        self._plain = _Joined()
+        self._written: dict[bytes, _Joined] = {}
+        self._hashes = np.empty(0, np.uint64)
         self._table: NameTable | None = None
 
     def append(self, name: str) -> None:
         """Add one."""
         self._names.append(name)
-        self._written.clear()
-        self._table = None
 
     def __len__(self) -> int:
         return len(self._names)
@@ -581,34 +614,35 @@ class NameList(Sequence[str]):
     @property
     def encoded(self) -> NDArray[np.object_]:
         """The names in UTF-8, as an array: to pick thousands of them by number is one call."""
-        if len(self._encoded) < len(self._names):
-            encoded = np.empty(len(self._names), np.object_)
-            encoded[:] = [name.encode() for name in self._names]  # all anew, side by side in memory
-            self._encoded = encoded
-        return self._encoded
+        known, count = self._encoded_count, len(self._names)
+        if known < count:
+            if count > len(self._encoded):
+                self._encoded = np.empty(max(2 * known, count), np.object_)
+                known = 0  # all anew, side by side in memory
+            self._encoded[known:count] = [name.encode() for name in self._names[known:]]
+            self._encoded_count = count
+        return self._encoded[:count]
 
     def written(self, prefix: bytes = b"") -> _Texts:
         """All of them as Avro has them, each with the prefix before it."""
-        if prefix not in self._written:
-            texts = [prefix + _long(len(raw)).tobytes() + raw for raw in self.encoded.tolist()]
-            self._written[prefix] = _Texts(*_joined(texts), max(map(len, texts), default=0))
-        return self._written[prefix]
+        joined = self._written.setdefault(prefix, _Joined())
+        joined.extend([prefix + _long(len(raw)).tobytes() + raw for raw in self.encoded[joined.count :].tolist()])
+        return joined.texts()
 
     def table(self) -> NameTable:
         """All of them, for `decode` to find."""
-        if self._table is None:
-            count = len(self._names)
-            slots = np.full(2 << count.bit_length(), -1, np.int32)
-            self._table = NameTable(*_joined(self.encoded.tolist()), np.empty(count, np.uint64), slots)
-            _fill(self._table)
+        count, known = len(self._names), 0 if self._table is None else len(self._table.hashes)
+        if self._table is None or known < count:
+            self._plain.extend(self.encoded[self._plain.count :].tolist())
+            if self._table is None or 2 * count >= len(self._table.slots):
+                slots, known = np.full(4 << count.bit_length(), -1, np.int32), 0
+                self._hashes = np.empty(len(slots) // 2, np.uint64)
+            else:
+                slots = self._table.slots
+            plain = self._plain.texts()
+            self._table = NameTable(plain.bytes, plain.ends, self._hashes[:count], slots)
+            _fill(self._table, known)
         return self._table
-
-
-def _joined(texts: Sequence[bytes]) -> tuple[Bytes, Longs]:
-    """Texts behind one another, where they begin, and the end."""
-    ends = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=ends[1:])
-    return np.frombuffer(bytearray().join(texts), np.uint8), ends
 
 
 def _written(names: Sequence[str], prefix: bytes = b"") -> _Texts:

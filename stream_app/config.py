@@ -13,9 +13,8 @@ import difflib
 import json
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, get_args, get_origin
@@ -37,9 +36,10 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticKnownError
 
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.records import ID_WORDS
+from stream_app.records import MAX_LEARNERS
 
 METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -63,14 +63,11 @@ _OWN_HAVE = frozenset({"method", "options"})
 METHODS = tuple(METHOD_SETTINGS)
 """Their names; `stream_app.learners` has a file for each."""
 
-MAX_FILE_BYTES = 1 << 18
-"""100 streams with every setting take 60 kB; a larger file is no configuration."""
+MAX_FILE_BYTES = 1 << 23
+"""10,000 streams with every setting take 6 MB; a larger file is no configuration."""
 
 MAX_DEPTH = 16
 """Nesting of the YAML file; ours needs 5. The parser recurses, so a limit keeps the interpreter's stack whole."""
-
-MAX_LEARNERS = 16
-"""Learners of a stream: each predicts every example and keeps a model and a score for each pending one."""
 
 SECRET = re.compile(
     r"password|secret|token|passphrase|credential|private|jaas|key\.pem|sasl\.oauthbearer\.config", re.IGNORECASE
@@ -118,6 +115,8 @@ REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
         "group.remote.assignor": "always range: it gives examples and labels of a partition to one worker",
         "partition.assignment.strategy": "always range: it gives examples and labels of a partition to one worker",
         "enable.partition.eof": "always on: the merge has to know when a partition is at its end",
+        "message.max.bytes": "sizes are checked against max.message.bytes of each topic",
+        "batch.size": "always 1000000: topics are checked to take it",
         "partitioner": "outputs go to the partition of their inputs; producers of inputs use murmur2_random",
         "partitioner_cb": _CALLBACK,
         "default.topic.config": "is obsolete; its settings stand beside the others",
@@ -302,6 +301,11 @@ class LearnerSettings(Settings):
     network: Network = "dense"
     options: Options = Field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """Equal for learners that are made alike, but for `options`, which only learners of your own have."""
+        return tuple([value for name, value in self.__dict__.items() if name != "options"])
+
     @field_validator("method")
     @classmethod
     def _known(cls, method: str, info: ValidationInfo) -> str:
@@ -357,6 +361,15 @@ class StreamSettings(Settings):
         return [{"name": name, **settings.model_dump(mode="json")} for name, settings in learners.items()]
 
 
+MAX_HELD = 200_000
+"""Examples, or labels, of one stream that wait: one record may close them all, in one transaction of ten seconds."""
+
+MAX_HELD_BYTES = 1 << 26
+"""Of the labels of one stream that wait, as dead letters: likewise."""
+
+FORMER_MAX_HELD = 10_000_000
+"""What older versions allowed, and recorded."""
+
 Corrections: TypeAlias = Literal["first", "correct"]
 
 
@@ -369,6 +382,8 @@ class JoinSettings(Settings):
             `message.timestamp.after.max.ms` must not be larger.
         max_pending_per_stream: Examples that wait for labels; the oldest is evicted above it.
         max_waiting_per_stream: Labels that wait for examples; the oldest becomes a dead letter above it.
+        max_waiting_bytes_per_stream: Bytes of these: keys, values, headers, and 256 each for the headers of a dead
+            letter; the oldest becomes a dead letter above it.
         max_closed_per_stream: Closed examples that are remembered, to tell repeats; the longest closed is forgotten.
         closed_ttl_ms: How long they are remembered.
         max_open_marks_per_stream: Marks that wait for their twins; the oldest is dropped above it.
@@ -378,12 +393,21 @@ class JoinSettings(Settings):
 
     ttl_ms: Annotated[Integer, Field(ge=1, le=MAX_MS)] = DAY_MS
     max_clock_lead_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 3_600_000
-    max_pending_per_stream: Annotated[Integer, Field(ge=1, le=10_000_000)] = 100_000
-    max_waiting_per_stream: Annotated[Integer, Field(ge=1, le=10_000_000)] = 10_000
+    max_pending_per_stream: Annotated[Integer, Field(ge=1, le=FORMER_MAX_HELD)] = 100_000
+    max_waiting_per_stream: Annotated[Integer, Field(ge=1, le=FORMER_MAX_HELD)] = 10_000
+    max_waiting_bytes_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD_BYTES)] = MAX_HELD_BYTES
     max_closed_per_stream: Annotated[Integer, Field(ge=0, le=100_000_000)] = 200_000
     closed_ttl_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = DAY_MS
     max_open_marks_per_stream: Annotated[Integer, Field(ge=1, le=1_000)] = 16
     corrections: Corrections = "first"
+
+    @field_validator("max_pending_per_stream", "max_waiting_per_stream")
+    @classmethod
+    def _as_one_transaction_takes(cls, value: int, info: ValidationInfo) -> int:
+        """A stored one of an older version is let pass."""
+        if value > MAX_HELD and not (info.context or {}).get("stored", False):
+            raise PydanticKnownError("less_than_equal", {"le": MAX_HELD})
+        return value
 
 
 ChangeDetector: TypeAlias = Literal["none", "hddm", "ddm"]
@@ -409,11 +433,16 @@ UnknownStreams: TypeAlias = Literal["dead-letter", "model"]
 Predictions: TypeAlias = Literal["champion", "all"]
 
 
+UNLIMITED_BYTES = 2**31 - 1
+"""More than Kafka's protocol can say of a batch."""
+
+
 class TaskSettings(Settings):
     """Everything that changes a result; equal settings and equal ranges give equal bytes.
 
     `application_id` is part of it, since random numbers are seeded with it. `default_stream` is that of streams which
-    the configuration does not name (`unknown_streams` = `model`).
+    the configuration does not name (`unknown_streams` = `model`). `dead_letter_bytes` is no user's setting: it is the
+    topic's `max.message.bytes`, see `left_out`.
     """
 
     application_id: TopicName
@@ -422,6 +451,7 @@ class TaskSettings(Settings):
     limits: LimitSettings = LimitSettings()
     unknown_streams: UnknownStreams = "dead-letter"
     predictions: Predictions = "champion"
+    dead_letter_bytes: Annotated[Integer, Field(ge=0)] = UNLIMITED_BYTES
     streams: Frozen[StreamName, StreamSettings] = Field(default_factory=dict)
     default_stream: StreamSettings
 
@@ -487,11 +517,27 @@ class ApplicationSettings(Settings):
     instance: TopicName = Field(default_factory=_host)
 
 
+TopicPrefix: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{0,100}$")]
+
+
 class KafkaSettings(Settings):
-    """Where the brokers are, and librdkafka settings by their own names: for all clients, or for one kind of them."""
+    """Where the brokers are, and librdkafka settings by their own names: for all clients, or for one kind of them.
+
+    Attributes:
+        bootstrap_servers: Addresses of some brokers.
+        topic_prefix: Before the names of all topics.
+        input_prefix: Before those of examples and labels; None: `topic_prefix`. Applications may share inputs.
+        output_prefix: Before those of predictions, outcomes, metrics and dead letters; None: `topic_prefix`. Each
+            application needs its own.
+        all: Settings of every client.
+        consumer: Settings of consumers.
+        producer: Settings of producers.
+    """
 
     bootstrap_servers: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] = "127.0.0.1:9092"
-    topic_prefix: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{0,100}$")] = ""
+    topic_prefix: TopicPrefix = ""
+    input_prefix: TopicPrefix | None = None
+    output_prefix: TopicPrefix | None = None
     all: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     consumer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     producer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
@@ -512,7 +558,9 @@ class WorkerSettings(Settings):
         snapshot_after_ms: Processing that a restore would repeat before a snapshot is taken; a dear snapshot is taken
             less often, so that all of them cost at most a twentieth of the time. 0: always one.
         max_restarts: How often a process starts afresh by itself (exit status 4) within an hour; 0: never.
-        http_port: Where `/metrics` and `/ready` answer; 0: any free port, which the log tells; None: nowhere.
+        max_unlabelled_share: Of the newest examples of a stream that were closed; where more of them ended without a
+            label, a warning says so. 1: never.
+        http_port: Where `/alive`, `/ready` and `/metrics` answer; 0: any free port, see the log; None: nowhere.
         http_host: The address of this machine that they answer at.
     """
 
@@ -523,12 +571,13 @@ class WorkerSettings(Settings):
     restore_timeout_ms: Annotated[Integer, Field(ge=1_000, le=3_600_000)] = 60_000
     snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
+    max_unlabelled_share: Annotated[Number, Field(ge=0, le=1)] = 0.5
     http_port: Annotated[Integer, Field(ge=0, le=65_535)] | None = None
     http_host: Annotated[str, StringConstraints(pattern=r"^\S{1,253}$")] = "127.0.0.1"
 
 
 class BreakerSettings(Settings):
-    """When malformed records pause a task: so many in a row, or a share of all once there were enough to say."""
+    """When unreadable records pause a task: so many of an input in a row, or a share of them once there were enough."""
 
     in_a_row: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
     share: Annotated[Number, Field(gt=0, le=1)] = 0.05
@@ -625,27 +674,43 @@ class Config(Settings):
             raise _ConflictsError(conflicts)
         return self
 
+    # Every name on the broker is made here. No setting in a name may contain "/", so "/" keeps two names apart:
+    # fraud/eu-w1 is not fraud-eu/w1, and no instance is called dlq/replay.
+
     @property
     def transactional_id(self) -> str:
-        """Stable over restarts: a new process of this name fences the one before."""
-        return f"{self.application.id}-{self.application.instance}"
+        """Of the worker; stable over restarts: a new process of this name fences the process before."""
+        return f"{self.application.id}/{self.application.instance}"
+
+    @property
+    def replay_transactional_id(self) -> str:
+        """Of `areba dlq replay`: a new run fences the run before."""
+        return f"{self.application.id}/dlq/replay"
 
     @property
     def group_id(self) -> str:
-        """The consumer group."""
+        """The consumer group of the workers."""
         return self.application.id
 
     @property
+    def log_reader_group_id(self) -> str:
+        """The group that readers of single partitions name; it has no members and no offsets."""
+        return f"{self.application.id}/log-reader"
+
+    @property
     def topics(self) -> Topics:
-        """Names with the prefix."""
-        prefix, own = self.kafka.topic_prefix, self.kafka.topic_prefix + self.application.id
+        """Names with their prefixes."""
+        kafka = self.kafka
+        inputs = kafka.topic_prefix if kafka.input_prefix is None else kafka.input_prefix
+        outputs = kafka.topic_prefix if kafka.output_prefix is None else kafka.output_prefix
+        own = kafka.topic_prefix + self.application.id
         return Topics(
-            examples=f"{prefix}examples",
-            labels=f"{prefix}labels",
-            predictions=f"{prefix}predictions",
-            outcomes=f"{prefix}outcomes",
-            metrics=f"{prefix}metrics",
-            dead_letters=f"{prefix}dead-letters",
+            examples=f"{inputs}examples",
+            labels=f"{inputs}labels",
+            predictions=f"{outputs}predictions",
+            outcomes=f"{outputs}outcomes",
+            metrics=f"{outputs}metrics",
+            dead_letters=f"{outputs}dead-letters",
             changelog=f"{own}-changelog",
             progress=f"{own}-progress",
         )
@@ -719,7 +784,10 @@ def _redact(data: Mapping[str, Any]) -> dict[str, Any]:
 # Changes of a running application -------------------------------------------------------------------------------------
 
 
-_WAY_OUT = "set it back, or start another application.id (`areba state import` gives it this one's models)"
+_WAY_OUT = (
+    "set it back, or start another application.id with another kafka.output_prefix on the same inputs (`areba state "
+    "import` gives it this application's models)"
+)
 
 _HOLDS = "holds from now on"
 _AFRESH = "starts afresh"
@@ -728,6 +796,7 @@ TASK_SETTINGS_TAKEN_OVER = frozenset(
     {
         "predictions",
         "unknown_streams",
+        "dead_letter_bytes",
         "metrics.every_labels",
         "metrics.change_detector",
         "limits.max_streams_per_task",
@@ -757,7 +826,7 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     for key, value in after.items():
         if before.get(key) != value:
             text = f"{key}: {before.get(key)} -> {value}"
-            if key in TASK_SETTINGS_TAKEN_OVER:
+            if key in TASK_SETTINGS_TAKEN_OVER or _must_be_lowered(key, before.get(key)):
                 taken.append(f"{text} {_HOLDS}")
             else:
                 refused.append(f"{text} would change results: {_WAY_OUT}")
@@ -770,6 +839,12 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         (refused if change.is_refused else taken).append(f"{change.text} (streams: {shown}) {change.outcome}")
     return Changes(tuple(taken), tuple(refused))
+
+
+def _must_be_lowered(key: str, value: object) -> bool:
+    """Whether an older version took a value that a file may not have any more: it cannot be set back."""
+    bounds = ("join.max_pending_per_stream", "join.max_waiting_per_stream")
+    return key in bounds and isinstance(value, int) and value > MAX_HELD
 
 
 class _StreamChange(NamedTuple):
@@ -828,83 +903,6 @@ def _leaves(data: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
     for name, value in data.items():
         leaves |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return leaves
-
-
-# Memory ---------------------------------------------------------------------------------------------------------------
-
-ID_BYTES = 8 * ID_WORDS
-SLOT_BYTES = ID_BYTES + 70
-"""A row of the join beside its features: id, hashes, times, offset, class, and its places in the heaps."""
-CLOSED_BYTES = ID_BYTES + 34
-"""A closed example: id, hashes, class, revision, outcome, time."""
-CORRECTION_BYTES = 24
-"""With `corrections` = `correct`, a closed example's place among the labels and what was predicted."""
-TABLE_BYTES = 128
-"""An id's share of the hash table: 16 bytes, at most eight times over."""
-SCORE_BYTES = 5
-"""One learner's score and class."""
-LABEL_BYTES = 1_000
-"""A waiting label's key, value and headers as Python objects; the value itself is below 400 bytes."""
-STREAM_BYTES = 20_000
-"""What every stream takes: the histogram of delays, above all."""
-
-
-def memory_bound_bytes(settings: TaskSettings, buffer_bytes: int = 0, batch_records: int = 10_000) -> int:
-    """The most that the state of one task takes, in bytes, all its bounds reached at once.
-
-    With d features (`max_features` where a stream names none), L learners, S of them with a scaler, P, W and C for the
-    bounds on pending, waiting and closed, and R records in a batch:
-
-        stream  = 2 (P + W + R) x (4 d (1 + S) + 142 + 5 L)    slots; given up ones are free behind a batch
-                  + 2 (C + 1) x 106                            closed; 130 with `corrections` = `correct`
-                  + 128 (P + W + C + R)                        table of ids
-                  + 1000 W + 20000 + its learners
-        learner = 16 x parameters x networks                   weights, two moments, gradient: float32
-                  + r (4 d + 100)                              r rows: 2 B for AREBA, B for QBR, W for Sliding, else 1
-                  + 8 (r + 16) x (units of each layer + 64)    scratch
-        task    = the sum over the configured streams, with `unknown_streams` = `model` also over as many default
-                  streams as `max_streams_per_task` leaves room for, + 2 x buffer_bytes
-
-    A 2 in front is for arrays that double as they grow. One batch on its way, Python, Torch, Numba, the Kafka client
-    and learners of your own come on top.
-
-    Args:
-        settings: The task's.
-        buffer_bytes: `worker.buffer_bytes`.
-        batch_records: `worker.max_batch_records`.
-    """
-    total = sum(_stream_bytes(settings, stream, batch_records) for stream in settings.streams.values())
-    if settings.unknown_streams == "model":
-        room = max(0, settings.limits.max_streams_per_task - len(settings.streams))
-        total += room * _stream_bytes(settings, settings.default_stream, batch_records)
-    return total + 2 * buffer_bytes
-
-
-def _stream_bytes(settings: TaskSettings, stream: StreamSettings, batch_records: int) -> int:
-    join, learners = settings.join, stream.learners.values()
-    row_bytes = 4 * (settings.limits.max_features if stream.features is None else stream.features)
-    copies = 1 + sum(learner.scaler != "none" for learner in learners)
-    held = join.max_pending_per_stream + join.max_waiting_per_stream + batch_records
-    closed_bytes = CLOSED_BYTES + (CORRECTION_BYTES if join.corrections == "correct" else 0)
-    return (
-        2 * held * (row_bytes * copies + SLOT_BYTES + SCORE_BYTES * len(learners))
-        + 2 * (join.max_closed_per_stream + 1) * closed_bytes
-        + TABLE_BYTES * (held + join.max_closed_per_stream)
-        + LABEL_BYTES * join.max_waiting_per_stream
-        + STREAM_BYTES
-        + sum(_learner_bytes(learner, row_bytes) for learner in learners)
-    )
-
-
-def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
-    if is_own(learner.method):
-        return 0
-    sizes = (row_bytes // 4, *learner.hidden, 1)
-    parameters = sum((inputs + 1) * units for inputs, units in pairwise(sizes))
-    rows = {"areba": 2 * learner.budget, "qbr": learner.budget, "sliding": learner.window}.get(learner.method, 1)
-    networks = learner.ensemble_size if "ensemble_size" in METHOD_SETTINGS.get(learner.method, ()) else 1
-    scratch = 8 * (max(rows, networks) + 16) * sum(units + 64 for units in sizes[1:])
-    return 16 * networks * parameters + rows * (row_bytes + ID_BYTES + 28) + scratch
 
 
 # Loading --------------------------------------------------------------------------------------------------------------
@@ -1042,8 +1040,7 @@ def _read_file(document: _Document, path: Path) -> None:
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
-        if node is not None:
-            _take_root(document, loader, node)
+        _take_root(document, loader, node)
     except yaml.reader.ReaderError as error:
         line, column = _position(text[: error.position])
         raise ConfigurationError(f"{path}: line {line}, column {column}: {error.reason}") from error
@@ -1069,11 +1066,13 @@ def _position(text: str) -> tuple[int, int]:
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
-def _take_root(document: _Document, loader: _Loader, node: yaml.Node) -> None:
+def _take_root(document: _Document, loader: _Loader, node: yaml.Node | None) -> None:
     document.places[()] = ((0,), document.file)
     if isinstance(node, yaml.MappingNode):
         document.data = _plain(document, loader, node, ())
-    elif not (isinstance(node, yaml.ScalarNode) and loader.construct_object(node) is None):
+    elif node is None or (isinstance(node, yaml.ScalarNode) and loader.construct_object(node) is None):
+        document.complain((), "is empty; ops/areba.yaml shows every setting")
+    else:
         document.complain((), "must be sections, such as `join:`, with settings below them")
 
 

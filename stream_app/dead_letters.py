@@ -24,20 +24,20 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple, Self
 
 from stream_app.avro import decode_one
-from stream_app.books import REASONS, UNKNOWN_STREAM_NAME, DeadLetter
+from stream_app.books import REASONS, DeadLetter, stream_of_key
 from stream_app.config import Config, or_nearest
-from stream_app.errors import ConfigurationError, TopicError, UndecodableError, WrongSchemaError
+from stream_app.errors import BooksError, ConfigurationError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.hanging import OpenTransactions, sweep
+from stream_app.left_out import VALUE, Fields, batch_bytes
 from stream_app.letters import (
     SENT_BACK,
     START,
     Replay,
-    message_of,
     read_dead_letter,
     read_replay,
     read_sent_back,
@@ -46,10 +46,8 @@ from stream_app.letters import (
 )
 from stream_app.ports import Clock, Cluster, LogReader, TopicPartition, Transaction
 from stream_app.reading import Row, read_rows
-from stream_app.records import Example, Header, Label, Mark, OutputRecords, Reason
-
-INSTANCE = "dlq-replay"
-"""Names the transactional id, as an instance names a worker's: `<application.id>-dlq-replay`."""
+from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, Mark, OutputRecords, Reason
+from stream_app.terminal import printable
 
 BATCH_RECORDS = 500
 """Sent back in one transaction: readers of the inputs wait for its end, and a kill wastes no more than these."""
@@ -64,13 +62,14 @@ NAMED = 10
 """Dead letters that cannot be sent are named up to so many for each reason; the rest is counted."""
 
 SHOWN_BYTES = 4_096
-"""Of a value, in hexadecimal; all of it with `--full`."""
-
-ROW_OVERHEAD_BYTES = 128
-"""What a record and its batch take beside key, value and headers."""
+"""Of a value, in hexadecimal (with `--full` the whole value), and of a key or a header."""
 
 TIMES_OF_OTHERS = frozenset({Reason.ORPHAN_LABEL.text, Reason.LATE_LABEL.text})
 """A waiting label that is given up becomes a dead letter with the timestamp of the record that closed it."""
+
+IS_GONE = "the dead letter had no room for the whole record, and the input record is gone"
+IS_ANOTHER = "the dead letter had no room for the whole record, and the input has another record at its offset"
+"""Why a dead letter cannot be made whole."""
 
 AGO_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -149,7 +148,6 @@ class Letter:
         place: Where it is.
         timestamp_ms: Its event time.
         dead: What it says and carries.
-        message: The worker's words.
         stream: Of its value, or else its key.
         id: Of its value; empty where that cannot be read.
         content: The record that the value is, or why it is none.
@@ -159,36 +157,31 @@ class Letter:
     place: Place
     timestamp_ms: int
     dead: DeadLetter
-    message: str
     stream: str
     id: str
     content: object
     replay: Replay | None
 
-    @property
-    def origin(self) -> str:
-        """The input record that it was."""
-        return f"{self.dead.topic}[{self.dead.partition}] offset {self.dead.input_offset}"
-
 
 def letter_of(partition: int, row: Row) -> Letter | None:
     """The dead letter in this record; None when it is none."""
     dead = read_dead_letter(row.key, row.value, row.headers)
-    if dead is None:
-        return None
-    stream, id_ = (row.key or b"").decode(errors="replace") or UNKNOWN_STREAM_NAME, ""
+    return None if dead is None else _letter(Place(partition, row.offset), row.timestamp_ms, dead)
+
+
+def _letter(place: Place, timestamp_ms: int, dead: DeadLetter) -> Letter:
+    key, value, headers = dead.original
+    stream, id_ = stream_of_key(key), ""
     content: object
     try:
-        content = decode_one(row.value or b"")
+        content = decode_one(value or b"")
     except (UndecodableError, WrongSchemaError) as error:
         content = error
     if isinstance(content, Example | Label):
         stream, id_ = content.stream, content.id
     elif isinstance(content, Mark):
         stream = content.stream
-    place = Place(partition, row.offset)
-    message = message_of(row.headers)
-    return Letter(place, row.timestamp_ms, dead, message, stream, id_, content, read_replay(dead.headers))
+    return Letter(place, timestamp_ms, dead, stream, id_, content, read_replay(headers))
 
 
 class _Topic:
@@ -342,7 +335,8 @@ def _keep(newest: list[Line], lines: dict[int, Line], line: Line, limit: int) ->
 
 def _line_of(letter: Letter) -> Line:
     dead = letter.dead
-    size = f"{len(dead.value):,}" if dead.value is not None else "null"
+    value, left_out = dead.original.value, dead.left_out.get(VALUE)
+    size = f"{left_out.length:,}" if left_out else f"{len(value):,}" if value is not None else "null"
     origin = f"{dead.topic}[{dead.partition}]:{dead.input_offset}"
     cells = (str(letter.place), time_text(letter.timestamp_ms), dead.reason, letter.stream, letter.id, origin, size)
     return Line(letter.place, letter.timestamp_ms, tuple(printable(cell) for cell in cells))
@@ -356,18 +350,16 @@ def time_text(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-def printable(text: str) -> str:
-    """Without what would move a terminal's cursor: names come from records that nobody checked."""
-    return text if text.isprintable() else repr(text)
-
-
 # show -----------------------------------------------------------------------------------------------------------------
 
 
 def show_letter(cluster: Cluster, config: Config, place: Place, *, full: bool = False) -> Iterator[str]:
     """Everything about one dead letter, line by line; the rest of its partition is read to tell if it was sent back.
 
+    What it left out is read from its input.
+
     Raises:
+        BooksError: The input does not have what was left out; all other lines come before.
         ConfigurationError: There is no such topic or partition, or no dead letter at this offset.
         UnknownOutcomeError: The broker fell silent.
     """
@@ -386,7 +378,9 @@ def show_letter(cluster: Cluster, config: Config, place: Place, *, full: bool = 
         if letter is None:
             raise ConfigurationError(f"{where} offset {place.offset} is no dead letter: {_what_else(row, place)}")
         back = next((other for other in rows if read_sent_back(other.headers) == place.offset), None)
-    return _shown(letter, where, back, full=full)
+    with _Origins(cluster) as origins:
+        letter, why = origins.whole(letter)
+    return _shown(letter, where, back, why, full=full)
 
 
 def _what_else(row: Row | None, place: Place) -> str:
@@ -398,10 +392,11 @@ def _what_else(row: Row | None, place: Place) -> str:
     return "a replay began here" if read_start(row.headers) is not None else "another program wrote it"
 
 
-def _shown(letter: Letter, where: str, back: Row | None, *, full: bool) -> Iterator[str]:
+def _shown(letter: Letter, where: str, back: Row | None, why: str, *, full: bool) -> Iterator[str]:
     dead, replay = letter.dead, letter.replay
+    key, value, headers = dead.original
     yield f"dead letter  {where} offset {letter.place.offset}"
-    yield f"from         {letter.origin}"
+    yield f"from         {dead.origin}"
     yield f"reason       {printable(dead.reason)}"
     yield f"detail       {_detail(letter)}"
     yield f"event time   {time_text(letter.timestamp_ms)} UTC ({letter.timestamp_ms} ms){_whose(letter)}"
@@ -412,18 +407,22 @@ def _shown(letter: Letter, where: str, back: Row | None, *, full: bool) -> Itera
             f"sent back {time_text(replay.time_ms)} UTC (attempt {replay.attempt})"
         )
     yield f"stream, id   {printable(letter.stream)}, {printable(letter.id) or 'unknown'}"
-    yield f"key          {_bytes_text(dead.key)}"
-    for name, value in dead.headers:
-        yield f"header       {printable(name)}: {_bytes_text(value)}"
-    yield f"value        {_size_text(dead.value)}"
+    yield f"key          {_bytes_text(key)}"
+    for name, cell in headers:
+        yield f"header       {printable(name)}: {_bytes_text(cell)}"
+    yield f"value        {_size_text(value)}"
+    for name, part in dead.left_out.items():
+        yield f"left out     {name}: {part.length:,} bytes, SHA-256 {printable(part.sha256)}"
+    if why:
+        raise BooksError([f"{dead.origin}: {why}"])
     yield f"decoded      {_content_text(letter.content)}"
-    yield from _hexadecimal(dead.value or b"", None if full else SHOWN_BYTES)
+    yield from _hexadecimal(value or b"", None if full else SHOWN_BYTES)
 
 
 def _detail(letter: Letter) -> str:
     """The worker's message, and what a decoder says of the value if that is not well."""
     reason = REASONS.get(letter.dead.reason)
-    detail = letter.message
+    detail = letter.dead.message
     if reason is not None and reason.malformed and isinstance(letter.content, Exception):
         detail += f"; {letter.content}"
     return printable(detail)
@@ -444,6 +443,8 @@ def _size_text(value: bytes | None) -> str:
 def _bytes_text(value: bytes | None) -> str:
     if value is None:
         return "null"
+    if len(value) > SHOWN_BYTES:
+        return f"{_bytes_text(value[:SHOWN_BYTES])} and {len(value) - SHOWN_BYTES:,} bytes more"
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -515,7 +516,7 @@ class Replayed:
 
 
 class _Origins:
-    """Input records of one partition number, read again where a dead letter does not have their timestamp."""
+    """Input records, read again where a dead letter does not have their timestamp, or left out a part of them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -531,6 +532,23 @@ class _Origins:
 
     def time_ms(self, dead: DeadLetter) -> int | None:
         """The timestamp of the record that this was; None when it is gone."""
+        row = self._row(dead)
+        return row.timestamp_ms if row is not None and not _others(dead, row) else None
+
+    def whole(self, letter: Letter) -> tuple[Letter, str]:
+        """The same with what it left out; why that cannot be had, or nothing."""
+        dead = letter.dead
+        if not dead.left_out:
+            return letter, ""
+        row = self._row(dead)
+        if row is None:
+            return letter, IS_GONE
+        if _others(dead, row):
+            return letter, IS_ANOTHER
+        original = Fields(row.key, row.value, row.headers)
+        return _letter(letter.place, letter.timestamp_ms, replace(dead, original=original, left_out={})), ""
+
+    def _row(self, dead: DeadLetter) -> Row | None:
         place, wanted = TopicPartition(dead.topic, dead.partition), dead.input_offset
         low, high = self._cluster.watermarks(place)
         if not low <= wanted < high:
@@ -539,8 +557,7 @@ class _Origins:
         if row is None:
             return None
         self._rows[place] = row.offset, self._rows[place][1]
-        same = (row.offset, row.key, row.value) == (wanted, dead.key, dead.value)
-        return row.timestamp_ms if same else None
+        return row if row.offset == wanted else None
 
     def _from(self, place: TopicPartition, wanted: int) -> Iterator[Row]:
         """Records up to this one and on: those behind the last one asked for, if it is near."""
@@ -554,10 +571,15 @@ class _Origins:
         return rows
 
 
+def _others(dead: DeadLetter, row: Row) -> list[str]:
+    return list(dead.differences(Fields(row.key, row.value, row.headers)))
+
+
 class _Sending(NamedTuple):
     """One record on its way back."""
 
     letter: Letter
+    key: bytes | None  # of the dead letter, which had no room for one that is very long
     timestamp_ms: int
     headers: Sequence[Header]
     size: int
@@ -634,7 +656,18 @@ class _Replay:
         if why:
             self.result.refuse(letter, why)
             return None
+        key = letter.dead.original.key
+        letter, why = origins.whole(letter)
+        if why:
+            self.result.refuse(letter, why)
+            return None
         dead = letter.dead
+        if tuple(dead.original.headers) == UNREADABLE_HEADERS:
+            why = (
+                "a name of its headers is not UTF-8, and no client reads the others: its producer has to send it again"
+            )
+            self.result.refuse(letter, why)
+            return None
         time_ms: int | None = letter.timestamp_ms
         if dead.reason in TIMES_OF_OTHERS:
             time_ms = origins.time_ms(dead)
@@ -642,14 +675,13 @@ class _Replay:
                 self.result.refuse(letter, "its time of event was in the input record, which is gone")
                 return None
         headers = self._headers(letter)
-        size = len(dead.key or b"") + len(dead.value or b"") + ROW_OVERHEAD_BYTES
-        size += sum(len(name.encode()) + len(value or b"") + ROW_OVERHEAD_BYTES // 16 for name, value in headers)
+        size = batch_bytes(dead.original._replace(headers=headers))
         if size > self._largest[dead.topic]:
             why = f"with the headers of a replay it is larger than max.message.bytes of {dead.topic}"
             self.result.refuse(letter, why)
             return None
         self.result.old.update([dead.topic] if (time_ms or 0) < self._oldest_ms[dead.topic] else [])
-        return _Sending(letter, time_ms or 0, headers, size)
+        return _Sending(letter, key, time_ms or 0, headers, size)
 
     def _refusal(self, letter: Letter) -> str | None:
         dead, config = letter.dead, self._config
@@ -657,6 +689,8 @@ class _Replay:
             return "it does not come from an input of this application"
         if dead.reason == Reason.BAD_TIME.text:
             return "it has no time of event (bad-time): its producer has to send it again"
+        if dead.reason == Reason.WRONG_KEY.text:
+            return "its key is not its stream's name (wrong-key): its producer has to send it again"
         if (
             dead.reason == Reason.UNKNOWN_STREAM.text
             and config.unknown_streams != "model"
@@ -670,7 +704,7 @@ class _Replay:
         attempt = letter.replay.attempt + 1 if letter.replay is not None else 1
         origin = (dead.topic, dead.partition, dead.input_offset)
         replay = Replay(self.topic.name, place.partition, place.offset, *origin, attempt, self._clock.now_ms())
-        return [*without_replay(dead.headers), *replay.headers()]
+        return [*without_replay(dead.original.headers), *replay.headers()]
 
     # Sending ----------------------------------------------------------------------------------------------------------
 
@@ -681,7 +715,7 @@ class _Replay:
         still_open.add(TopicPartition(name, number) for number in partitions for name in names)
         still_open.look()
         if still_open.places:
-            sweep(transaction, still_open.places)
+            sweep(transaction, self._config.replay_transactional_id, still_open.places)
 
     def begin(self, transaction: Transaction, partitions: Sequence[int]) -> str:
         """Say in each partition that this run begins."""
@@ -700,8 +734,8 @@ class _Replay:
         for topic in dict.fromkeys(sending.letter.dead.topic for sending in batch):
             rows = [sending for sending in batch if sending.letter.dead.topic == topic]
             records = OutputRecords(
-                [row.letter.dead.key for row in rows],
-                [row.letter.dead.value for row in rows],
+                [row.letter.dead.original.key for row in rows],
+                [row.letter.dead.original.value for row in rows],
                 [row.timestamp_ms for row in rows],
                 {number: row.headers for number, row in enumerate(rows)},
             )
@@ -710,7 +744,7 @@ class _Replay:
         marks: dict[int, Sequence[Header]] = {
             number: [(SENT_BACK, str(offset).encode())] for number, offset in enumerate(offsets)
         }
-        keys = [sending.letter.dead.key for sending in batch]
+        keys = [sending.key for sending in batch]
         records = OutputRecords(keys, [None] * len(batch), [now_ms] * len(batch), marks)
         transaction.produce(TopicPartition(self.topic.name, partition), records)
         transaction.commit()
@@ -758,7 +792,7 @@ def replay(
     with ExitStack() as stack:
         transaction: Transaction | None = None
         if not dry_run:
-            transaction = stack.enter_context(closing(open_transaction(f"{config.application.id}-{INSTANCE}")))
+            transaction = stack.enter_context(closing(open_transaction(config.replay_transactional_id)))
             run.sweep(transaction, list(chosen))
             name = run.begin(transaction, list(chosen))
             for partition, table in chosen.items():

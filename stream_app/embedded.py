@@ -7,7 +7,7 @@ What Kafka promises is kept, in the simplest way that keeps it:
     transactions    `initialise` raises the epoch of a transactional id and aborts what the one before left open;
                     whoever has a smaller epoch is fenced; what is open for too long is aborted, its owner fenced
     groups          eager: when members come or go, each gives up all at its next `poll` and joins again; with the last
-                    to join, a new generation gets its assignment (`range`: equal partition numbers go together)
+                    to join, a new generation gets its assignment (`range`)
     offsets         are part of the transaction, and refused when they come from an older generation
 
 All is guarded by one lock. A thread that waits is woken by any change. With a `ManualClock` nobody waits: time jumps.
@@ -17,7 +17,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -27,13 +27,27 @@ from stream_app.errors import (
     DeliveryError,
     FencedError,
     OffsetGoneError,
+    RecordTooLargeError,
     StateError,
     TopicError,
     TransactionAbortedError,
-    UnknownOutcomeError,
+    UnstableOffsetsError,
 )
-from stream_app.ports import Clock, Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
-from stream_app.records import Header, OutputRecords, RawRecords
+from stream_app.left_out import Fields, batch_bytes
+from stream_app.partitioner import partition_of
+from stream_app.ports import (
+    CLIENT_NAME,
+    Clock,
+    Committed,
+    Ends,
+    Fetched,
+    LogReader,
+    TopicInfo,
+    TopicPartition,
+    Watermarks,
+    given_partitions,
+)
+from stream_app.records import UNREADABLE_HEADERS, Header, OutputRecords, RawRecords
 
 TRANSACTION_TIMEOUT_S = 10.0
 """`transaction.timeout.ms` of the application."""
@@ -71,33 +85,13 @@ class ManualClock:
         """Seconds, never going back."""
         return self._passed_s
 
+    def sleep(self, seconds: float) -> None:
+        """Let this time pass, at once."""
+        self.advance(seconds)
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._passed_s += seconds
-
-
-def murmur2(data: bytes) -> int:
-    """Austin Appleby's MurmurHash2 with Kafka's seed, as `org.apache.kafka.common.utils.Utils.murmur2` computes it.
-
-    Returns:
-        An unsigned 32-bit number (Java's is the same bits, signed).
-    """
-    mask, factor = 0xFFFFFFFF, 0x5BD1E995
-    result = 0x9747B28C ^ len(data)
-    whole = len(data) & ~3
-    for start in range(0, whole, 4):
-        word = int.from_bytes(data[start : start + 4], "little") * factor & mask
-        word = (word ^ (word >> 24)) * factor & mask
-        result = (result * factor & mask) ^ word
-    if whole < len(data):
-        result = (result ^ int.from_bytes(data[whole:], "little")) * factor & mask
-    result = (result ^ (result >> 13)) * factor & mask
-    return result ^ (result >> 15)
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """Where Java's default partitioner sends this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 # The log --------------------------------------------------------------------------------------------------------------
@@ -147,17 +141,17 @@ class _Partition:
         """The last stable offset: nothing behind it is given to a reader."""
         return min(self.open.values(), default=self.high)
 
-    def read(self, position: int, limit: int) -> tuple[list[_Entry], int]:
-        """At most `limit` committed records from here on, and where to go on."""
+    def read(self, position: int, limit: int, *, committed: bool = True) -> tuple[list[_Entry], int]:
+        """At most `limit` records from here on, committed ones or all, and where the next read begins."""
         found: list[_Entry] = []
-        stable = self.stable()
+        stable = self.stable() if committed else self.high
         for index in range(self.index(position), len(self.entries)):
             entry = self.entries[index]
             if entry.offset >= stable:
                 break
             if len(found) == limit:
                 return found, entry.offset
-            if _visible(entry):
+            if _visible(entry) or not (committed or entry.marker):
                 found.append(entry)
         return found, max(position, stable)
 
@@ -180,15 +174,29 @@ def _columns(entries: Sequence[_Entry]) -> RawRecords:
         timestamps=np.array([entry.timestamp for entry in entries], np.int64),
         keys=[entry.key for entry in entries],
         values=[entry.value for entry in entries],
-        headers={row: entry.headers for row, entry in enumerate(entries) if entry.headers},
+        headers={row: _readable(entry.headers) for row, entry in enumerate(entries) if entry.headers},
     )
+
+
+def _readable(headers: Sequence[Header]) -> Sequence[Header]:
+    """As a client gives them; in a name that is not UTF-8, lone surrogates stand for the bytes (PEP 383)."""
+    return headers if all(name.isascii() or _is_utf8(name) for name, _ in headers) else UNREADABLE_HEADERS
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class _Member:
     """One member of a group, and what it was given."""
 
-    def __init__(self, name: str, topics: Sequence[str], polled_s: float) -> None:
+    def __init__(self, name: str, topics: Sequence[str], polled_s: float, client_id: str) -> None:
         self.name = name
+        self.client_id = client_id
         self.topics = tuple(topics)
         self.polled_s = polled_s
         self.joined = 0  # the rebalance that it has joined
@@ -228,6 +236,7 @@ class EmbeddedBroker:
         self._max_poll_interval_s = max_poll_interval_s
         self.changed = threading.Condition(threading.RLock())
         self._topics: dict[str, TopicInfo] = {}
+        self._created = 0
         self._logs: dict[TopicPartition, _Partition] = {}
         self._groups: dict[str, _Group] = {}
         self._epochs: dict[str, int] = {}
@@ -239,10 +248,45 @@ class EmbeddedBroker:
         """Create it, unless it is there."""
         with self.changed:
             if topic.name not in self._topics:
-                settings = {**_DEFAULTS, **topic.settings}
-                self._topics[topic.name] = TopicInfo(topic.name, topic.partitions, settings)
+                self._created += 1
+                topic_id = f"embedded-topic-{self._created}"
+                self._topics[topic.name] = replace(topic, settings={**_DEFAULTS, **topic.settings}, topic_id=topic_id)
                 for number in range(topic.partitions):
                     self._logs[TopicPartition(topic.name, number)] = _Partition()
+
+    def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Change settings, as `kafka-configs.sh` does."""
+        with self.changed:
+            topic = self.topic(name)
+            self._topics[name] = replace(topic, settings={**topic.settings, **settings})
+
+    def delete_topic(self, name: str) -> None:
+        """Delete it with its records, and with what any group has committed of it, as Kafka does; no member reads it.
+
+        Raises:
+            TopicError: There is none.
+        """
+        with self.changed:
+            for number in range(self.topic(name).partitions):
+                del self._logs[TopicPartition(name, number)]
+            del self._topics[name]
+            for group in self._groups.values():
+                group.offsets = {place: known for place, known in group.offsets.items() if place.topic != name}
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Give it more partitions; groups whose members read it are rebalanced.
+
+        Raises:
+            TopicError: There is no such topic.
+        """
+        with self.changed:
+            topic = self.topic(name)
+            for number in range(topic.partitions, partitions):
+                self._logs[TopicPartition(name, number)] = _Partition()
+            self._topics[name] = replace(topic, partitions=partitions)
+            for group in self._groups.values():
+                group.rebalance += any(name in member.topics for member in group.members.values())
+            self.changed.notify_all()
 
     def topic(self, name: str) -> TopicInfo:
         """A topic by name.
@@ -304,7 +348,7 @@ class EmbeddedBroker:
         """Write (key, value, timestamp, headers); their offsets.
 
         Raises:
-            DeliveryError: One is larger than the topic's `max.message.bytes`.
+            RecordTooLargeError: One is larger than the topic's `max.message.bytes`.
         """
         with self.changed:
             log = self._log(partition)
@@ -313,10 +357,10 @@ class EmbeddedBroker:
             created = settings["message.timestamp.type"] == "CreateTime"
             first = log.high
             rows = list(records)
-            for key, value, _, _ in rows:
-                size = len(key or b"") + len(value or b"")
+            for key, value, _, headers in rows:
+                size = batch_bytes(Fields(key, value, _readable(headers)))
                 if size > largest:
-                    raise DeliveryError(
+                    raise RecordTooLargeError(
                         f"{partition.topic}[{partition.partition}]: {size} bytes, at most {largest} fit"
                     )
             for key, value, timestamp, headers in rows:
@@ -327,8 +371,10 @@ class EmbeddedBroker:
             self.changed.notify_all()
             return range(first, log.high)
 
-    def read(self, partition: TopicPartition, position: int, limit: int) -> tuple[RawRecords, int, bool]:
-        """Committed records from `position` on, where to go on, and whether that is the end.
+    def read(
+        self, partition: TopicPartition, position: int, limit: int, *, committed: bool = True
+    ) -> tuple[RawRecords, int, bool]:
+        """Records from `position` on, committed ones or all; where the next read begins, and whether that is the end.
 
         Raises:
             OffsetGoneError: The offset is gone, or lies behind the end.
@@ -342,8 +388,8 @@ class EmbeddedBroker:
                     f"there are {log.low} to {log.high}",
                     partition,
                 )
-            entries, following = log.read(position, limit)
-            return _columns(entries), following, following >= log.stable()
+            entries, following = log.read(position, limit, committed=committed)
+            return _columns(entries), following, following >= (log.stable() if committed else log.high)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for a change (the lock is held); whether there may have been one."""
@@ -411,13 +457,13 @@ class EmbeddedBroker:
     def _group(self, group_id: str) -> _Group:
         return self._groups.setdefault(group_id, _Group())
 
-    def join(self, group_id: str, topics: Sequence[str]) -> str:
+    def join(self, group_id: str, topics: Sequence[str], client_id: str = CLIENT_NAME) -> str:
         """Add a member; its name. The group is rebalanced."""
         with self.changed:
             group = self._group(group_id)
             group.names += 1
             name = f"member-{group.names:06d}"
-            group.members[name] = _Member(name, topics, self.clock.monotonic_s())
+            group.members[name] = _Member(name, topics, self.clock.monotonic_s(), client_id)
             group.rebalance += 1
             self.changed.notify_all()
             return name
@@ -446,12 +492,12 @@ class EmbeddedBroker:
         for name in [member.name for member in members if now_s - member.polled_s > self._max_poll_interval_s]:
             self.leave(group_id, name)
 
-    def rejoin(self, group_id: str, name: str, topics: Sequence[str]) -> str:
+    def rejoin(self, group_id: str, name: str, topics: Sequence[str], client_id: str) -> str:
         """Join the running rebalance; the last member to do so ends it. The name, a new one for who was removed."""
         with self.changed:
             group = self._group(group_id)
             if name not in group.members:
-                name = self.join(group_id, topics)
+                name = self.join(group_id, topics, client_id)
             group.members[name].joined = group.rebalance
             if all(member.joined == group.rebalance for member in group.members.values()):
                 self._assign(group)
@@ -496,18 +542,18 @@ class EmbeddedBroker:
             return None
 
     def committed(
-        self, group_id: str, partitions: Sequence[TopicPartition]
+        self, group_id: str, partitions: Sequence[TopicPartition], timeout_s: float = STABLE_TIMEOUT_S
     ) -> Mapping[TopicPartition, Committed | None]:
         """The group's committed offsets, once no open transaction holds any of them.
 
         Raises:
-            UnknownOutcomeError: One still does after `STABLE_TIMEOUT_S`.
+            UnstableOffsetsError: A transaction still does after this time.
         """
         with self.changed:
-            deadline_s = self.clock.monotonic_s() + STABLE_TIMEOUT_S
+            deadline_s = self.clock.monotonic_s() + timeout_s
             while self._held(group_id, partitions):
                 if self.clock.monotonic_s() > deadline_s:
-                    raise UnknownOutcomeError(f"{group_id}: offsets are held by an open transaction")
+                    raise UnstableOffsetsError(f"{group_id}: offsets are held by an open transaction")
                 self.wait(0.1)
                 self.expire()
             offsets = self._group(group_id).offsets
@@ -515,9 +561,13 @@ class EmbeddedBroker:
 
     def member_count(self, group_id: str) -> int:
         """How many members a group has now."""
+        return len(self.members(group_id))
+
+    def members(self, group_id: str) -> Sequence[str]:
+        """The `client.id` of each member that a group has now."""
         with self.changed:
             self._remove_silent(group_id)
-            return len(self._group(group_id).members)
+            return [member.client_id for member in self._group(group_id).members.values()]
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Commit offsets without being a member.
@@ -547,10 +597,12 @@ class EmbeddedBroker:
 class EmbeddedSource:
     """`ports.Source` over an `EmbeddedBroker`."""
 
-    def __init__(self, broker: EmbeddedBroker, group_id: str) -> None:
+    def __init__(self, broker: EmbeddedBroker, group_id: str, client_id: str = CLIENT_NAME) -> None:
         self._broker = broker
         self._group_id = group_id
+        self._client_id = client_id
         self._topics: tuple[str, ...] = ()
+        self._partitions = 0
         self._name = ""
         self._generation = 0
         self._on_assign: Callable[[Sequence[TopicPartition]], None] = _nothing
@@ -567,11 +619,13 @@ class EmbeddedSource:
         topics: Sequence[str],
         on_assign: Callable[[Sequence[TopicPartition]], None],
         on_revoke: Callable[[Sequence[TopicPartition]], None],
+        partitions: int,
     ) -> None:
         """Join the group."""
         self._topics = tuple(topics)
+        self._partitions = partitions
         self._on_assign, self._on_revoke = on_assign, on_revoke
-        self._name = self._broker.join(self._group_id, topics)
+        self._name = self._broker.join(self._group_id, topics, self._client_id)
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read these from these offsets on.
@@ -630,11 +684,12 @@ class EmbeddedSource:
             return
         if self._broker.must_rejoin(self._group_id, self._name):
             self._give_up()
-            self._name = self._broker.rejoin(self._group_id, self._name, self._topics)
+            self._name = self._broker.rejoin(self._group_id, self._name, self._topics, self._client_id)
         if not self._has_assignment:
             given = self._broker.assignment(self._group_id, self._name)
             if given is not None:
-                self._generation, self._assigned = given
+                self._generation, assigned = given
+                self._assigned = tuple(given_partitions(assigned, self._topics, self._partitions))
                 self._has_assignment = True
                 self._on_assign(self._assigned)
 
@@ -673,9 +728,11 @@ class EmbeddedSource:
                 self._told_end[partition] = following if at_end else -1
         return result
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float = STABLE_TIMEOUT_S
+    ) -> Mapping[TopicPartition, Committed | None]:
         """The group's stable committed offsets."""
-        return self._broker.committed(self._group_id, partitions)
+        return self._broker.committed(self._group_id, partitions, timeout_s)
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """First offset, and the one behind the last entry."""
@@ -707,8 +764,9 @@ class EmbeddedTransaction:
         self._open: _Open | None = None
 
     def initialise(self) -> None:
-        """Fence older producers of this id and abort what they left open."""
-        self._epoch = self._broker.initialise(self._id)
+        """Fence older producers of this id and abort what they left open; does nothing where that was done."""
+        if self._epoch < 0:
+            self._epoch = self._broker.initialise(self._id)
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -730,7 +788,11 @@ class EmbeddedTransaction:
             headers = records.headers
             rows = enumerate(zip(records.keys, records.values, records.timestamps, strict=True))
             named = ((key, value, timestamp, headers.get(row, ())) for row, (key, value, timestamp) in rows)
-            written = self._broker.append(partition, named, transaction)
+            try:
+                written = self._broker.append(partition, named, transaction)
+            except RecordTooLargeError:
+                self.abort()
+                raise
             if offsets is not None:
                 offsets.extend(written)
 
@@ -771,9 +833,10 @@ class EmbeddedTransaction:
 class EmbeddedLogReader:
     """`ports.LogReader` over an `EmbeddedBroker`."""
 
-    def __init__(self, broker: EmbeddedBroker, partition: TopicPartition) -> None:
+    def __init__(self, broker: EmbeddedBroker, partition: TopicPartition, *, committed: bool = True) -> None:
         self._broker = broker
         self._partition = partition
+        self._committed = committed
         self._next = 0
         self._told_end = -1
         self.seek(0)
@@ -789,7 +852,9 @@ class EmbeddedLogReader:
         with self._broker.changed:
             while True:
                 self._next = max(self._next, self._broker.watermarks(self._partition).low)
-                records, self._next, at_end = self._broker.read(self._partition, self._next, max_records)
+                records, self._next, at_end = self._broker.read(
+                    self._partition, self._next, max_records, committed=self._committed
+                )
                 if len(records) or (at_end and self._told_end != self._next):
                     self._told_end = self._next if at_end else -1
                     return Fetched(self._partition, records, at_end=at_end)
@@ -825,9 +890,9 @@ class EmbeddedCluster:
         for topic in topics:
             self._broker.create_topic(topic)
 
-    def reader(self, partition: TopicPartition) -> LogReader:
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """A reader of one partition, at its first offset."""
-        return EmbeddedLogReader(self._broker, partition)
+        return EmbeddedLogReader(self._broker, partition, committed=committed)
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """First offset, and the one behind the last record."""
@@ -847,9 +912,9 @@ class EmbeddedCluster:
         """
         return self._broker.committed(group_id, partitions)
 
-    def members(self, group_id: str) -> int:
-        """How many consumers the group has now."""
-        return self._broker.member_count(group_id)
+    def members(self, group_id: str) -> Sequence[str]:
+        """The `client.id` of each consumer that the group has now."""
+        return self._broker.members(group_id)
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Commit offsets for a group that nobody is a member of.
@@ -868,8 +933,9 @@ class EmbeddedCluster:
 class EmbeddedSender:
     """`ports.Sender` over an `EmbeddedBroker`."""
 
-    def __init__(self, broker: EmbeddedBroker) -> None:
+    def __init__(self, broker: EmbeddedBroker, partitions: int | None = None) -> None:
         self._broker = broker
+        self._partitions = partitions
         self._without_key = 0
         self._written: dict[TopicPartition, Watermarks] = {}
 
@@ -888,9 +954,12 @@ class EmbeddedSender:
             partition = self._without_key % partitions
             self._without_key += 1
         elif partition is None and key is not None:
-            partition = partition_of(key, partitions)
+            partition = partition_of(key, self._partitions or partitions)
         place = TopicPartition(topic, partition or 0)
-        offsets = self._broker.append(place, [(key, value, timestamp_ms, headers)])
+        try:
+            offsets = self._broker.append(place, [(key, value, timestamp_ms, headers)])
+        except RecordTooLargeError as error:
+            raise DeliveryError(str(error)) from None
         first = self._written[place].low if place in self._written else offsets.start
         self._written[place] = Watermarks(first, offsets.stop)
 

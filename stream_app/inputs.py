@@ -8,7 +8,7 @@ from collections import deque
 import numpy as np
 
 from stream_app.ports import Fetched
-from stream_app.records import Longs, RawRecords
+from stream_app.records import Longs, RawRecords, concatenated_headers
 
 ROW_BYTES = 120
 """What a waiting record costs beside its key and value: Python objects and columns, measured on CPython 3.11."""
@@ -82,7 +82,16 @@ class WaitingRecords:
             rows -= len(chunk)
             self._rows -= len(chunk)
             self.bytes -= size
-        return _concatenate(taken)
+        return concatenate(taken)
+
+    def put_back(self, records: RawRecords) -> None:
+        """Return the last of the records that were taken; they come first again."""
+        if len(records):
+            size = _bytes(records)
+            self._chunks.appendleft(records)
+            self._sizes.appendleft(size)
+            self._rows += len(records)
+            self.bytes += size
 
     def clear(self) -> None:
         """Forget everything."""
@@ -126,20 +135,16 @@ def rows_of(records: RawRecords, start: int, end: int) -> RawRecords:
     )
 
 
-def _concatenate(chunks: list[RawRecords]) -> RawRecords:
+def concatenate(chunks: list[RawRecords]) -> RawRecords:
+    """The records of all chunks, in order."""
     if not chunks:
         return NO_RECORDS
     if len(chunks) == 1:
         return chunks[0]
-    headers = {}
-    base = 0
-    for chunk in chunks:
-        headers.update({base + row: cells for row, cells in chunk.headers.items()})
-        base += len(chunk)
     return RawRecords(
         np.concatenate([chunk.offsets for chunk in chunks]),
         np.concatenate([chunk.timestamps for chunk in chunks]),
         [key for chunk in chunks for key in chunk.keys],
         [value for chunk in chunks for value in chunk.values],
-        headers,
+        concatenated_headers(chunks),
     )

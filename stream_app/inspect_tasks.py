@@ -1,14 +1,14 @@
 """`areba inspect`: what an application and each of its tasks are at, from its topics and its group; no worker is asked.
 
 Nothing is re-processed, so a task may look well whose digests would differ: `areba verify` finds that. What is read
-grows with the number of tasks alone: the tail of progress, and the manifests that the committed offsets name.
+grows with the number of tasks alone: the tails of progress and of the outputs, and the manifests that the committed
+offsets name.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -18,15 +18,29 @@ from stream_app.changelog import manifests_of
 from stream_app.config import Config
 from stream_app.errors import StateError
 from stream_app.gap import read_gap
+from stream_app.identity import other_rules
+from stream_app.memory import bound_of
 from stream_app.observe import way_on
+from stream_app.partitioner import split_text
+from stream_app.partitions import grown, partitions_of
 from stream_app.ports import Cluster, Committed, TopicPartition
 from stream_app.rebuild import finish, last_commit, progress_of, progress_tail, tripped_by
+from stream_app.recent import Recent, recent
 from stream_app.recommit import chosen_tasks
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit
-from stream_app.restore import WAY_BACK, WAY_ON, Target, committed_target, offsets_lost, offsets_reset
+from stream_app.restore import (
+    WAY_BACK,
+    WAY_ON,
+    Target,
+    check_topic_ids,
+    committed_target,
+    offsets_lost,
+    offsets_reset,
+)
+from stream_app.topics import largest_batch_bytes
 
-HEAD_RECORDS = 100
-"""Of progress: its first configuration and commit, behind the parts of models that were given beforehand."""
+COLUMNS = ("task", "state", "examples", "lag", "labels", "lag", "dead", "silent", "sequence", "snapshot", "engine")
+"""Of the table: `dead` are dead letters of the last hour, `silent` streams whose labels are missing; see `recent`."""
 
 
 class State(StrEnum):
@@ -71,7 +85,11 @@ class TaskView:
         sequence: Of the last commit; -1: none.
         snapshots: How many of those that are named can be read.
         snapshot_sequence: Of the newest of these; -1: none.
+        snapshot_bytes: What the newest of these lists: the state without room to grow. A worker's `/metrics` has what
+            is allocated.
         engine: The version of areba that wrote the newest configuration or snapshot.
+        recent: What its newest outputs show.
+        streams: Those of the newest snapshot.
     """
 
     task: int
@@ -79,21 +97,26 @@ class TaskView:
     problem: str | None
     command: str | None
     inputs: tuple[Input, Input]
+    recent: Recent
     sequence: int = -1
     snapshots: int = 0
     snapshot_sequence: int = -1
+    snapshot_bytes: int = 0
     engine: str | None = None
+    streams: frozenset[str] = frozenset()
 
     @property
     def ok(self) -> bool:
         """Whether nobody has to do anything."""
-        return self.state not in (State.TRIPPED, State.BROKEN)
+        return next(self.problems(), None) is None
 
-    def text(self) -> str:
-        """What is wrong, in a line."""
+    def problems(self) -> Iterator[str]:
+        """A line for each thing that is wrong."""
         if self.state is State.TRIPPED:
-            return f"task {self.task}: stopped by the breaker: {self.problem}; {way_on(self.task)}"
-        return f"task {self.task}: cannot be restored: {self.problem}"
+            yield f"task {self.task}: stopped by the breaker: {self.problem}; {way_on(self.task)}"
+        if self.state is State.BROKEN:
+            yield f"task {self.task}: cannot be restored: {self.problem}"
+        yield from self.recent.problems()
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON; null where there is none."""
@@ -110,22 +133,34 @@ class TaskView:
             "sequence": None if self.sequence < 0 else self.sequence,
             "snapshots": self.snapshots,
             "snapshot_sequence": None if self.snapshot_sequence < 0 else self.snapshot_sequence,
+            "snapshot_bytes": None if self.snapshot_sequence < 0 else self.snapshot_bytes,
             "engine": self.engine,
+            **self.recent.to_plain(),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """An application: how many workers its group has, and its tasks."""
+    """An application: how many workers its group has, its tasks, what is wrong with it, the most memory of a worker."""
 
     application: str
     workers: int
     tasks: tuple[TaskView, ...]
+    grown: tuple[str, ...] = ()
+    memory_bound_bytes: int = 0
 
     @property
     def ok(self) -> bool:
-        """Whether no task is stopped by the breaker or cannot be restored."""
-        return all(view.ok for view in self.tasks)
+        """Whether no task is stopped, no stream has something to look after, and no topic has grown."""
+        return not self.grown and all(view.ok for view in self.tasks) and not self.split_streams()
+
+    def split_streams(self) -> dict[str, list[int]]:
+        """The tasks of each stream that lives in several, as their newest snapshots have it."""
+        homes: dict[str, list[int]] = {}
+        for view in self.tasks:
+            for stream in view.streams:
+                homes.setdefault(stream, []).append(view.task)
+        return {stream: tasks for stream, tasks in sorted(homes.items()) if len(tasks) > 1}
 
     def to_json(self) -> str:
         """One document."""
@@ -133,15 +168,20 @@ class Inspection:
             "application": self.application,
             "workers": self.workers,
             "ok": self.ok,
+            "split_streams": self.split_streams(),
+            "grown": list(self.grown),
+            "memory_bound_bytes": self.memory_bound_bytes,
             "tasks": [view.to_plain() for view in self.tasks],
         }
         return json.dumps(plain, indent=2)
 
     def table(self) -> Table:
-        """For people; what is wrong is told in `problems`."""
+        """For people; `problems` says what is wrong."""
         title = f"{self.application}: {self.workers} worker{'' if self.workers == 1 else 's'}"
-        result = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for column in ("task", "state", "examples", "lag", "labels", "lag", "sequence", "snapshot", "engine"):
+        held = sum(view.snapshot_bytes for view in self.tasks)
+        caption = f"memory: at most {self.memory_bound_bytes >> 20:,} MB; snapshots hold {held / (1 << 20):,.1f} MB"
+        result = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for column in COLUMNS:
             result.add_column(column, justify="left" if column in {"state", "engine"} else "right", overflow="fold")
         for view in self.tasks:
             offsets = [
@@ -151,12 +191,18 @@ class Inspection:
             ]
             sequences = ["-" if number < 0 else str(number) for number in (view.sequence, view.snapshot_sequence)]
             style = None if view.ok else "bold red"
-            result.add_row(str(view.task), view.state.value, *offsets, *sequences, view.engine or "-", style=style)
+            found = view.recent
+            outputs = [f"{found.dead_records}{'' if found.is_all else '+'}", str(len(found.missing()))]
+            result.add_row(
+                str(view.task), view.state.value, *offsets, *outputs, *sequences, view.engine or "-", style=style
+            )
         return result
 
     def problems(self) -> Iterator[str]:
-        """A line for each task that somebody has to look after."""
-        return (view.text() for view in self.tasks if not view.ok)
+        """A line for each thing that somebody has to look after."""
+        yield from self.grown
+        yield from (line for view in self.tasks for line in view.problems())
+        yield from (split_text(stream, tasks) for stream, tasks in self.split_streams().items())
 
 
 def inspect(
@@ -179,12 +225,16 @@ def inspect(
         UnknownOutcomeError: The broker fell silent.
     """
     chosen = chosen_tasks(cluster, config, tasks)
-    workers = cluster.members(config.group_id)
-    views = tuple(_look(cluster, config, task, workers) for task in watched(chosen))
-    return Inspection(config.application.id, workers, views)
+    workers = len(cluster.members(config.group_id))
+    found = cluster.topics(config.topics)
+    examples, labels = (found[name].topic_id for name in (config.topics.examples, config.topics.labels))
+    views = tuple(_look(cluster, config, task, workers, (examples, labels)) for task in watched(chosen))
+    lines = grown(found, config.topics, partitions_of(cluster, config.topics))
+    bound = bound_of(config, config.task_settings(), largest_batch_bytes(found[config.topics.labels]))
+    return Inspection(config.application.id, workers, views, lines, bound.total(len(chosen)))
 
 
-def _look(cluster: Cluster, config: Config, task: int, workers: int) -> TaskView:
+def _look(cluster: Cluster, config: Config, task: int, workers: int, topic_ids: tuple[str, str]) -> TaskView:
     """One task. Committed offsets are asked for before and behind the reading: a worker may go on meanwhile."""
     topics = config.topics
     pair = (TopicPartition(topics.examples, task), TopicPartition(topics.labels, task))
@@ -201,8 +251,9 @@ def _look(cluster: Cluster, config: Config, task: int, workers: int) -> TaskView
     inputs = (_input(cluster, after, pair[0]), _input(cluster, after, pair[1]))
     try:
         if problem is None:
-            target = _checked_target(pair, (before, after), tail)
+            target = _checked_target(pair, (before, after), tail, topic_ids)
             facts = _Facts() if target is None else _gathered(cluster, config, task, target, tail)
+            _check_rules(tail, facts)
             _check_inputs(task, inputs, _needed(cluster, progress, facts, inputs))
     except StateError as error:
         problem = str(error)
@@ -214,10 +265,13 @@ def _look(cluster: Cluster, config: Config, task: int, workers: int) -> TaskView
         problem=problem,
         command=command,
         inputs=inputs,
+        recent=recent(cluster, config, task),
         sequence=last.sequence if last else -1,
         snapshots=facts.snapshots,
         snapshot_sequence=facts.snapshot_sequence,
+        snapshot_bytes=facts.snapshot_bytes,
         engine=facts.engine,
+        streams=facts.streams,
     )
 
 
@@ -232,6 +286,8 @@ class _Facts(NamedTuple):
     engine: str | None = None
     needed: tuple[int, int] | None = None
     progress_offset: int = 0
+    streams: frozenset[str] = frozenset()
+    snapshot_bytes: int = 0
 
 
 def _verdict(
@@ -258,14 +314,17 @@ def _checked_target(
     pair: tuple[TopicPartition, TopicPartition],
     committed: tuple[Mapping[TopicPartition, Committed | None], Mapping[TopicPartition, Committed | None]],
     tail: Sequence[Commit | Act],
+    topic_ids: tuple[str, str],
 ) -> Target | None:
     """What the group committed, held against progress, which was read in between; None where nothing ever was.
 
     Raises:
-        StateError: They do not belong together.
+        StateError: They do not belong together, or an input was deleted and created again.
     """
-    earlier, now = (committed_target(pair, known) for known in committed)
+    earlier, now = (committed_target(pair, known, topic_ids) for known in committed)
     last = last_commit(tail)
+    if last is not None:
+        check_topic_ids(pair, (last.examples_topic_id, last.labels_topic_id), topic_ids)
     if now is None:
         if last is not None:
             raise StateError(offsets_lost(last.sequence))
@@ -311,8 +370,16 @@ def _gathered(cluster: Cluster, config: Config, task: int, target: Target, tail:
     engine = next((act.engine for act in reversed(tail) if isinstance(act, Act) and act.kind == CONFIGURATION), None)
     if found:
         snapshot, newest = found[-1]
-        return _Facts(len(found), newest.sequence, engine or newest.engine, newest.offsets, snapshot.progress_offset)
-    first = list(islice(progress_of(cluster, TopicPartition(config.topics.progress, task), 0), HEAD_RECORDS))
+        return _Facts(
+            len(found),
+            newest.sequence,
+            engine or newest.engine,
+            newest.offsets,
+            snapshot.progress_offset,
+            frozenset(entry.stream for entry in newest.entries),
+            sum(entry.length for entry in newest.entries),
+        )
+    first = _head(cluster, TopicPartition(config.topics.progress, task))
     if first and first[0].sequence > 0:
         what = "none of its snapshots can be read" if target.snapshots else "the committed offsets name no snapshot"
         raise StateError(
@@ -322,6 +389,29 @@ def _gathered(cluster: Cluster, config: Config, task: int, target: Target, tail:
     engine = engine or next((act.engine for act in reversed(first) if isinstance(act, Act)), None)
     begin = next((record for record in first if isinstance(record, Commit)), None)
     return _Facts(engine=engine, needed=(begin.examples_start, begin.labels_start) if begin else None)
+
+
+def _check_rules(tail: Sequence[Commit | Act], facts: "_Facts") -> None:
+    """Whether what restoring would re-process was processed under the rules of this version.
+
+    Raises:
+        StateError: It was not.
+    """
+    last = last_commit(tail)
+    if last is not None and last.sequence > facts.snapshot_sequence:
+        problem = other_rules(last.rules, last.sequence, facts.engine or "0.x")
+        if problem is not None:
+            raise StateError(problem)
+
+
+def _head(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
+    """Read progress up to its first commit record: parts of a configuration, and of models that were given before."""
+    first: list[Commit | Act] = []
+    for record in progress_of(cluster, progress):
+        first.append(record)
+        if isinstance(record, Commit):
+            break
+    return first
 
 
 def _needed(

@@ -18,10 +18,15 @@ the stream was cut into calls. Slots that were given up are free again only behi
 them.
 
 All state is in arrays (`JoinArrays`): an open-addressing hash table from id to slot or to closed number, two indexed
-binary heaps by (timestamp, arrival), a ring of closed ids. They lie in four blocks of memory, so that a stream is eight
+binary heaps by (timestamp, arrival), a ring of closed ids. They lie in four blocks of memory, so that a stream is ten
 numbers (a row, see `addresses`) to the compiled loop, which runs any number of streams in one call.
+
+The table's hash is keyed (SipHash-1-3), since who sends records chooses their ids: without the key nobody can choose
+ids that share a place of the table. Each process draws a key and no topic holds it: no result depends on the table's
+order.
 """
 
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -46,9 +51,20 @@ from stream_app.addresses import (
     rows_at,
     words_at,
 )
-from stream_app.config import MAX_LEARNERS, JoinSettings
+from stream_app.config import JoinSettings
 from stream_app.native import bare, bare_inlined
-from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Integers, Longs, OutcomeKind, Reason, Words
+from stream_app.records import (
+    ID_WORDS,
+    MAX_LEARNERS,
+    NO_LONG,
+    Bytes,
+    Floats,
+    Integers,
+    Longs,
+    OutcomeKind,
+    Reason,
+    Words,
+)
 
 PREDICT, LEARN, REPORT, CORRECT = 0, 1, 2, 3
 
@@ -57,11 +73,26 @@ STREAM_TIME, ARRIVALS, EXAMPLES, LABELLED, UNLABELLED, EVICTED, DUPLICATES = 0, 
 PENDING, WAITING, FREE, CLOSED_FIRST, CLOSED_NEXT, CHAMPION, TABLE_USED = 7, 8, 9, 10, 11, 12, 13
 # With corrections: labels of class 1 as they came; how many more there are as they were corrected.
 POSITIVES, TURNED = 14, 15
-COUNTERS = 16
+# Of the labels that wait, as dead letters.
+WAITING_BYTES = 16
+COUNTERS = 17
 
 # Rows of the settings that the compiled loop is given.
 LIFE_MS, CLOSED_LIFE_MS, MAX_PENDING, MAX_WAITING, MAX_CLOSED, EVERY_LABELS, CORRECTS = 0, 1, 2, 3, 4, 5, 6
-SETTINGS = 7
+MAX_WAITING_BYTES = 7
+# Both halves of the hash's key, as the bits of two numbers.
+KEY_LOW, KEY_HIGH = 8, 9
+SETTINGS = 10
+
+EVICTIONS = 10_000
+"""At most so many with one record, which needs them for a label that is as large as thousands of others; where a bound
+was lowered, the rest follows with the next records instead of in one burst."""
+
+HASH_KEY_BYTES = 16
+"""Of SipHash's key."""
+
+NO_HASH_KEY = bytes(HASH_KEY_BYTES)
+"""For streams whose ids nobody can choose: a study, a benchmark, a test."""
 
 # Columns of JoinOutput.reports: labelled, examples, unlabelled, evicted, duplicates, pending, waiting,
 # delay p50, p90, p99.
@@ -96,10 +127,18 @@ DELAY_BUCKETS = EXACT_DELAYS_MS + 58 * DELAY_STEPS
 Number: TypeAlias = int | np.integer[Any]
 """In compiled code these are one."""
 
+SipState: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+
 _HASH_A = np.uint64(0x9E3779B97F4A7C15)
 _HASH_B = np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
-_ONE = np.uint64(1)
+_SIP = (
+    np.uint64(0x736F6D6570736575),
+    np.uint64(0x646F72616E646F6D),
+    np.uint64(0x6C7967656E657261),
+    np.uint64(0x7465646279746573),
+)
+"""SipHash's constants."""
 
 JOINED, DUPLICATE = np.uint8(OutcomeKind.JOINED), np.uint8(OutcomeKind.DUPLICATE)
 CORRECTION = np.uint8(OutcomeKind.CORRECTION)
@@ -112,7 +151,8 @@ class JoinArrays(NamedTuple):
     """The state of one stream's join. `slots` grow by doubling; features are float32 `[slots, d]`.
 
     `scores` and `classes` are float32 and int8 `[learners, slots]`: what was predicted for the example of a slot. They
-    are kept here for who learns and scores. `closed_evaluations` has no columns without corrections.
+    are kept here for who learns and scores. `closed_evaluations` has no columns without corrections. A slot's
+    fingerprint is that of an example's features; a label that waits has its bytes as a dead letter there.
     """
 
     counters: Longs
@@ -162,6 +202,7 @@ class JoinInput(NamedTuple):
     label_ids: Words
     labels: NDArray[np.int8]
     revisions: Longs
+    label_sizes: Longs
 
 
 class Segments(NamedTuple):
@@ -338,14 +379,44 @@ def opened(row: Address) -> JoinArrays:
 
 
 @bare_inlined
-def _hash_id(ids: Words, row: Number) -> np.uint64:
-    words = (np.int64(ids[row, 0]) + 7) // 8
-    value: np.uint64 = ids[row, 0] * _HASH_B
-    for word in range(1, words + 1):
-        value = (value ^ ids[row, word]) * _HASH_A
-        value ^= value >> _SHIFT
-    value *= _HASH_B
-    return value ^ (value >> _SHIFT)
+def _turned(value: np.uint64, bits: int) -> np.uint64:
+    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
+
+
+@bare_inlined
+def _sip_round(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> SipState:
+    a += b
+    c += d
+    b = _turned(b, 13) ^ a
+    d = _turned(d, 16) ^ c
+    a = _turned(a, 32)
+    c += b
+    a += d
+    b = _turned(b, 17) ^ c
+    d = _turned(d, 21) ^ a
+    return a, b, _turned(c, 32), d
+
+
+@bare_inlined
+def _hash_id(settings: Longs, ids: Words, row: Number) -> np.uint64:
+    """SipHash-1-3 of the id's bytes (Aumasson, Bernstein 2012), which lie padded with zeros in the words of the row."""
+    low, high, length = np.uint64(settings[KEY_LOW]), np.uint64(settings[KEY_HIGH]), ids[row, 0]
+    a, b, c, d = low ^ _SIP[0], high ^ _SIP[1], low ^ _SIP[2], high ^ _SIP[3]
+    whole = np.int64(length) >> 3
+    for word in range(1, whole + 1):
+        d ^= ids[row, word]
+        a, b, c, d = _sip_round(a, b, c, d)
+        a ^= ids[row, word]
+    last = length << np.uint64(56)
+    if np.int64(length) & 7:
+        last |= ids[row, whole + 1]
+    d ^= last
+    a, b, c, d = _sip_round(a, b, c, d)
+    a ^= last
+    c ^= np.uint64(0xFF)
+    for _ in range(3):
+        a, b, c, d = _sip_round(a, b, c, d)
+    return a ^ b ^ c ^ d
 
 
 @bare_inlined
@@ -558,6 +629,7 @@ def _dead(out: JoinOutput, position: Number, reason: np.uint8, slot: Number) -> 
 def _release(state: JoinArrays, out: JoinOutput, slot: Number) -> None:
     """A label waits no longer; its place in the table is the caller's."""
     _take(state, state.waiting_heap, WAITING, slot)
+    state.counters[WAITING_BYTES] -= np.int64(state.fingerprints[slot])
     state.states[slot] = EMPTY
     at = out.counts[RELEASED]
     out.released_slots[at] = slot
@@ -733,7 +805,7 @@ def _apply_example(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, limit: Number
 ) -> None:
     time = batch.example_times[row]
-    value = _hash_id(batch.example_ids, row)
+    value = _hash_id(state.settings, batch.example_ids, row)
     dimension = state.features.shape[1]
     start = batch.feature_starts[row]
     fingerprint = _fingerprint(batch.features, start, dimension)
@@ -772,7 +844,7 @@ def _apply_example(
     else:
         state.states[slot] = IS_PENDING
         _push(state, state.pending_heap, PENDING, slot)
-        if state.counters[PENDING] > state.settings[MAX_PENDING]:
+        for _ in range(min(EVICTIONS, state.counters[PENDING] - state.settings[MAX_PENDING])):
             _close_pending(state, out, state.pending_heap[0], position, EVICTED_KIND)
 
 
@@ -850,11 +922,16 @@ def _park(
     state.table_references[place] = slot
     state.counters[TABLE_USED] += 1
     _push(state, state.waiting_heap, WAITING, slot)
+    state.fingerprints[slot] = np.uint64(batch.label_sizes[row])
+    state.counters[WAITING_BYTES] += batch.label_sizes[row]
     at = out.counts[PARKED]
     out.parked_slots[at] = slot
     out.parked_positions[at] = position
     out.counts[PARKED] = at + 1
-    if state.counters[WAITING] > state.settings[MAX_WAITING]:
+    for _ in range(EVICTIONS):
+        fits = state.counters[WAITING_BYTES] <= state.settings[MAX_WAITING_BYTES]
+        if fits and state.counters[WAITING] <= state.settings[MAX_WAITING]:
+            break
         _close_waiting(state, out, state.waiting_heap[0], position)
 
 
@@ -862,13 +939,13 @@ def _park(
 def _apply_label(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, limit: Number
 ) -> None:
-    value = _hash_id(batch.label_ids, row)
+    value = _hash_id(state.settings, batch.label_ids, row)
     place = _find(state, value, batch.label_ids, row)
     reference = state.table_references[place]
     label = batch.labels[row]
     time = batch.label_times[row]
     if reference == NOTHING:
-        if time < limit:
+        if time < limit or batch.label_sizes[row] > state.settings[MAX_WAITING_BYTES]:
             _dead(out, position, ORPHAN_LABEL, -1)
         else:
             _park(state, batch, out, row, position, place, value)
@@ -1152,25 +1229,26 @@ def _index(row: int, pending: int, waiting: int) -> None:
     counters, slots = state.counters, len(state.states)
     counters[FREE] = slots - pending - waiting
     for slot in range(pending + waiting):
-        state.hashes[slot] = _hash_id(state.ids, slot)
+        state.hashes[slot] = _hash_id(state.settings, state.ids, slot)
         state.states[slot] = IS_PENDING if slot < pending else IS_WAITING
         _insert(state, state.hashes[slot], slot)
     for slot in range(pending):
         _push(state, state.pending_heap, PENDING, slot)
     for slot in range(pending, pending + waiting):
         _push(state, state.waiting_heap, WAITING, slot)
+        counters[WAITING_BYTES] += np.int64(state.fingerprints[slot])
     for free in range(counters[FREE]):
         state.free[free] = slots - 1 - free
     for number in range(counters[CLOSED_FIRST], counters[CLOSED_NEXT]):
         ring = number % len(state.closed_times)
-        state.closed_hashes[ring] = _hash_id(state.closed_ids, ring)
+        state.closed_hashes[ring] = _hash_id(state.settings, state.closed_ids, ring)
         _insert(state, state.closed_hashes[ring], -2 - number)
 
 
 # The outside ----------------------------------------------------------------------------------------------------------
 
 FIRST_SLOTS = 16
-"""Slots of a new stream, and closed ids; they double as needed up to the bounds of the settings."""
+"""Slots of a stream with its first record, and closed ids; they double as needed up to the bounds of the settings."""
 
 _BLOCKS = (
     (FIXED, _FIXED_COLUMNS, None),
@@ -1191,23 +1269,24 @@ class StreamJoin:
         settings: Bounds and lives.
         every_labels: Accepted labels between two reports.
         learners: How many predict.
+        hash_key: `HASH_KEY_BYTES` for the table.
 
     Attributes:
         row: For `Segments.joins`, as long as this lives: its numbers change in place.
     """
 
-    def __init__(self, settings: JoinSettings, every_labels: int, learners: int) -> None:
+    def __init__(self, settings: JoinSettings, every_labels: int, learners: int, hash_key: bytes = NO_HASH_KEY) -> None:
         rows = np.zeros((2, JOIN_CELLS), np.int64)  # the other one is what it was before a change
         self.row, self._old_row = rows
-        self._row_addresses = address_of(self.row), address_of(self._old_row)
+        begin = address_of(rows)
+        self._row_addresses = begin, begin + self.row.nbytes
         corrects = settings.corrections == "correct"
-        kept = EVALUATION_COLUMNS if corrects else 0
-        self.row[SLOTS:] = FIRST_SLOTS, FIRST_SLOTS, 4 * FIRST_SLOTS, 0, learners, kept
-        self._blocks = [self._new_block(k) for k in range(len(_BLOCKS))]
-        arrays = self.arrays()
-        arrays["table_references"][...] = NOTHING
-        arrays["free"][...] = np.arange(FIRST_SLOTS - 1, -1, -1)
-        arrays["settings"][...] = (
+        self.row[LEARNERS], self.row[EVALUATIONS] = learners, EVALUATION_COLUMNS if corrects else 0
+        nothing = np.zeros(0, np.uint8)  # until the first record
+        self._blocks = [self._new_block(0), nothing, nothing, nothing]
+        fixed = self._blocks[0].view(np.int64)
+        self._counters, self._settings = fixed[:COUNTERS], fixed[COUNTERS : COUNTERS + SETTINGS]
+        self._settings[...] = (
             settings.ttl_ms + settings.max_clock_lead_ms,
             settings.closed_ttl_ms,
             settings.max_pending_per_stream,
@@ -1215,10 +1294,20 @@ class StreamJoin:
             settings.max_closed_per_stream,
             every_labels,
             corrects,
+            settings.max_waiting_bytes_per_stream,
+            *struct.unpack("<2q", hash_key),
         )
-        self._counters, self._settings = arrays["counters"], arrays["settings"]
         self._counters[STREAM_TIME] = -1
-        self._counters[FREE] = FIRST_SLOTS
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Of its blocks."""
+        return sum(map(len, self._blocks))
+
+    @property
+    def address(self) -> int:
+        """Where the row begins."""
+        return self._row_addresses[0]
 
     @property
     def champion(self) -> int:
@@ -1242,20 +1331,23 @@ class StreamJoin:
 
     def set_features(self, features: int) -> None:
         """Fix the dimension, before the first example."""
-        self._change(1, FEATURES, features, _move_slots)
+        if self.slots:
+            self._change(1, FEATURES, features, _move_slots)
+        else:
+            self.row[FEATURES] = features
 
     def make_room(self, rows: int) -> None:
         """See to it that so many records can be applied: double what is too small for them."""
         counters, (slots, ring, table) = self._counters.tolist(), self.row[SLOTS : TABLE + 1].tolist()
         if counters[FREE] < rows:
-            self._change(1, SLOTS, max(2 * slots, slots + rows - counters[FREE]), _move_slots)
+            self._change(1, SLOTS, max(FIRST_SLOTS, 2 * slots, slots + rows - counters[FREE]), _move_slots)
         remembered = counters[CLOSED_NEXT] - counters[CLOSED_FIRST]
         closed = min(remembered + counters[PENDING] + rows, int(self._settings[MAX_CLOSED]) + 1)
         if ring < closed:
-            self._change(2, RING, max(2 * ring, closed), _move_ring)
+            self._change(2, RING, max(FIRST_SLOTS, 2 * ring, closed), _move_ring)
         used = counters[TABLE_USED] + rows
         if table < 2 * used:
-            self._change(3, TABLE, 1 << (2 * used - 1).bit_length(), _move_table)
+            self._change(3, TABLE, max(4 * FIRST_SLOTS, 1 << (2 * used - 1).bit_length()), _move_table)
 
     def reserve(self, rows: int, closed: int) -> None:
         """See to it that an empty join can take over so many rows and closed ids."""

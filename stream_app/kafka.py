@@ -4,7 +4,7 @@ Settings come in three layers: our tuned values, over them the user's, over them
 
     read_committed, auto.offset.reset=error,     nothing aborted is read, nothing is skipped or read again unnoticed
     no auto-commit, enable.partition.eof
-    partition.assignment.strategy=range          equal partition numbers of both inputs go to one member
+    partition.assignment.strategy=range          partitions are given out eagerly; the labels follow their examples
     enable.idempotence, acks=all                 a retry neither doubles nor reorders
     partitioner=murmur2_random                   a key goes where a Java producer sends it
 
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from confluent_kafka import (
@@ -33,6 +33,7 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
+    TopicCollection,
 )
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
@@ -43,18 +44,33 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
+from stream_app.certificate import certificate_problem
 from stream_app.errors import (
     ConfigurationError,
     DeliveryError,
     FencedError,
     OffsetGoneError,
+    RecordTooLargeError,
     StateError,
     TopicError,
     TransactionAbortedError,
     UnknownOutcomeError,
+    UnstableOffsetsError,
 )
-from stream_app.ports import Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
-from stream_app.records import Header, OutputRecords, RawRecords
+from stream_app.partitioner import partition_of
+from stream_app.ports import (
+    CLIENT_NAME,
+    MAX_BATCH_BYTES,
+    Committed,
+    Ends,
+    Fetched,
+    LogReader,
+    TopicInfo,
+    TopicPartition,
+    Watermarks,
+    given_partitions,
+)
+from stream_app.records import UNREADABLE_HEADERS, Header, OutputRecords, RawRecords
 
 LOGGER = logging.getLogger("stream_app.kafka")
 
@@ -68,11 +84,14 @@ STABLE_TIMEOUT_S = 30.0
 """Committed offsets are unstable while a dead instance's transaction is open: transaction.timeout.ms, the broker's
 check for it (every 10 s), and as much again."""
 
-TRANSACTION_TIMEOUT_S = 120.0
-"""A broker that is gone for a minute is waited for; well below max.poll.interval.ms (300 s)."""
+TRANSACTION_TIMEOUT_S = 10.0
+"""`transaction.timeout.ms`: what is open for longer, the broker aborts, so nobody needs to ask on."""
+
+INITIALISE_TIMEOUT_S = 30.0
+"""A coordinator that has just come up reads its log first; a transaction that is about to end takes its time, too."""
 
 ATTEMPT_TIMEOUT_S = 5.0
-"""One attempt inside `TRANSACTION_TIMEOUT_S`; the next one goes on where it stopped."""
+"""One attempt inside the two above; the next one goes on where it stopped."""
 
 RETRY_PAUSE_S = 0.01
 """Between two attempts, lest an error that comes at once is asked for in a busy loop."""
@@ -80,8 +99,9 @@ RETRY_PAUSE_S = 0.01
 ROOM_TIMEOUT_S = 30.0
 """A full queue empties at the broker's speed (256 MB at 10 MB a second); without any progress records expire before."""
 
-STUCK_S = 10.0
-"""A call that has not come back so long after a broker answered will not (an answer takes milliseconds)."""
+MAX_LOST_CLIENTS = 4
+"""Clients that were replaced and have not ended yet, each with threads of its own: more than these, and the process
+starts again."""
 
 CLOSE_TIMEOUT_S = 5.0
 """A clean stop is a courtesy: what is left open, the next start or the broker's timeout ends."""
@@ -89,11 +109,17 @@ CLOSE_TIMEOUT_S = 5.0
 SEEK_ATTEMPTS = 20
 """A partition takes a seek once its fetcher has started, some milliseconds after its assignment."""
 
+OUTAGE_EFFECTS_S = 60.0
+"""What fails so soon after an outage may have failed by it: twice `STABLE_TIMEOUT_S`."""
+
 PROBE_INTERVAL_S = 1.0
 """How often a member that has lost all brokers asks whether they are back."""
 
 PROBE_TIMEOUT_S = 0.5
 """Long enough for a broker on a busy machine; there is nothing else to do meanwhile."""
+
+SILENCE_S = 5.0
+"""Without an answer for so long an idle member asks whether there is a broker: `/ready` wants an answer in 15 s."""
 
 CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
     {
@@ -104,7 +130,6 @@ CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
         "fetch.error.backoff.ms": 50,
         "queued.max.messages.kbytes": 65_536,  # memory of what is fetched ahead
         "retry.backoff.ms": 10,
-        "reconnect.backoff.max.ms": 1_000,
     }
 )
 
@@ -127,9 +152,7 @@ TRANSACTION_TUNING: Mapping[str, object] = MappingProxyType(
         "retry.backoff.ms": 1,  # a small transaction takes 100 ms at the default: the coordinator asks for one retry
         "retry.backoff.max.ms": 100,
         "reconnect.backoff.max.ms": 1_000,
-        "message.max.bytes": 1_064_972,  # the broker's default of 1,048,588 and 16 kB of headers of a dead letter
         "linger.ms": 5,  # a commit flushes at once, whatever this is
-        "batch.size": 1_000_000,
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 262_144,
     }
@@ -139,6 +162,14 @@ PRODUCER_GUARANTEES: Mapping[str, object] = MappingProxyType(
     {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
 )
 
+TRANSACTION_GUARANTEES: Mapping[str, object] = MappingProxyType(
+    {
+        **PRODUCER_GUARANTEES,
+        "message.max.bytes": 1_000_000_000,  # the client's largest: topics have limits of their own, which we check
+        "batch.size": MAX_BATCH_BYTES,
+    }
+)
+
 SENDER_TUNING: Mapping[str, object] = MappingProxyType(
     {
         "message.max.bytes": 1_048_588,  # the broker's default
@@ -146,7 +177,6 @@ SENDER_TUNING: Mapping[str, object] = MappingProxyType(
         "batch.size": 1_000_000,
         "queue.buffering.max.messages": 200_000,
         "queue.buffering.max.kbytes": 262_144,
-        "reconnect.backoff.max.ms": 1_000,
     }
 )
 
@@ -174,7 +204,29 @@ _REFUSED_CODES = frozenset(
         KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
     }
 )
-"""Errors that no retry mends: somebody has to change a setting or a permission."""
+"""Errors that no retry cures: somebody has to change a setting or a permission."""
+
+_SSL = KafkaError._SSL  # noqa: SLF001
+
+_DENIED_CODES = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""A permission is lacking."""
+
+_TELLING_CODES = frozenset(
+    {
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+        _SSL,
+        KafkaError._RESOLVE,  # noqa: SLF001
+    }
+)
+"""Why no broker can be reached, from the client; the broken connection of which it tells as well is only the effect."""
 
 _OCCUPIED_CODES = frozenset(
     {
@@ -190,6 +242,11 @@ _ASK_AGAIN_CODES = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,  # a broker that has just come back is behind what the client knows
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # or does not know its topics yet
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError._TRANSPORT,  # noqa: SLF001
         KafkaError._NOENT,  # noqa: SLF001  (no leader is known)
         KafkaError._TIMED_OUT,  # noqa: SLF001
     }
@@ -198,10 +255,15 @@ _ASK_AGAIN_CODES = frozenset(
 
 _PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
 _AUTO_OFFSET_RESET = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+_TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001
 _ALL_BROKERS_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 _STATE = KafkaError._STATE  # noqa: SLF001
 
 _NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
+
+
+READER_GROUP = "areba/log-reader"
+"""Of readers of no application: a client asks for its group's coordinator, though it joins no group."""
 
 
 class SystemClock:
@@ -214,6 +276,10 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds, never going back."""
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let this time pass."""
+        time.sleep(seconds)
 
 
 # What all clients share -----------------------------------------------------------------------------------------------
@@ -229,6 +295,12 @@ class Outages:
     def __init__(self) -> None:
         self._reason: str | None = None
         self._since_s: float | None = None
+        self._heard_s = time.monotonic()
+        self._noted_s: float | None = None  # when we last had a reason to think of one
+
+    def silence_s(self) -> float:
+        """Seconds since a broker answered; before the first answer: since this was made."""
+        return time.monotonic() - self._heard_s
 
     @property
     def suspected(self) -> bool:
@@ -240,9 +312,15 @@ class Outages:
         """Whether no broker answered when last asked."""
         return self._since_s is not None
 
+    @property
+    def recent(self) -> bool:
+        """Whether there was one, or a suspicion of one, within the last `OUTAGE_EFFECTS_S`."""
+        return self._noted_s is not None and time.monotonic() - self._noted_s < OUTAGE_EFFECTS_S
+
     def suspect(self, reason: str) -> None:
-        """A client has lost all its connections."""
+        """A client has lost all its connections, or waited in vain."""
         self._reason = self._reason or reason
+        self._noted_s = time.monotonic()
 
     def down(self) -> None:
         """No broker has answered."""
@@ -253,8 +331,10 @@ class Outages:
     def up(self) -> None:
         """A broker has answered."""
         if self._since_s is not None:
-            LOGGER.warning("a Kafka broker answers again, after %.1f s", time.monotonic() - self._since_s)
+            self._noted_s = time.monotonic()
+            LOGGER.warning("a Kafka broker answers again, after %.1f s", self._noted_s - self._since_s)
         self._reason = self._since_s = None
+        self._heard_s = time.monotonic()
 
 
 class _ClientLog:
@@ -279,9 +359,10 @@ def _settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[str, ob
         else:
             LOGGER.debug("Kafka client: %s", error.str())
 
-    merged: dict[str, Any] = {"log.connection.close": False}
+    merged: dict[str, Any] = {"log.connection.close": False, "reconnect.backoff.max.ms": 1_000}
     for layer in layers:
         merged.update(layer)
+    merged["client.id"] = "/".join(filter(None, (CLIENT_NAME, merged.get("client.id"))))
     return {**merged, "bootstrap.servers": bootstrap_servers, "error_cb": on_error, "logger": _ClientLog(outages)}
 
 
@@ -307,10 +388,35 @@ def _error(problem: KafkaException) -> KafkaError:
     return error
 
 
+_MISSING_OPERATIONS: Mapping[int, str] = MappingProxyType(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED: "Write",
+        KafkaError.GROUP_AUTHORIZATION_FAILED: "Read",
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite",
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write",
+    }
+)
+"""What is missing where the broker denies something to a transaction or a member."""
+
+
+def _refusal(error: KafkaError, what: str, resource: str, operation: str = "") -> str:
+    """One line: what was asked for, the broker's own reason, the resource and the missing operation."""
+    line = f"{what}: {error.str()} ({error.name()})"
+    if error.code() not in _DENIED_CODES:
+        return line
+    return f"{line}; {operation or _MISSING_OPERATIONS[error.code()]} on {resource} is missing"
+
+
 def _headers_by_row(messages: Sequence[Message]) -> dict[int, Sequence[Header]]:
-    if not any(map(Message.headers, messages)):
-        return {}
-    return {row: headers for row, headers in enumerate(map(Message.headers, messages)) if headers}  # type: ignore[misc]
+    """The headers, asked for once: the client raises for a name that is not UTF-8, and breaks if asked again."""
+    asked = map(Message.headers, messages)
+    found: list[Sequence[Header] | None] = []
+    while len(found) < len(messages):
+        try:
+            found.extend(asked)  # type: ignore[arg-type]  # what came before an error stays
+        except SystemError:
+            found.append(UNREADABLE_HEADERS)
+    return {row: headers for row, headers in enumerate(found) if headers} if any(found) else {}
 
 
 def _columns(messages: Sequence[Message]) -> RawRecords:
@@ -343,15 +449,17 @@ def _drain(consumer: Consumer, max_records: int, timeout_s: float) -> list[Messa
     return [first]
 
 
-def _raise_read_error(message: Message, error: KafkaError, asked: int | None) -> None:
+def _raise_read_error(message: Message, error: KafkaError, asked: int | None, group_id: str) -> None:
     """Raise what a reader cannot go on from; note the rest, which the client retries by itself."""
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        raise ConfigurationError(_refusal(error, "consumer", f"group {group_id}"))
     topic, number = message.topic() or "", message.partition() or 0
     place = f"{topic}[{number}]"
     if error.code() == _AUTO_OFFSET_RESET:
         offset = asked if asked is not None else message.offset()
         raise OffsetGoneError(f"{place}: offset {offset} is gone ({error.str()})", (topic, number))
     if error.code() in _REFUSED_CODES:
-        raise TopicError(f"{place}: {error.str()}")
+        raise TopicError(_refusal(error, place, f"topic {topic}", "Read"))
     if error.fatal():
         raise FencedError(f"consumer: {error.str()}")
     LOGGER.warning("%s: %s", place, error.str())
@@ -384,7 +492,7 @@ def _query_offsets(
             found = [[_result(answers[place], LOOK_TIMEOUT_S).offset for place in places] for answers in asked]
         except KafkaException as problem:
             if _error(problem).code() not in _ASK_AGAIN_CODES or time.monotonic() > deadline:
-                raise _unanswered(problem, what) from None
+                raise _unanswered(problem, what, f"topic {places[0].topic}", "Describe") from None
         else:
             if min(map(min, found)) >= 0:
                 return found
@@ -410,10 +518,13 @@ def _result(future: "Future[Any]", timeout_s: float) -> Any:  # noqa: ANN401  (e
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True)) from None  # noqa: SLF001
 
 
-def _unanswered(problem: KafkaException, what: str) -> ConfigurationError | UnknownOutcomeError:
+def _unanswered(
+    problem: KafkaException, what: str, resource: str = "it", operation: str = ""
+) -> ConfigurationError | UnknownOutcomeError:
     """What to raise when a question stays without an answer: start again, unless that cannot help."""
-    if _error(problem).code() in _REFUSED_CODES:
-        return TopicError(f"{what}: {_text(problem)}")
+    error = _error(problem)
+    if error.code() in _REFUSED_CODES:
+        return TopicError(_refusal(error, what, resource, operation))
     return UnknownOutcomeError(f"{what}: {_text(problem)}")
 
 
@@ -435,6 +546,7 @@ class KafkaSource:
         outages: Outages | None = None,
     ) -> None:
         self._outages = outages or Outages()
+        self._group_id = group_id
         common = (bootstrap_servers, self._outages)
         layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, {"group.id": group_id})
         self._consumer: Consumer = _made(Consumer, _settings(*common, *layers))
@@ -453,11 +565,12 @@ class KafkaSource:
         topics: Sequence[str],
         on_assign: Callable[[Sequence[TopicPartition]], None],
         on_revoke: Callable[[Sequence[TopicPartition]], None],
+        partitions: int,
     ) -> None:
         """Join the group."""
 
-        def assigned(_: Consumer, partitions: list[ClientPartition]) -> None:
-            self._forget(_plain(partitions))
+        def assigned(_: Consumer, found: list[ClientPartition]) -> None:
+            self._forget(given_partitions(_plain(found), topics, partitions))
             self._assigning = True  # `start_at` only takes note: the assignment below carries the offsets
             try:
                 on_assign(sorted(self._assigned))
@@ -465,9 +578,9 @@ class KafkaSource:
                 self._assigning = False
                 self._assign()
 
-        def revoked(_: Consumer, partitions: list[ClientPartition]) -> None:
+        def revoked(_: Consumer, __: list[ClientPartition]) -> None:
             try:
-                on_revoke(sorted(_plain(partitions)))
+                on_revoke(sorted(self._assigned))
             finally:
                 self._forget(())
                 self._consumer.unassign()
@@ -545,7 +658,7 @@ class KafkaSource:
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
         """At most `max_records` records of the partitions that are read, in columns."""
         messages = _drain(self._consumer, max_records, timeout_s)
-        if self._outages.suspected:
+        if self._outages.suspected or self._outages.silence_s() > SILENCE_S:
             self._probe()
         if self._rebalanced:  # messages from before and after it are in one batch: read them again
             self._rebalanced = False
@@ -591,7 +704,7 @@ class KafkaSource:
             if error.code() == _PARTITION_EOF:
                 ends[partition] = message.offset() or 0
             elif error.code() != _AUTO_OFFSET_RESET or partition in self._next:
-                _raise_read_error(message, error, self._next.get(partition))
+                _raise_read_error(message, error, self._next.get(partition), self._group_id)
         return ends
 
     def _probe(self) -> None:
@@ -607,28 +720,30 @@ class KafkaSource:
         else:
             self._outages.up()
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float = STABLE_TIMEOUT_S
+    ) -> Mapping[TopicPartition, Committed | None]:
         """The group's stable committed offsets.
 
         Raises:
-            UnknownOutcomeError: They did not become stable, or no broker answered, within `STABLE_TIMEOUT_S`.
+            UnstableOffsetsError: They did not become stable in time, or no broker answered.
         """
-        deadline = time.monotonic() + STABLE_TIMEOUT_S
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
-                answers = self._consumer.committed(_client(partitions), timeout=STABLE_TIMEOUT_S)
+                answers = self._consumer.committed(_client(partitions), timeout=timeout_s)
             except KafkaException as problem:
                 if _error(problem).code() in _REFUSED_CODES:
-                    raise _unanswered(problem, "committed offsets") from None
+                    raise _unanswered(problem, "committed offsets", f"group {self._group_id}") from None
                 if time.monotonic() > deadline:
-                    raise UnknownOutcomeError(f"committed offsets: {_text(problem)}") from None
+                    raise UnstableOffsetsError(f"committed offsets: {_text(problem)}") from None
                 time.sleep(RETRY_PAUSE_S)
                 continue
             failed = [answer for answer in answers if answer.error is not None]
             if not failed:
                 break
             if time.monotonic() > deadline:
-                raise UnknownOutcomeError(f"committed offset of {failed[0].topic}: {failed[0].error}")
+                raise UnstableOffsetsError(f"committed offset of {failed[0].topic}: {failed[0].error}")
             time.sleep(RETRY_PAUSE_S)
         return {
             TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None
@@ -680,7 +795,13 @@ def _by_partition(messages: list[Message]) -> dict[TopicPartition, list[Message]
 
 
 class KafkaTransaction:
-    """`ports.Transaction` as a transactional producer."""
+    """`ports.Transaction` as a transactional producer.
+
+    A client that fails, or does not come back in time, is replaced by a new one. Where the old one would wait for its
+    own timeouts, or for ever, `init_transactions` of the new one settles what became of the transaction (KIP-98: the
+    coordinator aborts it, or completes the commit that it had begun) and fences whatever the old one still has on its
+    way. Whether the transaction was committed, the group's offsets tell.
+    """
 
     def __init__(
         self,
@@ -697,27 +818,36 @@ class KafkaTransaction:
             transactional_id: Stable over restarts of this instance, and nobody else's.
             settings: Further librdkafka settings.
             outages: What says that brokers are gone and back.
-            timeout_s: How long a call may wait for a broker before the outcome counts as unknown.
+            timeout_s: How long a call may wait for a broker before the transaction is given up.
         """
         self._id = transactional_id
         self._outages = outages or Outages()
         self._timeout_s = timeout_s
         names = {"transactional.id": transactional_id}
-        layers = (TRANSACTION_TUNING, settings or {}, PRODUCER_GUARANTEES, names)
-        self._producer: Producer = _made(Producer, _settings(bootstrap_servers, self._outages, *layers))
+        layers = (TRANSACTION_TUNING, settings or {}, TRANSACTION_GUARANTEES, names)
+        merged = _settings(bootstrap_servers, self._outages, *layers)
+        self._make: Callable[[], Producer] = lambda: _made(Producer, merged)
+        self._producer = self._make()
         self._side = _SideThread()
+        self._lost: list[_SideThread] = []  # of clients that were replaced
         self._make_cluster: Callable[[], KafkaCluster] = lambda: KafkaCluster(bootstrap_servers, settings)
         self._cluster: KafkaCluster | None = None  # to ask whether a broker answers; few ever need it
+        self._is_initialised = False
         self._open = False
-        self._stuck = False  # in a call that does not come back: the client is lost
+        self._begun_s = 0.0
         self._fenced = ""  # why, for good
 
     def initialise(self) -> None:
-        """Fence older producers of this id and end what they left open."""
-        self._call("init_transactions", self._producer.init_transactions)
+        """Fence older producers of this id and end what they left open; does nothing where that was done."""
+        if self._is_initialised:
+            return
+        self._call("init_transactions", self._producer.init_transactions, INITIALISE_TIMEOUT_S)
+        self._is_initialised = True
 
     def begin(self) -> None:
         """Open a transaction."""
+        self.initialise()
+        self._begun_s = time.monotonic()
         try:
             self._producer.poll(0)  # may raise, see `_call`
             self._producer.begin_transaction()
@@ -731,7 +861,6 @@ class KafkaTransaction:
         Raises:
             TransactionAbortedError: The transaction cannot be committed any more.
             FencedError: A newer producer has our id.
-            DeliveryError: A record is larger than `message.max.bytes`.
         """
         topic, number = partition
         produce = self._producer.produce
@@ -752,13 +881,7 @@ class KafkaTransaction:
                     else:
                         break
         except KafkaException as problem:
-            error = _error(problem)
-            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                size = max(map(len, filter(None, records.values)), default=0)
-                raise DeliveryError(
-                    f"{topic}[{number}]: a record of {size} bytes is larger than message.max.bytes"
-                ) from None
-            self._fail(f"produce to {topic}[{number}]", error, gone_wrong=True)
+            self._fail(f"produce to {topic}[{number}]", _error(problem))
 
     def _make_room(self) -> None:
         """Wait until the client's queue has room."""
@@ -767,7 +890,7 @@ class KafkaTransaction:
         while len(self._producer) >= before:
             self._producer.poll(RETRY_PAUSE_S)
             if time.monotonic() > deadline:
-                self._abandon(f"the send queue stayed full for {ROOM_TIMEOUT_S:.0f} s")
+                self._give_up(f"the send queue stayed full for {ROOM_TIMEOUT_S:.0f} s")
 
     def flush(self) -> None:
         """Wait until the broker has what was produced."""
@@ -781,7 +904,7 @@ class KafkaTransaction:
         """Make the group's offsets part of the transaction."""
         places = [ClientPartition(*p, committed.offset, committed.metadata) for p, committed in offsets.items()]
         send = self._producer.send_offsets_to_transaction
-        self._call("send offsets", lambda timeout_s: self._watched(lambda: send(places, group, timeout_s)))
+        self._call("send offsets", lambda timeout_s: self._watched(lambda: send(places, group, timeout_s), timeout_s))
 
     def commit(self) -> None:
         """Commit, waiting for all records."""
@@ -792,14 +915,13 @@ class KafkaTransaction:
     def abort(self) -> None:
         """Give the transaction up."""
         if self._open:
-            self._call("abort", self._producer.abort_transaction, aborting=True)
+            with contextlib.suppress(TransactionAbortedError):  # by the client's end
+                self._call("abort", self._producer.abort_transaction)
             self._open = False
 
     def close(self) -> None:
         """Release the client; an open transaction is aborted if the broker answers in time."""
         self._side.close()
-        if self._stuck:
-            return
         try:
             if self._open:
                 self._open = False
@@ -808,69 +930,89 @@ class KafkaTransaction:
         except KafkaException as problem:
             LOGGER.info("transaction of %s: left to the broker: %s", self._id, _text(problem))
 
-    def _watched(self, request: Callable[[], Any]) -> None:
-        """Wait for a call that may never come back, for as long as no broker answers and a little longer.
+    def _watched(self, request: Callable[[], Any], timeout_s: float) -> None:
+        """Wait for a call that pays no attention to its timeout.
 
         Raises:
-            UnknownOutcomeError: It did not come back.
+            KafkaException: As the call does; `_TIMED_OUT` where it did not come back.
         """
         future = self._side.start(request)
-        deadline = time.monotonic() + self._timeout_s
-        answered_s: float | None = None
+        deadline = time.monotonic() + max(timeout_s, self._timeout_s)
         while True:
             try:
                 return future.result(timeout=PROBE_INTERVAL_S)
             except TimeoutError:
                 self._producer.poll(0)  # what the client has to say, it says now
-                self._cluster = self._cluster or self._make_cluster()
-                answers = self._cluster.broker_count(PROBE_INTERVAL_S) > 0
-                now = time.monotonic()
-                if not answers:
-                    answered_s = None
-                    self._outages.down()
-                elif answered_s is None:
-                    answered_s = now
-                    self._outages.up()
-                if now > deadline or (answered_s is not None and now - answered_s > STUCK_S):
-                    self._stuck = True
-                    raise UnknownOutcomeError(f"transaction of {self._id}: the client does not come back") from None
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(_TIMED_OUT, "the client does not come back")) from None
 
-    def _call(self, what: str, request: Callable[[float], Any], *, aborting: bool = False) -> None:
+    def _call(self, what: str, request: Callable[[float], Any], timeout_s: float | None = None) -> None:
         """Ask until there is an answer, or the bound is reached."""
-        deadline = time.monotonic() + self._timeout_s
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
-                request(min(ATTEMPT_TIMEOUT_S, self._timeout_s))
+                request(min(ATTEMPT_TIMEOUT_S, timeout_s))
             except KafkaException as problem:
                 error = _error(problem)
                 if not error.retriable() or time.monotonic() > deadline:
-                    self._fail(what, error, aborting=aborting)
+                    self._fail(what, error)
                 LOGGER.debug("%s: %s; again", what, error.str())
                 try:
                     self._producer.poll(RETRY_PAUSE_S)  # what the client has to say, it says now
                 except KafkaException as fatal:  # comes this way, and not to the callback
-                    self._fail(what, _error(fatal), aborting=aborting)
-                self._outages.down()
+                    self._fail(what, _error(fatal))
             else:
                 return
 
-    def _fail(self, what: str, error: KafkaError, *, aborting: bool = False, gone_wrong: bool = False) -> NoReturn:
-        """Raise what follows from this error: an abort is carried out first."""
+    def _fail(self, what: str, error: KafkaError) -> NoReturn:
+        """Raise what follows from this error; the client is replaced first where it may be the client's fault.
+
+        A transaction that took too long looks as if a newer producer had our id: it was open for that long.
+        """
         text = f"transaction of {self._id}: {what}: {error.str()} ({error.name()})"
-        if self._fenced or error.code() in _FENCED_CODES:
+        is_refused = error.code() in (_DENIED_CODES if self._open else _REFUSED_CODES)
+        if is_refused:
+            resource = what if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else f"transactional id {self._id}"
+            raise ConfigurationError(_refusal(error, f"transaction of {self._id}: {what}", resource))
+        took_too_long = self._open and time.monotonic() - self._begun_s >= self._timeout_s
+        if self._fenced or (error.code() in _FENCED_CODES and not took_too_long):
             self._fenced = self._fenced or text
             raise FencedError(self._fenced)
-        if error.fatal():
+        if not self._is_initialised:
+            self._look_for_broker(text)
             raise UnknownOutcomeError(text)
-        if error.code() in _REFUSED_CODES and not self._open:
-            raise ConfigurationError(text)
-        if not aborting and (gone_wrong or error.txn_requires_abort()):
-            self._abandon(text)
-        raise UnknownOutcomeError(text)
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            self.abort()
+            raise RecordTooLargeError(text)
+        if error.code() in _OCCUPIED_CODES:  # the group was rebalanced: nothing is wrong with the client
+            self.abort()
+            raise TransactionAbortedError(text)
+        self._give_up(text)
 
-    def _abandon(self, text: str) -> NoReturn:
-        self.abort()
+    def _give_up(self, text: str) -> NoReturn:
+        """Have a new client take the place of this one.
+
+        Raises:
+            TransactionAbortedError: It did; the transaction is settled once it is initialised.
+            UnknownOutcomeError: Too many have not come back.
+        """
+        self._look_for_broker(text)
+        self._side.start(self._producer.close)
+        self._side.close()
+        self._lost = [side for side in (*self._lost, self._side) if side.is_busy]
+        self._open = self._is_initialised = False
+        if len(self._lost) > MAX_LOST_CLIENTS:
+            raise UnknownOutcomeError(f"{text}; {len(self._lost)} clients have not come back")
+        self._producer, self._side = self._make(), _SideThread()
         raise TransactionAbortedError(text)
+
+    def _look_for_broker(self, reason: str) -> None:
+        """See whether any broker answers, and say so."""
+        self._cluster = self._cluster or self._make_cluster()
+        if self._cluster.broker_count(PROBE_INTERVAL_S) == 0:
+            self._outages.suspect(reason)
+            self._outages.down()
 
 
 def _noting(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:
@@ -893,7 +1035,13 @@ class _SideThread:
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[Future[None], Callable[[], Any]] | None] = SimpleQueue()
-        threading.Thread(target=self._work, name="areba-transaction", daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name="areba-transaction", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
 
     def start(self, request: Callable[[], Any]) -> Future[None]:
         """Begin a call."""
@@ -928,10 +1076,15 @@ class KafkaLogReader:
         partition: TopicPartition,
         admin: AdminClient,
         settings: Mapping[str, str] | None = None,
+        group_id: str = READER_GROUP,
+        *,
+        committed: bool = True,
     ) -> None:
         self._partition = partition
         self._admin = admin
-        layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, {"group.id": "areba-log-reader"})
+        self._group_id = group_id
+        own = {"group.id": group_id} | ({} if committed else {"isolation.level": "read_uncommitted"})
+        layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
         self._consumer: Consumer = _made(Consumer, _settings(bootstrap_servers, Outages(), *layers))
         self._next = 0
         self.seek(0)
@@ -962,7 +1115,7 @@ class KafkaLogReader:
             if error.code() == _PARTITION_EOF:
                 end = message.offset() or 0
             elif not self._moved(error):
-                _raise_read_error(message, error, self._next)
+                _raise_read_error(message, error, self._next, self._group_id)
         messages = [message for message in messages if message.error() is None]
         if not messages and end < 0:
             return None
@@ -983,6 +1136,9 @@ class KafkaLogReader:
         self._consumer.close()
 
 
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""An id of zeros (KIP-516): the broker has none."""
+
 _ADMIN_PREFIXES = ("security.", "ssl.", "sasl.", "socket.", "broker.", "client.", "enable.ssl")
 
 
@@ -991,24 +1147,67 @@ def _admin_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if name.startswith(_ADMIN_PREFIXES)}
 
 
+class _Shape(NamedTuple):
+    partitions: int
+    replication: int
+
+
+def _missing(resource: str, future: "Future[Any]", needed: Sequence[str]) -> Iterator[str]:
+    """A line for each operation that a broker's description of something says we may not do."""
+    try:
+        allowed = _result(future, REQUEST_TIMEOUT_S).authorized_operations
+    except KafkaException as problem:
+        if _error(problem).code() in _DENIED_CODES:
+            yield _refusal(_error(problem), resource, resource, " and ".join(needed))
+        return  # whatever else it is, who uses it will be told
+    names = {operation.name.replace("_", "") for operation in allowed or ()}
+    for operation in needed if names else ():
+        if operation.upper() not in names:
+            yield f"{resource}: the broker denies it to us; {operation} on {resource} is missing"
+
+
 class KafkaCluster:
     """`ports.Cluster`."""
 
-    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, bootstrap_servers: str, settings: Mapping[str, str] | None = None, reader_group: str = READER_GROUP
+    ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
+        self._reader_group = reader_group
         self._created: set[str] = set()
+        self._reason: KafkaError | None = None  # of the client, why it reaches no broker
         conf = _settings(bootstrap_servers, Outages(), _admin_settings(self._settings))
-        # A question that finds no broker is an error with a text of its own, so nobody needs to be told twice.
-        conf["error_cb"] = lambda error: LOGGER.debug("Kafka client: %s", error.str())
+        conf["error_cb"] = self._take_note
         self._admin: AdminClient = _made(AdminClient, conf)
+
+    def _take_note(self, error: KafkaError) -> None:
+        LOGGER.debug("Kafka client: %s", error.str())
+        known = self._reason is not None and self._reason.code() in _TELLING_CODES
+        if error.code() != _ALL_BROKERS_DOWN and (not known or error.code() in _TELLING_CODES):
+            self._reason = error
 
     def broker_count(self, timeout_s: float = REQUEST_TIMEOUT_S) -> int:
         """How many brokers the cluster has at this moment; 0 when none answers in time."""
         try:
-            return len(self._admin.list_topics(timeout=timeout_s).brokers)
+            count = len(self._admin.list_topics(timeout=timeout_s).brokers)
         except KafkaException:
+            self._admin.poll(0)  # calls `_take_note`
             return 0
+        self._reason = None
+        return count
+
+    @property
+    def silence(self) -> str:
+        """One line for the fact that no broker answers, with the client's reason where it has one."""
+        line = f"no Kafka broker answers at {self._bootstrap_servers}"
+        if self._reason is None:
+            return line
+        line += f": {self._reason.str()} ({self._reason.name()})"
+        if self._reason.code() != _SSL:
+            return line
+        problem = certificate_problem(self._bootstrap_servers, self._settings.get("ssl.ca.location"))
+        return f"{line}: {problem}" if problem else line
 
     def answering(self) -> Self:
         """Itself, once a broker has answered: for tools, which do not wait for one.
@@ -1017,8 +1216,32 @@ class KafkaCluster:
             ConfigurationError: None does.
         """
         if not self.broker_count():
-            raise ConfigurationError(f"no Kafka broker answers at {self._bootstrap_servers}")
+            raise ConfigurationError(self.silence)
         return self
+
+    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Iterable[str]) -> list[str]:
+        """One line for each operation that the broker says is not ours; none from a broker that does not say.
+
+        Args:
+            topics: Operations that are needed on each, by Kafka's names; all of them exist.
+            groups: Those that are read.
+        """
+        collection = TopicCollection(list(topics))
+        asked: dict[str, tuple[Future[Any], Sequence[str]]] = {
+            f"topic {name}": (future, topics[name])
+            for name, future in self._admin.describe_topics(
+                collection, include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
+            ).items()
+        }
+        for group in groups:
+            answers = self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
+            )
+            asked[f"group {group}"] = (answers[group], ["Read"])
+        lines: list[str] = []
+        for resource, (future, needed) in asked.items():
+            lines += _missing(resource, future, needed)
+        return lines
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         """Those of the named topics that exist.
@@ -1034,37 +1257,79 @@ class KafkaCluster:
             time.sleep(10 * RETRY_PAUSE_S)  # one broker has told `create` of it, another has yet to hear of it
             existing = self._metadata()
         found = [name for name in wanted if name in existing]
+        self._refuse_hidden([name for name in wanted if name not in existing])
         if not found:
             return {}
         settings: dict[str, Mapping[str, str]] = {}
-        while missing := [name for name in found if name not in settings]:
-            try:
-                settings.update(self._topic_settings(missing))  # those before a failure stay
+        ids: dict[str, str] = {}
+        while len(ids) < len(found):
+            try:  # what was answered before a failure stays
+                settings.update(self._topic_settings([name for name in found if name not in settings]))
+                ids.update(self._topic_ids([name for name in found if name not in ids]))
             except KafkaException as problem:
                 # As above.
                 if _error(problem).code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                    raise _unanswered(problem, f"{missing[0]}: its settings cannot be read") from None
+                    name = next(name for name in found if name not in settings or name not in ids)
+                    what = f"{name}: its settings cannot be read"
+                    raise _unanswered(problem, what, f"topic {name}", "DescribeConfigs") from None
                 time.sleep(10 * RETRY_PAUSE_S)
-        return {name: TopicInfo(name, existing[name], settings[name]) for name in found}
+        return {
+            name: TopicInfo(name, existing[name].partitions, settings[name], ids[name], existing[name].replication)
+            for name in found
+        }
+
+    def _refuse_hidden(self, names: Sequence[str]) -> None:
+        """A list of all topics leaves out those that we may not see: who asks by name is told.
+
+        Raises:
+            TopicError: We may not see one; all are named.
+        """
+        if not names:
+            return
+        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S)
+        lines = [line for name, future in answers.items() for line in _missing(f"topic {name}", future, ["Describe"])]
+        if lines:
+            raise TopicError(lines)
 
     def _topic_settings(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
         """One topic after the other, as far as that goes."""
+        if not names:
+            return
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         futures = self._admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
         for resource, future in futures.items():
             entries = _result(future, REQUEST_TIMEOUT_S)
             yield resource.name, {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
-    def _metadata(self) -> dict[str, int]:
-        """Partitions by topic."""
+    def _topic_ids(self, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """One topic after the other, as far as that goes; empty where the broker is older than KIP-516."""
+        futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S)
+        for name, future in futures.items():
+            found = str(_result(future, REQUEST_TIMEOUT_S).topic_id)
+            # Kafka's own tools print the id with these two characters.
+            yield name, "" if found == NO_TOPIC_ID else found.replace("+", "-").replace("/", "_")
+
+    def _metadata(self) -> dict[str, _Shape]:
+        """How large each topic is."""
         try:
             listed = self._admin.list_topics(timeout=REQUEST_TIMEOUT_S)
         except KafkaException as problem:
-            raise _unanswered(problem, f"no Kafka broker answers at {self._bootstrap_servers}") from None
-        return {name: len(topic.partitions) for name, topic in listed.topics.items() if topic.error is None}
+            self._admin.poll(0)  # calls `_take_note`
+            raise _unanswered(problem, self.silence) from None
+        return {
+            name: _Shape(
+                len(topic.partitions), min((len(one.replicas) for one in topic.partitions.values()), default=0)
+            )
+            for name, topic in listed.topics.items()
+            if topic.error is None
+        }
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
         """Create topics and wait until a broker knows them; `topics` then waits for the others.
+
+        Args:
+            topics: As they are to be.
+            replication: Copies of each partition; -1: the broker's `default.replication.factor` (KIP-464).
 
         Raises:
             TopicError: The broker refused one; all are named.
@@ -1079,7 +1344,7 @@ class KafkaCluster:
                 _result(future, REQUEST_TIMEOUT_S)
             except KafkaException as problem:
                 if _error(problem).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    lines.append(f"{name}: cannot be created: {_text(problem)}")
+                    lines.append(_refusal(_error(problem), f"{name}: cannot be created", f"topic {name}", "Create"))
         if lines:
             raise TopicError(lines)
         self._created |= {topic.name for topic in topics}
@@ -1089,9 +1354,11 @@ class KafkaCluster:
                 raise TopicError(f"created, but not seen within {REQUEST_TIMEOUT_S:.0f} s: {', '.join(missing)}")
             time.sleep(RETRY_PAUSE_S)
 
-    def reader(self, partition: TopicPartition) -> LogReader:
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """A reader of one partition, at its first offset."""
-        return KafkaLogReader(self._bootstrap_servers, partition, self._admin, self._settings)
+        return KafkaLogReader(
+            self._bootstrap_servers, partition, self._admin, self._settings, self._reader_group, committed=committed
+        )
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """First offset, and the one behind the last record.
@@ -1132,7 +1399,7 @@ class KafkaCluster:
                 answers = _result(futures[group_id], REQUEST_TIMEOUT_S).topic_partitions
             except KafkaException as problem:
                 if time.monotonic() > deadline or _error(problem).code() in _REFUSED_CODES:
-                    raise _unanswered(problem, f"committed offsets of {group_id}") from None
+                    raise _unanswered(problem, f"committed offsets of {group_id}", f"group {group_id}") from None
                 failed = True
             else:
                 failed = any(answer.error is not None for answer in answers)
@@ -1146,8 +1413,8 @@ class KafkaCluster:
             for a in answers
         }
 
-    def members(self, group_id: str) -> int:
-        """How many consumers the group has now; a dead one counts until its session times out.
+    def members(self, group_id: str) -> Sequence[str]:
+        """The `client.id` of each consumer in the group; a dead consumer counts until its session times out.
 
         Raises:
             TopicError: The broker refuses to tell us.
@@ -1155,11 +1422,11 @@ class KafkaCluster:
         """
         futures = self._admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
         try:
-            return len(_result(futures[group_id], REQUEST_TIMEOUT_S).members)
+            return [member.client_id for member in _result(futures[group_id], REQUEST_TIMEOUT_S).members]
         except KafkaException as problem:
             if _error(problem).code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return 0
-            raise _unanswered(problem, f"members of {group_id}") from None
+                return ()
+            raise _unanswered(problem, f"members of {group_id}", f"group {group_id}", "Describe") from None
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Commit offsets for a group that nobody is a member of.
@@ -1197,16 +1464,25 @@ class KafkaCluster:
             return int(_result(future, LOOK_TIMEOUT_S).low_watermark)
         except KafkaException as problem:
             what = f"{partition.topic}[{partition.partition}]: records below offset {before} cannot be deleted"
-            raise _unanswered(problem, what) from None
+            raise _unanswered(problem, what, f"topic {partition.topic}", "Delete") from None
 
 
 # Sender ---------------------------------------------------------------------------------------------------------------
 
 
 class KafkaSender:
-    """`ports.Sender` as an idempotent producer."""
+    """`ports.Sender` as an idempotent producer.
 
-    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
+    Args:
+        bootstrap_servers: Where the brokers are.
+        settings: librdkafka's, over our own.
+        partitions: See `ports.Sender`.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, settings: Mapping[str, str] | None = None, partitions: int | None = None
+    ) -> None:
+        self._partitions = partitions
         layers = (SENDER_TUNING, settings or {}, PRODUCER_GUARANTEES)
         self._producer: Producer = _made(Producer, _settings(bootstrap_servers, Outages(), *layers))
         self._sent = 0
@@ -1240,6 +1516,8 @@ class KafkaSender:
         """Queue one record."""
         if self._failed:
             self._raise_failed()
+        if partition is None and key is not None and self._partitions is not None:
+            partition = partition_of(key, self._partitions)
         number = -1 if partition is None else partition
         deadline = 0.0
         while True:

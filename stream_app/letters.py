@@ -2,7 +2,8 @@
 
 Three kinds of records are on the topic, told apart by their last headers:
 
-    dead letter   the original key, value and headers, and behind them `DEAD_LETTER_HEADERS`: by the worker
+    dead letter   the original key, value and headers, and after them `DEAD_LETTER_HEADERS`: by the worker. Where it
+                  would be too large, parts are left out, and further headers say what they were (`left_out`)
     sent back     `areba.replayed`: the offset of a dead letter of this partition, which the transaction that wrote this
                   record has sent back to its input
     start         `areba.replay-start`: a replay begins; whoever reads it has read all that was written before
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stream_app.books import DeadLetter
+from stream_app.left_out import Fields, read_left_out
 from stream_app.records import Header
 
 DEAD_LETTER_HEADERS = (
@@ -67,21 +69,16 @@ class Replay(NamedTuple):
 
 def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> DeadLetter | None:
     """The dead letter, or None when its last headers are not ours."""
+    headers, left_out = read_left_out(headers)
     texts = _texts(headers, DEAD_LETTER_HEADERS)
     if texts is None:
         return None
-    topic, partition, offset, _, _, reason = texts
+    topic, partition, offset, _, message, reason = texts
     try:
-        original = tuple(headers[: -len(DEAD_LETTER_HEADERS)])
-        return DeadLetter(topic, int(partition), int(offset), reason, key, value, original)
+        original = Fields(key, value, tuple(headers[: -len(DEAD_LETTER_HEADERS)]))
+        return DeadLetter(topic, int(partition), int(offset), reason, message, original, left_out)
     except ValueError:
         return None
-
-
-def message_of(headers: Sequence[Header]) -> str:
-    """The detail of a dead letter."""
-    texts = _texts(headers, DEAD_LETTER_HEADERS)
-    return texts[4] if texts is not None else ""
 
 
 def read_replay(headers: Sequence[Header]) -> Replay | None:

@@ -5,10 +5,12 @@ The cache of compiled code is a folder of our own, since whoever can write to it
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,8 +21,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CACHES_KEPT = 4
 """Versions whose compiled code is kept (some 20 MB each): enough to go back and forth between two."""
 
-CONSTANTS = ("records.py", "base.py")
-"""Files that compile nothing themselves but whose constants are compiled in."""
+CONSTANTS = ("records.py", "outputs.py", "base.py")
+"""Files that compile nothing themselves but whose constants and tuples are compiled in (tests/unit/test_native.py)."""
+
+COMPILES = re.compile(rb"^@(compiled|inlined|bare|bare_inlined)$|^(from|import) numba\b", re.MULTILINE)
+"""What a file with compiled code has in it."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """One thread: sums over several depend on how many there are."""
@@ -34,7 +39,7 @@ def cache_folder() -> Path:
     """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     base = Path(os.environ.get("AREBA_CACHE_DIR") or caches / "areba") / "compiled"
-    folder = base / _digest_of_sources()
+    folder = base / digest_of(sources())
     for part in (base, folder):
         part.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = part.stat()
@@ -44,13 +49,21 @@ def cache_folder() -> Path:
     return folder
 
 
-def _digest_of_sources() -> str:
-    """Numba looks at a function's own file only; what it calls, or took a constant from, may have changed elsewhere."""
+def sources(package: Path = Path(__file__).parent) -> Sequence[Path]:
+    """All files that decide what compiled code does.
+
+    Numba looks at a function's own file only; what it calls, or took a constant from, may have changed elsewhere.
+    """
+    return [
+        path for path in sorted(package.rglob("*.py")) if path.name in CONSTANTS or COMPILES.search(path.read_bytes())
+    ]
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """The name of the folder for code that was compiled from these."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        source = path.read_bytes()
-        if path.name in CONSTANTS or b"stream_app.native" in source:
-            digest.update(source)
+    for path in paths:
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -73,6 +86,7 @@ def prepare_environment() -> None:
 prepare_environment()
 
 import numba  # noqa: E402  (after the environment is set)
+from numba.core import event  # noqa: E402
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "boundscheck": False}
 
@@ -81,6 +95,21 @@ def _compile(function: Function, **options: Any) -> Function:  # noqa: ANN401  (
     compile_with: Any = numba.njit(**_OPTIONS, **options)
     result: Function = compile_with(function)
     return result
+
+
+@contextmanager
+def reporting_compiled(progressed: Callable[[], None]) -> Iterator[None]:
+    """Call this whenever Numba begins or ends to compile a function."""
+
+    class _Listener(event.Listener):
+        def on_start(self, _: object) -> None:
+            progressed()
+
+        def on_end(self, _: object) -> None:
+            progressed()
+
+    with event.install_listener("numba:compile", _Listener()):
+        yield
 
 
 def compiled(function: Function) -> Function:

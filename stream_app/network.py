@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stream_app import kernels
 from stream_app.errors import ConfigurationError
+from stream_app.native import bare
 from stream_app.records import Floats, Longs
 
 TRUNCATED_DEVIATION = 0.87962566103423978
@@ -29,6 +30,22 @@ def random_generator(seed: bytes) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key, counter=counter << 128))
 
 
+def seeded_anew(generator: np.random.Generator, seed: bytes) -> np.random.Generator:
+    """Make of a `random_generator` that of another seed, which costs a tenth of a new generator."""
+    generator.bit_generator.state = {
+        "bit_generator": "Philox",
+        "state": {
+            "key": np.frombuffer(seed[:16], "<u8").astype(np.uint64),
+            "counter": np.array([0, 0, *np.frombuffer(seed[16:], "<u8")], np.uint64),
+        },
+        "buffer": np.zeros(4, np.uint64),
+        "buffer_pos": 4,  # nothing is left in the buffer
+        "has_uint32": 0,
+        "uinteger": 0,
+    }
+    return generator
+
+
 def truncated_normal(generator: np.random.Generator, size: int) -> NDArray[np.float64]:
     """Standard normal numbers, those beyond 2 rejected; only + - * / decide, so the same on any machine."""
     kept: list[NDArray[np.float64]] = []
@@ -36,14 +53,27 @@ def truncated_normal(generator: np.random.Generator, size: int) -> NDArray[np.fl
     while missing > 0:
         candidates = 4.0 * generator.random(2 * missing + 16) - 2.0
         chances = generator.random(len(candidates))
-        kept.append(candidates[chances < _falling_exponential(0.5 * candidates * candidates)][:missing])
+        kept.append(candidates[: _keep(candidates, chances)][:missing])
         missing -= len(kept[-1])
     return np.concatenate(kept) if kept else np.empty(0)
 
 
-def _falling_exponential(x: NDArray[np.float64]) -> NDArray[np.float64]:
+@bare
+def _keep(candidates: NDArray[np.float64], chances: NDArray[np.float64]) -> int:
+    """Move the candidates that are kept to the front; how many they are."""
+    count = 0
+    for k in range(len(candidates)):
+        x = 0.5 * candidates[k] * candidates[k]
+        if chances[k] < _falling_exponential(x):
+            candidates[count] = candidates[k]
+            count += 1
+    return count
+
+
+@bare
+def _falling_exponential(x: float) -> float:
     """e**-x for 0 <= x <= 2, to 1e-14: the series at x / 16, squared four times."""
-    series = np.ones_like(x)
+    series = 1.0
     for term in range(10, 0, -1):
         series = 1.0 - (x / 16.0) / term * series
     for _ in range(4):
@@ -137,14 +167,11 @@ def compiled(
     )
 
 
-def dense_networks(
-    widths: tuple[int, ...], count: int, generator: np.random.Generator, learning_rate: float, l2: float, examples: int
+def blank_networks(
+    widths: tuple[int, ...], count: int, learning_rate: float, l2: float, examples: int
 ) -> kernels.Network:
-    """So many new dense networks of these widths (inputs, hidden units..., 1); see `compiled`."""
-    weights = [dense_weights(widths, generator) for _ in range(count)]
-    training = new_training(count, len(weights[0]))
-    training.parameters[:] = np.concatenate(weights)
-    return compiled(training, widths, learning_rate, l2, examples)
+    """So many dense networks of these widths (inputs, hidden units..., 1), all weights 0; see `compiled`."""
+    return compiled(new_training(count, kernels.parameter_count(widths)), widths, learning_rate, l2, examples)
 
 
 def class_at(path: str, what: str) -> type:

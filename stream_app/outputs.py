@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stream_app import codec
 from stream_app.batch import Batch, OriginalRecord
+from stream_app.left_out import Fields, fitted
 from stream_app.records import (
     Bytes,
     Floats,
@@ -27,10 +28,12 @@ from stream_app.records import (
     OutputRecords,
     PredictionColumns,
     Reason,
+    Side,
     Words,
 )
 
-OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", "dead-letters")
+DEAD_LETTERS = "dead-letters"
+OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", DEAD_LETTERS)
 """In the order in which the digest covers them."""
 
 
@@ -40,16 +43,29 @@ class Outputs:
 
     Attributes:
         topics: Records by unprefixed topic name, all of `OUTPUT_TOPICS`.
-        malformed: bool `[n]`, by merged position: whether the breaker counts the record.
+        unreadable: By `Side`, bool `[n]` in offset order: whether the value does not tell its stream.
+        dead: The dead letters, counted; empty for nearly all batches.
+        stream_names: The streams of the task.
+        stream_records: int64 `[streams]`, how many records came to each.
+        dropped_traces: Number of records whose trace context is not valid, so that nothing carries it.
     """
 
     topics: Mapping[str, OutputRecords]
-    malformed: NDArray[np.bool_]
+    unreadable: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    dead: Sequence["DeadCount"]
+    stream_names: Sequence[str]
+    stream_records: Longs
+    dropped_traces: int = 0
 
     @property
     def records(self) -> int:
         """Number of output records."""
         return sum(len(records) for records in self.topics.values())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of their keys, values and headers."""
+        return sum(map(bytes_of, self.topics.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +112,24 @@ class OutcomeRows(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """An input record that went nowhere else, and why."""
+    """An input record that went nowhere else, and why; `stream` is None where its value does not tell it."""
 
     reason: Reason
     record: OriginalRecord
+    stream: str | None
+
+
+class DeadCount(NamedTuple):
+    """Dead letters of one batch that have reason, stream (None: not told) and input in common.
+
+    The name of a stream is the producer's: it may hold anything that UTF-8 can. `offset` is the largest input offset.
+    """
+
+    reason: Reason
+    stream: str | None
+    side: Side
+    records: int
+    offset: int
 
 
 Rows = TypeVar("Rows", PredictionRows, OutcomeRows)
@@ -115,6 +145,13 @@ def _together(kind: type[Rows], chunks: Sequence[Rows]) -> Rows:
 
 
 NOTHING = OutputRecords((), (), ())
+
+
+def bytes_of(records: OutputRecords) -> int:
+    """Bytes of keys, values and headers."""
+    cells = sum(map(len, filter(None, records.keys))) + sum(map(len, filter(None, records.values)))
+    headers = (header for headers in records.headers.values() for header in headers)
+    return cells + sum(len(name.encode(errors="surrogatepass")) + len(value or b"") for name, value in headers)
 
 
 class Collector:
@@ -147,17 +184,26 @@ class Collector:
 
     def bury(self, position: int, reason: Reason) -> None:
         """The record at this position becomes a dead letter."""
-        self.dead(position, DeadLetter(reason, self._batch.original(position)))
+        self.dead(position, DeadLetter(reason, self._batch.original(position), self._batch.stream_name(position)))
 
-    def encode(self, names: Names, inputs: InputTopics, malformed: NDArray[np.bool_]) -> Outputs:
-        """All of it, as bytes."""
+    def encode(self, names: Names, inputs: InputTopics, stream_records: Longs, dead_letter_bytes: int) -> Outputs:
+        """Encode everything as bytes; a dead letter is at most `dead_letter_bytes` large, see `left_out`."""
         topics = {
             "predictions": self._encode_predictions(names) if self._predictions else NOTHING,
             "outcomes": self._encode_outcomes(names) if self._outcomes else NOTHING,
             "metrics": self._encode_metrics() if self._metrics else NOTHING,
-            "dead-letters": self._encode_dead(inputs) if self._dead else NOTHING,
+            "dead-letters": self._encode_dead(inputs, dead_letter_bytes) if self._dead else NOTHING,
         }
-        return Outputs(topics, malformed)
+        dropped = self._batch.dropped_traces
+        return Outputs(topics, self._batch.unreadable, self._count_dead(), names.streams, stream_records, dropped)
+
+    def _count_dead(self) -> Sequence[DeadCount]:
+        counts: dict[tuple[Reason, str | None, Side], tuple[int, int]] = {}
+        for _, letter in self._dead:
+            key = letter.reason, letter.stream, letter.record.side
+            count, offset = counts.get(key, (0, -1))
+            counts[key] = count + 1, max(offset, letter.record.offset)
+        return [DeadCount(*key, *value) for key, value in counts.items()]
 
     def _encode_predictions(self, names: Names) -> OutputRecords:
         rows = _together(PredictionRows, self._predictions)
@@ -176,17 +222,22 @@ class Collector:
         return self._records(positions, keys, [codec.encode(metric) for _, metric in rows])
 
     def _records(self, positions: Integers, keys: Sequence[bytes], values: Sequence[bytes]) -> OutputRecords:
-        return OutputRecords(keys, values, self._batch.times[positions].tolist(), self._batch.traces(positions))
+        return OutputRecords(keys, values, self._times(positions), self._batch.traces(positions))
 
-    def _encode_dead(self, inputs: InputTopics) -> OutputRecords:
+    def _times(self, positions: Integers) -> list[int]:
+        """A record without a time cannot give it to what it causes, and the client takes 0 for now."""
+        times: list[int] = self._batch.times[positions].clip(min=1).tolist()
+        return times
+
+    def _encode_dead(self, inputs: InputTopics, most_bytes: int) -> OutputRecords:
         rows = sorted(self._dead, key=_position)
         positions = np.array([position for position, _ in rows], np.int32)
+        letters = [fitted(_fields(letter.record), _dead_headers(letter, inputs), most_bytes) for _, letter in rows]
         return OutputRecords(
-            [letter.record.key for _, letter in rows],
-            [letter.record.value for _, letter in rows],
-            # a record without a time cannot give it to its dead letter, and the client takes 0 for now
-            self._batch.times[positions].clip(min=1).tolist(),
-            {row: _dead_headers(letter, inputs) for row, (_, letter) in enumerate(rows)},
+            [letter.key for letter in letters],
+            [letter.value for letter in letters],
+            self._times(positions),
+            {row: letter.headers for row, letter in enumerate(letters)},
         )
 
 
@@ -199,8 +250,12 @@ def _keys(names: Names, streams: Integers) -> list[bytes]:
     return keys
 
 
+def _fields(record: OriginalRecord) -> Fields:
+    return Fields(record.key, record.value, record.headers)
+
+
 def _dead_headers(letter: DeadLetter, inputs: InputTopics) -> list[Header]:
-    """The original headers, then the family of Kafka Connect (KIP-298) and our reason."""
+    """Make our headers, which come after the original ones: the family of Kafka Connect (KIP-298) and our reason."""
     record, reason = letter.record, letter.reason.text
     topic = inputs.names[record.side]
     ours = {
@@ -211,7 +266,7 @@ def _dead_headers(letter: DeadLetter, inputs: InputTopics) -> list[Header]:
         "__connect.errors.exception.message": f"{topic}[{inputs.partition}] offset {record.offset}: {reason}",
         "areba.reason": reason,
     }
-    return [*record.headers, *((name, text.encode()) for name, text in ours.items())]
+    return [(name, text.encode()) for name, text in ours.items()]
 
 
 def chain_digest(previous: bytes, ranges: Sequence[int], outputs: Outputs) -> bytes:

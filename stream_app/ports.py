@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from stream_app import __version__
 from stream_app.records import OutputRecords, RawRecords
+
+MAX_BATCH_BYTES = 1_000_000
+"""The largest batch that a transaction sends, but for a record that is larger alone; a broker's limit is on batches."""
+CLIENT_FAMILY = "areba/"
+"""Begins the `client.id` of every client of ours; those of areba 0.x had none."""
+
+CLIENT_NAME = f"{CLIENT_FAMILY}{__version__}"
+"""Stands before the `client.id` of the configuration, if there is one."""
 
 
 class TopicPartition(NamedTuple):
@@ -57,7 +66,8 @@ class Fetched:
 class Source(Protocol):
     """A member of a consumer group that reads committed records. Not thread-safe.
 
-    The group co-assigns equal partition numbers of the subscribed topics (the `range` assignor, eager).
+    The group gives out the partitions of the first topic, eagerly, and a member reads the same partitions of the other
+    topics. (The `range` assignor gives out those alike only while all topics have as many.)
     """
 
     def subscribe(
@@ -65,8 +75,11 @@ class Source(Protocol):
         topics: Sequence[str],
         on_assign: Callable[[Sequence[TopicPartition]], None],
         on_revoke: Callable[[Sequence[TopicPartition]], None],
+        partitions: int,
     ) -> None:
         """Join the group. Both callbacks run inside `poll` (or `close`); revoke also when partitions were lost.
+
+        Of each topic only the first `partitions` are given; there may be more.
 
         After `on_assign` no partition is read until `start_at` has been called for it.
         """
@@ -90,8 +103,15 @@ class Source(Protocol):
             OffsetGoneError: One that was to be read was deleted; of other partitions the next poll gives all.
         """
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
-        """The group's stable committed offsets (waits, bounded, for open transactions that hold offsets)."""
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float = 30.0
+    ) -> Mapping[TopicPartition, Committed | None]:
+        """The group's committed offsets, once no open transaction holds any of them.
+
+        Raises:
+            UnstableOffsetsError: A transaction still does after this time, or no broker answers.
+            TopicError: The broker refuses us.
+        """
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """Asked of the broker, not remembered."""
@@ -108,6 +128,8 @@ class Transaction(Protocol):
 
     def initialise(self) -> None:
         """Fence older producers of this transactional id and abort what they left open; bounded.
+
+        Does nothing where that was done and the client was not replaced since.
 
         Raises:
             FencedError: A newer one fenced us meanwhile.
@@ -135,8 +157,10 @@ class Transaction(Protocol):
         """Commit, waiting for all records.
 
         Raises:
-            TransactionAbortedError: It was aborted, cleanly: nothing of it will ever be read.
-            FencedError: A newer producer has our id, or the broker aborted a transaction that took too long.
+            TransactionAbortedError: It was given up. It may have been committed all the same where the client had to be
+                replaced: once the new one is initialised, the group's committed offsets tell. `RecordTooLargeError`
+                where a topic did not take a record for its size.
+            FencedError: A newer producer has our id.
             UnknownOutcomeError: Nobody can say; start again.
         """
 
@@ -162,11 +186,21 @@ class LogReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """What start-up checks of a topic. `settings` are the broker's effective ones, by Kafka's names."""
+    """What start-up checks of a topic.
+
+    Attributes:
+        name: Its full name.
+        partitions: How many.
+        settings: The broker's effective ones, by Kafka's names.
+        topic_id: What the broker drew when it created the topic (KIP-516); empty: not known.
+        replication: Copies of the partition that has the fewest; None where that is not known.
+    """
 
     name: str
     partitions: int
     settings: Mapping[str, str]
+    topic_id: str = ""
+    replication: int | None = None
 
 
 class Cluster(Protocol):
@@ -182,8 +216,8 @@ class Cluster(Protocol):
             TopicError: The broker refused one.
         """
 
-    def reader(self, partition: TopicPartition) -> LogReader:
-        """A reader of one partition, at its first offset."""
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """A reader of one partition, at its first offset; `committed=False`: of aborted and open records, too."""
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """Asked of the broker; records of open transactions lie below `high`."""
@@ -200,8 +234,8 @@ class Cluster(Protocol):
     ) -> Mapping[TopicPartition, Committed | None]:
         """A group's stable committed offsets, asked by somebody who is no member of it."""
 
-    def members(self, group_id: str) -> int:
-        """How many consumers the group has now."""
+    def members(self, group_id: str) -> Sequence[str]:
+        """The `client.id` of each consumer that the group has now."""
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Commit offsets for a group that nobody is a member of.
@@ -229,9 +263,16 @@ class Clock(Protocol):
     def monotonic_s(self) -> float:
         """Seconds, never going back."""
 
+    def sleep(self, seconds: float) -> None:
+        """Let this time pass."""
+
 
 class Sender(Protocol):
-    """An idempotent producer (acks=all) for tools and replayers. Not thread-safe."""
+    """An idempotent producer (acks=all) for tools and replayers. Not thread-safe.
+
+    A sender that is made with `partitions` sends a key where Java's default partitioner would if every topic had so
+    many: for topics that have grown since the application began.
+    """
 
     def send(
         self,
@@ -259,6 +300,14 @@ class Sender(Protocol):
 
     def close(self) -> None:
         """Release the client."""
+
+
+def given_partitions(
+    assigned: Iterable[TopicPartition], topics: Sequence[str], partitions: int
+) -> list[TopicPartition]:
+    """What a member reads, sorted, which the group assigned these partitions: see `Source.subscribe`."""
+    numbers = {place.partition for place in assigned if place.topic == topics[0] and place.partition < partitions}
+    return sorted(TopicPartition(topic, number) for topic in topics for number in numbers)
 
 
 def pair(offsets: tuple[int, int]) -> str:

@@ -13,8 +13,9 @@ A mark does not move stream time, so an old timestamp expires nothing.
 
 from stream_app import codec
 from stream_app.config import Config, or_nearest
-from stream_app.embedded import partition_of
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
+from stream_app.partitioner import partition_of
+from stream_app.partitions import partitions_of
 from stream_app.ports import Clock, Cluster, Sender, TopicPartition
 from stream_app.records import Mark, MarkKind
 
@@ -75,11 +76,11 @@ def _check_names(config: Config, stream: str, learner: str) -> None:
 
 def _place(config: Config, cluster: Cluster, stream: str, partition: int | None) -> TopicPartition:
     topic = config.topics.examples
-    partitions = cluster.topics([topic])[topic].partitions
+    partitions = partitions_of(cluster, config.topics)
     if partition is None:
         return TopicPartition(topic, partition_of(stream.encode(), partitions))
     if partition >= partitions:
-        raise ConfigurationError(f"{topic} has {partitions} partitions: there is no partition {partition}")
+        raise ConfigurationError(f"the application has {partitions} partitions: there is no partition {partition}")
     return TopicPartition(topic, partition)
 
 

@@ -12,15 +12,16 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from stream_app import codec
+from stream_app import __version__, codec
 from stream_app.breaker import Breaker
 from stream_app.changelog import manifests_of
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import StateError, UnknownOutcomeError
 from stream_app.inputs import rows_of
+from stream_app.parts import WholeActs
 from stream_app.ports import Clock, Cluster, Fetched, LogReader, TopicPartition, pair
 from stream_app.records import CONFIGURATION, RESUME, Act, Commit
-from stream_app.restore import Logs, OwnedTask, Point, Stage, Target, Times, committed_target, progress_record
+from stream_app.restore import Logs, OwnedTask, Point, Stage, Target, Times, Writer, committed_target, progress_record
 from stream_app.task import Task
 
 READ_TIMEOUT_S = 30.0
@@ -104,14 +105,17 @@ class History:
         begin = min(known, default=-1)
         settings: TaskSettings | None = None
         acts: list[Act] = []
+        whole_acts = WholeActs()
         for offset, value in records_of(self._cluster, self._progress):
             record = codec.decode_one(value or b"")
             if offset < begin:
                 continue
             settings = known.get(offset, settings)
             if isinstance(record, Act):
-                acts.append(record)
-                settings = TaskSettings.from_json(record.text) if record.kind == CONFIGURATION else settings
+                whole = whole_acts.add(record)
+                if whole is not None:
+                    acts.append(whole)
+                    settings = TaskSettings.from_json(whole.text) if whole.kind == CONFIGURATION else settings
             elif isinstance(record, Commit) and record.sequence <= self.target.point.sequence:
                 if settings is None:
                     raise StateError(self._begins(record.sequence, "and no snapshot that is named can be read"))
@@ -186,6 +190,7 @@ class History:
             logs = Logs(
                 progress=lambda: _Until(opened(topics.progress), recorded.progress_offset),
                 changelog=partial(opened, topics.changelog),
+                outputs=None,
             )
             owned = OwnedTask(
                 inputs=self.inputs,
@@ -197,6 +202,7 @@ class History:
                 breaker=Breaker(self._config.breaker),
                 clock=clock,
                 times=Times(READ_TIMEOUT_S, NO_SNAPSHOTS_S),
+                writer=Writer(""),
             )
             stack.callback(owned.close)
             readers = [opened(partition.topic) for partition in self.inputs]
@@ -341,11 +347,21 @@ def last_commit(records: Sequence[Commit | Act]) -> Commit | None:
     return next((record for record in reversed(records) if isinstance(record, Commit)), None)
 
 
+def resume_after(tail: Sequence[Commit | Act]) -> Act | None:
+    """The act that lets a task continue that the breaker stopped; None where it is not stopped."""
+    if tripped_by(tail) is None:
+        return None
+    return Act(tail[-1].sequence + 1, RESUME, __version__, "")
+
+
 def tripped_by(tail: Sequence[Commit | Act]) -> str | None:
     """Why the breaker stopped the task, unless somebody resumed it; the tail of its progress says so."""
     last = last_commit(tail)
-    if last is None or any(
-        isinstance(act, Act) and act.kind == RESUME and act.sequence == last.sequence + 1 for act in tail
-    ):
+    if last is None:
         return None
+    reached = last.sequence
+    for act in tail[tail.index(last) + 1 :]:  # two that came at once have one sequence
+        if isinstance(act, Act) and act.kind == RESUME and last.sequence < act.sequence <= reached + 1:
+            return None
+        reached = max(reached, act.sequence)
     return last.tripped

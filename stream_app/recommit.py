@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from stream_app.changelog import find_manifests, whole_ones
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError, TopicError
+from stream_app.partitions import partitions_of
 from stream_app.ports import Cluster, Committed, TopicPartition, pair
 from stream_app.rebuild import finish, records_of
 from stream_app.records import Commit
-from stream_app.restore import Point, Target, parse_metadata, progress_record
+from stream_app.restore import Point, Target, check_topic_ids, parse_metadata, progress_record
 from stream_app.state import Snapshot
 
 TAIL_RECORDS = 100_000
@@ -58,7 +59,7 @@ class Recommit:
 
     def wanted(self) -> dict[TopicPartition, Committed]:
         """What is to be committed."""
-        metadata = self.target.point.metadata(self.target.snapshots)
+        metadata = self.target.point.metadata(self.target.snapshots, self.target.topic_ids)
         return {
             partition: Committed(offset, metadata)
             for partition, offset in zip(self.inputs, self.offsets or (), strict=True)
@@ -86,7 +87,8 @@ def recommit(cluster: Cluster, config: Config, tasks: Iterable[int], *, dry_run:
 
     Raises:
         ConfigurationError: There is no such task.
-        StateError: The group has members, or progress has something else than our records.
+        StateError: The group has members, an input was deleted and created again, or progress has something else than
+            our records.
         UnknownOutcomeError: The broker fell silent.
     """
     for task in chosen_tasks(cluster, config, tasks):
@@ -101,21 +103,23 @@ def look(cluster: Cluster, config: Config, task: int) -> Recommit:
     topics = config.topics
     inputs = (TopicPartition(topics.examples, task), TopicPartition(topics.labels, task))
     changelog = TopicPartition(topics.changelog, task)
+    found = cluster.topics((topics.examples, topics.labels))
     before = cluster.committed(config.group_id, inputs)  # waits for transactions that hold them: progress is whole then
     manifests = finish(cluster, changelog, lambda reader: find_manifests(reader, task))
     commits = _Commits(cluster, TopicPartition(topics.progress, task), {one.sequence for _, one in manifests})
     last = commits.last
     if last is None:
         return Recommit(task, inputs, before, None, Target(Point(-1, b"")))
+    topic_ids = (found[topics.examples].topic_id, found[topics.labels].topic_id)
+    check_topic_ids(inputs, (last.examples_topic_id, last.labels_topic_id), topic_ids)
     known = [
         Snapshot(place, commits.offsets[manifest.sequence])
         for place, manifest in sorted(manifests, key=lambda one: one[1].sequence, reverse=True)
         if commits.digests.get(manifest.sequence) == bytes.fromhex(manifest.digest)
     ]
     whole = finish(cluster, changelog, lambda reader: whole_ones(reader, task, known))
-    return Recommit(
-        task, inputs, before, (last.examples_end, last.labels_end), Target(Point(last.sequence, last.digest), whole)
-    )
+    target = Target(Point(last.sequence, last.digest), whole, topic_ids)
+    return Recommit(task, inputs, before, (last.examples_end, last.labels_end), target)
 
 
 class _Commits:
@@ -162,7 +166,7 @@ def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequ
     found = cluster.topics(needed)
     if missing := [name for name in needed if name not in found]:
         raise TopicError([f"{name}: there is no such topic" for name in missing])
-    partitions = found[topics.progress].partitions
+    partitions = partitions_of(cluster, topics)
     chosen = list(tasks) or list(range(partitions))
     if beyond := [task for task in chosen if task >= partitions]:
         raise ConfigurationError(f"there is no task {beyond[0]}: the application has {partitions}")

@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequence[str]) -> bool:
     """Whether streams that have state feel anything of the change."""
-    apart = {"streams", "default_stream", "unknown_streams", "limits"}
+    apart = {"streams", "default_stream", "unknown_streams", "limits", "dead_letter_bytes"}
     if before.model_dump(exclude=apart) != after.model_dump(exclude=apart):
         return True
     return any(_dump(before, name) != _dump(after, name) for name in running)
@@ -41,7 +41,7 @@ def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequenc
 
 def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Streams:
     """The same streams, in their order, under other settings."""
-    new = Streams(after)
+    new = Streams(after, streams.hash_key)
     same_detector = before.metrics.change_detector == after.metrics.change_detector
     for stream in streams:
         one, two = (settings.of_stream(stream.name) for settings in (before, after))

@@ -3,7 +3,7 @@
 Event time is milliseconds since 1970, the CreateTime of the Kafka record. A class is 0 or 1; 1 is the positive one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
@@ -17,9 +17,18 @@ MAX_ID_BYTES = 64
 ID_WORDS = 1 + MAX_ID_BYTES // 8
 """uint64 words that hold one id: its length in bytes, then its bytes, little-endian, padded with zeros."""
 
+DEAD_LETTER_BYTES = 256
+"""What a dead letter adds in headers, where the name of the input topic has up to 18 bytes."""
+MAX_LEARNERS = 16
+"""Learners of a stream: each predicts every example and keeps a model and a score for each pending one."""
+
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Mapping[int, Sequence[Header]]
 """Headers by row: most records have none."""
+
+UNREADABLE_HEADERS: Sequence[Header] = (("areba.headers.unreadable", None),)
+"""In place of headers of which one has a name that is not UTF-8: clients cannot read any of them. The rest of such a
+record is as good as that of any other."""
 
 Floats: TypeAlias = NDArray[np.float32]
 Longs: TypeAlias = NDArray[np.int64]
@@ -61,7 +70,7 @@ class OutcomeKind(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why a record became a dead letter. Those up to BAD_TIME are malformed, whatever the state."""
+    """Why a record became a dead letter."""
 
     UNDECODABLE = 1
     WRONG_SCHEMA = 2
@@ -77,6 +86,7 @@ class Reason(IntEnum):
     LATE_LABEL = 12
     ORPHAN_LABEL = 13
     UNKNOWN_LEARNER = 14
+    WRONG_KEY = 15
 
     @property
     def text(self) -> str:
@@ -85,8 +95,8 @@ class Reason(IntEnum):
 
     @property
     def malformed(self) -> bool:
-        """Whether the breaker counts it."""
-        return self <= Reason.BAD_TIME
+        """Whether the record alone is the cause, whatever the state."""
+        return self <= Reason.BAD_TIME or self is Reason.WRONG_KEY
 
 
 # One by one -----------------------------------------------------------------------------------------------------------
@@ -202,7 +212,11 @@ class Commit:
     """What one transaction did for one task: the ranges it read (start, and behind the last) and what it wrote.
 
     `digest` is SHA-256 chained over offsets and output bytes, `records` the count of output records, `tripped` why the
-    breaker stopped the task behind it.
+    breaker stopped the task behind it. For each output topic, `..._start` is the end offset of the task's partition
+    after the previous commit, and `..._records` the count of records that this commit wrote there; a record of
+    version 1 has -1 and 0. `rules` is the number of the rules under which it was processed, `partitions` the number of
+    tasks of the application; the topic ids tell a topic from another topic that was created later under its name
+    (KIP-516). A record of version 1 has rules 1, 0 partitions and empty ids.
     """
 
     sequence: int
@@ -213,9 +227,23 @@ class Commit:
     digest: bytes
     records: int
     tripped: str | None
+    transactional_id: str = ""
+    rules: int = 1
+    partitions: int = 0
+    examples_topic_id: str = ""
+    labels_topic_id: str = ""
+    predictions_start: int = -1
+    predictions_records: int = 0
+    outcomes_start: int = -1
+    outcomes_records: int = 0
+    metrics_start: int = -1
+    metrics_records: int = 0
+    dead_letters_start: int = -1
+    dead_letters_records: int = 0
 
 
 CONFIGURATION, RESUME, SEED, SKIP = "configuration", "resume", "seed", "skip"
+RESET, REPAIR, ADOPT = "reset", "repair", "adopt"
 """The kinds of acts."""
 
 
@@ -224,15 +252,23 @@ class Act:
     """An act that changes a result and is no input.
 
     `configuration` (text: the settings), `resume` (a note), `seed` (a part of a learner's state, see `seed`),
-    `skip` (inputs are gone, see `gap`).
+    `skip` (inputs are gone, see `gap`), `reset` (text: the name of a stream, which begins anew), `repair` (outputs
+    whose commit markers were lost were published again), `adopt` (records of other writers in the output topics were
+    accepted).
 
-    It holds from the commit record with `sequence` on; `engine` is the version of areba that wrote it.
+    It holds from the commit record with `sequence` on; `engine` is the version of areba that wrote it. A long text is
+    cut into `parts` records with consecutive sequences. Only `configuration` has `rules`, the number of the rules that
+    decide results, and `partitions`, the number of tasks of the application; 0 in records of older versions.
     """
 
     sequence: int
     kind: str
     engine: str
     text: str
+    rules: int = 0
+    partitions: int = 0
+    part: int = 0
+    parts: int = 1
 
 
 # In columns -----------------------------------------------------------------------------------------------------------
@@ -270,7 +306,7 @@ class Decoded:
         known: How many names were known to the decoder.
         stream_names: The distinct stream names of these rows that were not, in order of first appearance.
         streams: int32 `[n]`, the number of a known name, or `known` more than an index into `stream_names`; -1 where
-            malformed.
+            the value does not tell its stream. A malformed row may have a stream.
         ids: uint64 `[n, ID_WORDS]`; zeros where there is none.
         features: float32 `[total]`, the features of all examples behind one another.
         feature_starts: int64 `[n]`, first element of the row in `features`.
@@ -348,6 +384,16 @@ class OutputRecords:
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+def concatenated_headers(parts: Iterable[RawRecords | OutputRecords]) -> Headers:
+    """The headers of all records of the parts, by their row among all."""
+    headers: dict[int, Sequence[Header]] = {}
+    first = 0
+    for part in parts:
+        headers.update({first + row: cells for row, cells in part.headers.items()})
+        first += len(part)
+    return headers
 
 
 def pack_id(text: str) -> Words:

@@ -7,6 +7,7 @@ them. A difference is named by topic, partition and offset; the comparison goes 
 Memory: one task, `AHEAD_RECORDS` of each output topic on either side.
 """
 
+import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -19,6 +20,8 @@ from stream_app.avro import decode_one
 from stream_app.books import Findings
 from stream_app.config import TaskSettings
 from stream_app.errors import StateError, UndecodableError, WrongSchemaError
+from stream_app.identity import RULES
+from stream_app.join import HASH_KEY_BYTES
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.reading import Row
 from stream_app.records import CONFIGURATION, Act, Commit, Header, OutputRecords, RawRecords
@@ -224,7 +227,8 @@ class Rerun:
         if isinstance(record, Commit):
             self._commit(offset, record)
         elif self._task is None and record.kind == CONFIGURATION:
-            self._task = Task(self._partition, TaskSettings.from_json(record.text), self._inputs)
+            settings, key = TaskSettings.from_json(record.text), secrets.token_bytes(HASH_KEY_BYTES)
+            self._task = Task(self._partition, settings, self._inputs, key)
         elif self._task is not None:
             try:
                 self._task.apply(record)
@@ -234,6 +238,12 @@ class Rerun:
     def _commit(self, offset: int, commit: Commit) -> None:
         if self._task is None:
             self.stopped = f"{self._progress}[{self._partition}]: there is no configuration before offset {offset}"
+            return
+        if commit.rules != RULES:
+            self.stopped = (
+                f"{self._progress}[{self._partition}] offset {offset}: sequence {commit.sequence} was processed under "
+                f"rules {commit.rules}, this version has rules {RULES}"
+            )
             return
         examples, labels = (
             side.below(end) for side, end in zip(self._sides, (commit.examples_end, commit.labels_end), strict=True)

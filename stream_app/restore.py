@@ -7,41 +7,76 @@ commit record. The result is the state that the last owner had when it committed
 at the first offset.
 
     LOADING     a snapshot is read
-    READING     progress is read until the committed sequence (or as far as memory allows: the rest on the way)
+    READING     progress is read until the committed sequence (or as far as memory allows: the rest on the way), and
+                what was committed last is compared with what can be read of it (see `settle`)
     REPLAYING   inputs are re-processed along the recorded ranges
+    REPAIRING   committed outputs that nobody can read are published again
     LIVE        the task takes new records
     TRIPPED     the breaker stopped it; `areba resume` goes on
     PARKED      it cannot be restored; the others go on
 """
 
+import json
+import secrets
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stream_app import __version__, codec
+from stream_app.batch import Batch as Opened
+from stream_app.bounds import Room
 from stream_app.breaker import Breaker
 from stream_app.changelog import Anchor, Loaded, SnapshotWriter
 from stream_app.changelog import load as load_snapshot
 from stream_app.config import TaskSettings, changes
-from stream_app.errors import ConfigurationError, StateError, UndecodableError, WrongSchemaError
+from stream_app.errors import (
+    ConfigurationError,
+    ForeignRecordsError,
+    StateError,
+    UndecodableError,
+    WrongSchemaError,
+)
 from stream_app.gap import Gap, read_gap
-from stream_app.inputs import WaitingRecords
-from stream_app.outputs import Outputs, chain_digest
+from stream_app.identity import RULES, UNKNOWN, Identity, created_again, other_rules
+from stream_app.inputs import WaitingRecords, rows_of
+from stream_app.join import HASH_KEY_BYTES
+from stream_app.outputs import OUTPUT_TOPICS, Outputs, chain_digest
+from stream_app.parts import WholeActs, in_parts, whole_acts
 from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicPartition, pair
-from stream_app.records import CONFIGURATION, RESUME, SKIP, Act, Commit, OutputRecords, Side
+from stream_app.records import (
+    ADOPT,
+    CONFIGURATION,
+    REPAIR,
+    RESUME,
+    SKIP,
+    Act,
+    Commit,
+    OutputRecords,
+    Side,
+    concatenated_headers,
+)
+from stream_app.settle import (
+    MAX_UNNAMED_COMMITS,
+    OutputLogs,
+    Recorded,
+    Settled,
+    Window,
+    repair_text,
+    settle,
+)
 from stream_app.state import Snapshot, parse_snapshot
 from stream_app.task import Task
 
 GENESIS = bytes(32)
 """The digest before the first commit record."""
 
-METADATA_FORMAT = "2"
+METADATA_FORMAT = "3"
 
-READABLE_FORMATS = ("1", METADATA_FORMAT)
-"""1 had no snapshots."""
+READABLE_FORMATS = ("1", "2", METADATA_FORMAT)
+"""1 had no snapshots, 2 no topic ids."""
 
 PROGRESS_RECORDS_PER_POLL = 1000
 """Progress records are some hundred bytes; a poll of so many stays well under a second."""
@@ -83,6 +118,7 @@ class Stage(Enum):
     LOADING = auto()
     READING = auto()
     REPLAYING = auto()
+    REPAIRING = auto()
     LIVE = auto()
     TRIPPED = auto()
     PARKED = auto()
@@ -94,16 +130,18 @@ class Point(NamedTuple):
     sequence: int
     digest: bytes
 
-    def metadata(self, snapshots: Sequence[Snapshot] = ()) -> str:
+    def metadata(self, snapshots: Sequence[Snapshot] = (), topic_ids: tuple[str, str] = UNKNOWN.topic_ids) -> str:
         """As it stands with the committed offsets; snapshots are those before this point, newest first."""
-        return " ".join([METADATA_FORMAT, str(self.sequence), self.digest.hex(), *map(str, snapshots)])
+        ids = ",".join(topic_ids)
+        return " ".join([METADATA_FORMAT, str(self.sequence), self.digest.hex(), ids, *map(str, snapshots)])
 
 
 class Target(NamedTuple):
-    """What is to be restored, and the snapshots from which that can be done, newest first."""
+    """What is to be restored, the snapshots from which that can be done, newest first, and the ids of both inputs."""
 
     point: Point
     snapshots: tuple[Snapshot, ...] = ()
+    topic_ids: tuple[str, str] = UNKNOWN.topic_ids
 
 
 def parse_metadata(text: str, where: str) -> Target:
@@ -114,10 +152,13 @@ def parse_metadata(text: str, where: str) -> Target:
     """
     fields = text.split()
     try:
-        version, sequence, digest, *snapshots = fields
+        version, sequence, digest, *rest = fields
         if version not in READABLE_FORMATS:
             raise StateError(f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}")
-        return Target(Point(int(sequence), bytes.fromhex(digest)), tuple(map(parse_snapshot, snapshots)))
+        ids, *snapshots = rest if version == METADATA_FORMAT else [",", *rest]
+        examples_id, labels_id = ids.split(",")
+        point = Point(int(sequence), bytes.fromhex(digest))
+        return Target(point, tuple(map(parse_snapshot, snapshots)), (examples_id, labels_id))
     except ValueError:
         raise StateError(
             f"{where}: committed offset without our metadata ({text!r}): the group was reset. {WAY_BACK}"
@@ -125,22 +166,45 @@ def parse_metadata(text: str, where: str) -> Target:
 
 
 def committed_target(
-    inputs: tuple[TopicPartition, TopicPartition], committed: Mapping[TopicPartition, Committed | None]
+    inputs: tuple[TopicPartition, TopicPartition],
+    committed: Mapping[TopicPartition, Committed | None],
+    topic_ids: tuple[str, str] = UNKNOWN.topic_ids,
 ) -> Target | None:
     """What the group committed for a task; None for a task that never committed.
 
+    Args:
+        inputs: The task's partitions of examples and labels.
+        committed: What the group has.
+        topic_ids: Ids of the input topics now; empty ids are not compared.
+
     Raises:
-        StateError: The two partitions tell different stories.
+        StateError: The two partitions tell different stories, or an input was deleted and created again.
     """
     examples, labels = (committed.get(partition) for partition in inputs)
     where = f"task {inputs[0].partition}"
     if examples is None and labels is None:
         return None
+    for known in (examples, labels):  # Kafka deletes the offsets of the topic that was deleted, and keeps the others
+        if known is not None:
+            check_topic_ids(inputs, parse_metadata(known.metadata, where).topic_ids, topic_ids)
     if examples is None or labels is None or examples.metadata != labels.metadata:
         raise StateError(
             f"{where}: committed offsets of {inputs[0].topic} and {inputs[1].topic} do not belong together. {WAY_BACK}"
         )
     return parse_metadata(examples.metadata, where)
+
+
+def check_topic_ids(
+    inputs: tuple[TopicPartition, TopicPartition], recorded: tuple[str, str], found: tuple[str, str]
+) -> None:
+    """Refuse inputs that were deleted and created again.
+
+    Raises:
+        StateError: They were; no offset or model belongs to the new topic.
+    """
+    problem = created_again((inputs[0].topic, inputs[1].topic), recorded, found)
+    if problem is not None:
+        raise StateError(f"task {inputs[0].partition}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +220,11 @@ class Batch:
     offsets: tuple[int, int]
 
     @property
+    def inputs(self) -> int:
+        """How many input records it took."""
+        return sum(map(len, self.outputs.unreadable))
+
+    @property
     def point(self) -> Point:
         """Where the task is once this is committed."""
         return Point(self.commit.sequence, self.commit.digest)
@@ -168,18 +237,42 @@ class Times(NamedTuple):
     snapshot_after_s: float
 
 
-class _Recorded(NamedTuple):
-    """A progress record and its offset."""
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What is to be published again, in one transaction.
 
-    record: Commit | Act
-    offset: int
+    Attributes:
+        outputs: Records by output topic.
+        progress: Records of progress that were lost, and the act `repair`.
+        commits: By output topic, the sequences of the commits whose records these are.
+    """
+
+    outputs: Mapping[str, OutputRecords]
+    progress: tuple[Commit | Act, ...]
+    commits: Mapping[str, frozenset[int]]
 
 
 class Logs(NamedTuple):
-    """Open readers of a task's own topics, each at its first offset."""
+    """Open readers of a task's own topics, each at its first offset, and what there is to ask of its outputs.
+
+    `outputs` is None where a state of the past is rebuilt, which publishes nothing.
+    """
 
     progress: Callable[[], LogReader]
     changelog: Callable[[], LogReader]
+    outputs: OutputLogs | None
+
+
+class Writer(NamedTuple):
+    """Who writes the records of a task.
+
+    Attributes:
+        transactional_id: Stands in each commit record.
+        adopts: Whether records of other writers in the output topics are accepted.
+    """
+
+    transactional_id: str
+    adopts: bool = False
 
 
 class OwnedTask:
@@ -192,12 +285,14 @@ class OwnedTask:
         target: What to restore; None where nothing was ever committed.
         committed: The committed offsets (examples, labels); the first offsets where nothing was committed.
         logs: The task's own topics.
-        breaker: Counts malformed records.
+        breaker: Counts unreadable records.
         clock: For the deadline, and for what processing costs.
         times: Bounds of restoring.
+        writer: Who writes its records.
+        identity: What the broker says of the application now; an unknown identity is not compared.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  (a field a line)
         self,
         inputs: tuple[TopicPartition, TopicPartition],
         generation: int,
@@ -208,6 +303,8 @@ class OwnedTask:
         breaker: Breaker,
         clock: Clock,
         times: Times,
+        writer: Writer,
+        identity: Identity = UNKNOWN,
     ) -> None:
         self.inputs = inputs
         self.number = inputs[0].partition
@@ -223,8 +320,20 @@ class OwnedTask:
         self.task: Task | None = None
         self.damage: list[str] = []
         self.taken_over: tuple[str, ...] = ()
+        self.output_ends: dict[str, int] = {}
+        self.repair: Repair | None = None
+        self.unnamed_ends: Mapping[TopicPartition, int] | None = None
         self._settings = settings
-        self._target = target.point if target else None
+        self._written_by = writer
+        self._identity = identity
+        self._recorded = (0, 0)  # rules and number of partitions, as the newest commit or configuration has them
+        self._named = self._target = target.point if target else None
+        self._unnamed_commits = 0
+        self._is_settled = False
+        self._settling: Generator[bool, None, Settled] | None = None
+        self._settled = Settled()
+        self._again: dict[str, list[OutputRecords]] = {topic: [] for topic in OUTPUT_TOPICS}
+        self._recent: deque[Recorded] = deque(maxlen=SCRIPT_RECORDS)
         self._logs = logs
         self._reader: LogReader | None = None
         self._loading: Generator[bool, None, Loaded] | None = None
@@ -233,13 +342,15 @@ class OwnedTask:
         self._times = times
         self._progress_at = self._looked_at = clock.monotonic_s()
         self._silent_s = 0.0
-        self._script: deque[_Recorded] = deque()
+        self._script: deque[Recorded] = deque()
         self._read_to = -1
         self._at_end = False
         self._tripped: str | None = None
+        self._tripped_at = -1
         self._engine = "unknown"
         self._point = Point(-1, GENESIS)
-        self._pending_acts: list[str] = []
+        self._pending_acts: list[tuple[str, str]] = []
+        self._whole_acts = WholeActs()
         self._misfit: str | None = None
         self._anchor: Anchor | None = None
         self._writer = SnapshotWriter(self.number, times.snapshot_after_s, self._loaded)
@@ -258,8 +369,8 @@ class OwnedTask:
 
     @property
     def target(self) -> Point | None:
-        """The committed point that is restored; None where nothing was ever committed."""
-        return self._target
+        """The point that the committed offsets name; None where the group has none."""
+        return self._named
 
     @property
     def needed_progress(self) -> int | None:
@@ -305,7 +416,10 @@ class OwnedTask:
             records.clear()
 
     def close(self) -> None:
-        """Release the reader."""
+        """Release the readers."""
+        if self._settling is not None:
+            self._settling.close()
+            self._settling = None
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -353,7 +467,7 @@ class OwnedTask:
             self._point = Point(manifest.sequence, bytes.fromhex(manifest.digest))
             self._read_to = manifest.sequence - 1
             self._engine = manifest.engine
-            self.breaker.load(manifest.malformed)
+            self.breaker.load(manifest.unreadable)
         self.stage = Stage.READING
         self.be_patient()
 
@@ -379,10 +493,14 @@ class OwnedTask:
         return False
 
     def _is_whole(self) -> bool:
-        """Whether nothing of the script is missing. Behind the committed sequence only `resume` may follow."""
-        return self._at_end and (self._target is None or self._read_to >= self._target.sequence)
+        """Whether nothing of the script is missing. After the committed sequence only acts may follow."""
+        return self._at_end and self._is_settled
 
     def _read_more(self) -> None:
+        """Read progress, and once it is read to its end, settle what was committed last."""
+        if self._at_end and not self._is_settled:
+            self._settle()
+            return
         if self._reader is None:
             self._reader = self._logs.progress()
         fetched = self._reader.poll(PROGRESS_RECORDS_PER_POLL, 0.0)
@@ -393,14 +511,16 @@ class OwnedTask:
         self.be_patient()
         for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
             where = f"progress[{self.number}] offset {offset}"
-            self._read(_Recorded(progress_record(value, where), offset), where)
+            self._read(Recorded(progress_record(value, where), offset), where)
 
-    def _read(self, recorded: _Recorded, where: str) -> None:
+    def _read(self, recorded: Recorded, where: str) -> None:
         record = recorded.record
-        if self._target is None and isinstance(record, Commit):
-            raise StateError(f"{where}: {offsets_lost(record.sequence)}")
-        if isinstance(record, Act) and record.kind in (RESUME, SKIP) and record.sequence <= self._read_to:
-            return  # said twice
+        if isinstance(record, Commit):
+            self._check_commit(record, where)
+        if isinstance(record, Commit) or record.kind == CONFIGURATION:
+            self._recorded = (record.rules, record.partitions)
+        if isinstance(record, Act) and record.sequence <= self._read_to and self._is_late(recorded, record):
+            return
         if record.sequence != self._read_to + 1:
             raise StateError(f"{where}: {self._gap_before(record.sequence)}")
         if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
@@ -408,12 +528,98 @@ class OwnedTask:
         if self._target is not None and record.sequence >= self._target.sequence:
             self._check_target(record, self._target, where)
         self._read_to = record.sequence
+        self._recent.append(recorded)
         if record.sequence == self.loaded_sequence:
             self._check_anchor(recorded, where)
             return
         if isinstance(record, Act) and record.kind == SKIP:
             self._leave_out(record, where)
         self._script.append(recorded)
+
+    def _check_commit(self, commit: Commit, where: str) -> None:
+        """Whether it is of the topics that are there now, and the group has offsets, or few commits have none."""
+        check_topic_ids(self.inputs, (commit.examples_topic_id, commit.labels_topic_id), self._identity.topic_ids)
+        if self._target is None:
+            self._unnamed_commits += 1
+            if self._unnamed_commits > MAX_UNNAMED_COMMITS:
+                raise StateError(f"{where}: {offsets_lost(commit.sequence)}")
+
+    def _is_late(self, recorded: Recorded, act: Act) -> bool:
+        """Whether an act came twice, or at the same time as another one: they have one sequence then.
+
+        A `resume` holds all the same, and so do the outputs of a `repair`.
+        """
+        if act.kind == REPAIR:
+            self._recent.append(recorded)
+        elif act.kind == RESUME and any(isinstance(one.record, Act) for one in list(self._script)[-1:]):
+            self._script.append(recorded)
+        return act.kind in (RESUME, SKIP, REPAIR)
+
+    def _settle(self) -> None:
+        """One step of finding out which transactions were committed, and which of their records nobody can read.
+
+        Raises:
+            ForeignRecordsError: Somebody else writes to the output topics.
+            StateError: What can be read contradicts itself.
+        """
+        if self._logs.outputs is None:
+            self.got_ahead = self._take_settled(Settled(ends=dict.fromkeys(OUTPUT_TOPICS, 0)))
+            return
+        if self._settling is None:
+            target = (self._target.sequence, self._target.digest) if self._target else None
+            is_anchored = bool(self._recent) and self._recent[0].record.sequence == self.loaded_sequence
+            self._settling = settle(
+                self._logs.outputs,
+                self._decode_progress,
+                self._recent,
+                self._read_to,
+                target,
+                is_anchored=is_anchored,
+            )
+        try:
+            self.got_ahead = next(self._settling)
+        except StopIteration as done:
+            self._settling = None
+            self.got_ahead = self._take_settled(done.value)
+        if self.got_ahead:
+            self.be_patient()
+
+    def _decode_progress(self, value: bytes | None) -> Commit | Act:
+        return progress_record(value, f"progress[{self.number}]")
+
+    def _take_settled(self, settled: Settled) -> bool:
+        """Restore up to the last transaction that was committed; False where the one that is named is not there yet."""
+        last = next((one for one in reversed(settled.lost) if isinstance(one, Commit)), None)
+        reached = max(self._read_to, last.sequence if last else -1)
+        if self._target is not None and reached < self._target.sequence:
+            self._at_end = False
+            return False
+        if settled.foreign and not self._written_by.adopts:
+            topic, offset = next(iter(settled.foreign.items()))
+            raise ForeignRecordsError(topic, self.number, offset)
+        if any(isinstance(one.record, Act) and one.record.kind == SKIP for one in self._recent):
+            settled = self._without_skipped(settled)
+        self._settled = settled
+        self._is_settled = True
+        self.output_ends = dict(settled.ends)
+        for record in settled.lost:
+            self._read_to = record.sequence
+            self._script.append(Recorded(record, -1))
+        commits = (one.record for one in reversed(self._script) if isinstance(one.record, Commit))
+        newest = next(commits, None)
+        if newest is not None and (self._target is None or newest.sequence > self._target.sequence):
+            self._target = Point(newest.sequence, newest.digest)
+            self.goal = (newest.examples_end, newest.labels_end)
+        return True
+
+    def _without_skipped(self, settled: Settled) -> Settled:
+        """The inputs of what was skipped are gone: its outputs cannot be computed again."""
+        known = {one.record.sequence for one in self._script} | {record.sequence for record in settled.lost}
+        missing = {topic: left for topic, found in settled.missing.items() if (left := found & known)}
+        for topic, found in settled.missing.items():
+            if gone := sorted(found - known):
+                self.damage.append(f"{topic} of sequences {gone}: nobody can read them, and their inputs are gone")
+        return replace(settled, missing=missing)
 
     def _leave_out(self, act: Act, where: str) -> None:
         """The commits behind the snapshot are not re-processed: their inputs are gone, an operator accepted that.
@@ -456,18 +662,19 @@ class OwnedTask:
             "application.id starts afresh"
         )
 
-    def _check_anchor(self, recorded: _Recorded, where: str) -> None:
+    def _check_anchor(self, recorded: Recorded, where: str) -> None:
         """The commit record behind which the snapshot was taken."""
         record = recorded.record
         if not isinstance(record, Commit) or record.digest != self._point.digest:
             raise StateError(f"{where}: sequence {record.sequence} is not the one that the snapshot was taken behind")
-        self._tripped = record.tripped
+        self._tripped, self._tripped_at = record.tripped, record.sequence
         self._anchor = Anchor(record.sequence, record.digest, self.offsets, recorded.offset)
 
     def _check_target(self, record: Commit | Act, target: Point, where: str) -> None:
         """The record that is committed, or one behind it, where only acts may be."""
         if record.sequence > target.sequence:
-            if isinstance(record, Commit):
+            self._unnamed_commits += isinstance(record, Commit)
+            if self._unnamed_commits > MAX_UNNAMED_COMMITS or self.loaded_sequence > target.sequence:
                 raise StateError(f"{where}: {offsets_reset(record.sequence, target.sequence)}")
             return
         found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
@@ -484,13 +691,17 @@ class OwnedTask:
 
     def _begin_at_first(self) -> None:
         settings = self._settings
-        if self._script:
-            first = self._script[0].record
-            if isinstance(first, Act):  # `_read` saw to it
-                settings = TaskSettings.from_json(first.text)
+        first = next(whole_acts(record for record, _ in self._script), None)
+        if isinstance(first, Act) and first.kind == CONFIGURATION:
+            settings = TaskSettings.from_json(first.text)
+        elif first is None:
+            self._pending_acts.append((CONFIGURATION, self._settings.to_json()))
         else:
-            self._pending_acts.append(self._settings.to_json())
-        self.task = Task(self.number, settings, (self.inputs[0].topic, self.inputs[1].topic))
+            raise StateError(
+                f"progress[{self.number}] sequence {first.sequence}: no whole configuration comes before it"
+            )
+        topics = (self.inputs[0].topic, self.inputs[1].topic)
+        self.task = Task(self.number, settings, topics, secrets.token_bytes(HASH_KEY_BYTES))
         commits = (record for record, _ in self._script if isinstance(record, Commit))
         begin = next(commits, None)
         if begin is not None:
@@ -545,17 +756,21 @@ class OwnedTask:
             self.breaker.reset()
             self._tripped = None
         try:
-            if self._live_task().apply(act):
+            whole = self._whole_acts.add(act)
+            if whole is not None and self._live_task().apply(whole):
                 self._writer.begin_anew()
         except StateError as problem:
             raise StateError(f"progress[{self.number}] sequence {act.sequence}: {problem}") from problem
         self._engine = act.engine
         digest = read_gap(act.text).digest if act.kind == SKIP else self._point.digest
-        self._point = Point(act.sequence, digest)
+        self._point = Point(max(act.sequence, self._point.sequence), digest)
 
     def _replay_commit(self, commit: Commit, progress_offset: int) -> bool:
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
         where = f"task {self.number}, sequence {commit.sequence}"
+        problem = other_rules(commit.rules, commit.sequence, self._engine)
+        if problem is not None:
+            raise StateError(f"task {self.number}: {problem}")
         if (ranges[0], ranges[2]) != self.offsets:
             raise StateError(f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, {pair(self.offsets)} are next")
         rows = [
@@ -574,12 +789,15 @@ class OwnedTask:
                 f"committed was {commit.digest.hex()[:16]} by areba {self._engine}; this is {__version__}. Go on with "
                 "that version, or use another application.id to start afresh"
             )
+        for topic, sequences in self._settled.missing.items():
+            if commit.sequence in sequences:
+                self._again[topic].append(outputs.topics[topic])
         self._point = Point(commit.sequence, digest)
         self.offsets = (commit.examples_end, commit.labels_end)
         self._anchor = Anchor(commit.sequence, digest, self.offsets, progress_offset)
         self.replayed_records += rows[0] + rows[1]
-        self.breaker.count(outputs.malformed)
-        self._tripped = commit.tripped
+        self.breaker.count(outputs.unreadable)
+        self._tripped, self._tripped_at = commit.tripped, commit.sequence
         return True
 
     def _rows_of_range(self, side: Side, start: int, end: int) -> int | None:
@@ -599,11 +817,47 @@ class OwnedTask:
                 f"task {self.number}: progress ends at offsets {pair(self.offsets)}, committed are "
                 f"{pair(self.goal)}: the group's offsets were changed. {WAY_BACK}"
             )
+        if self._settled.missing or self._settled.lost or self._target != self._named:
+            self.stage = Stage.REPAIRING
+            self.repair = self._make_repair()
+        else:
+            self._leave_restore()
+
+    def _leave_restore(self) -> None:
         if self._tripped is None:
             self._go_live()
         else:
             self.stage = Stage.TRIPPED
             self.problem = self._tripped
+
+    def _make_repair(self) -> Repair:
+        """What nobody can read of what was committed.
+
+        Raises:
+            StateError: A commit whose outputs are missing was not processed again.
+        """
+        missing = self._settled.missing
+        outputs = {topic: _joined(self._again[topic]) for topic in missing}
+        if any(len(self._again[topic]) != len(sequences) for topic, sequences in missing.items()):
+            raise StateError(
+                f"task {self.number}: outputs of {dict(missing)} are missing, and cannot be computed again"
+            )
+        windows = {topic: Window(self.output_ends[topic], len(records)) for topic, records in outputs.items()}
+        act = Act(self._point.sequence + 1, REPAIR, __version__, repair_text(windows, missing))
+        return Repair(outputs, (*self._settled.lost, act), missing)
+
+    def repaired(self, progress_offsets: Sequence[int]) -> None:
+        """Continue after the repair was committed."""
+        if self.repair is None:
+            raise AssertionError("only a task with a repair is repaired")
+        act = self.repair.progress[-1]
+        for record, offset in zip(self.repair.progress, progress_offsets, strict=True):
+            if self._anchor is not None and record.sequence == self._anchor.sequence:
+                self._anchor = self._anchor._replace(progress_offset=offset)
+        self._point = Point(act.sequence, self._point.digest)
+        self.repair = None
+        self._named = self._target
+        self._leave_restore()
 
     def _go_live(self) -> None:
         """Take new records, from the next on under the configuration in force.
@@ -613,13 +867,18 @@ class OwnedTask:
         """
         self.close()
         task = self._live_task()
-        if not self._pending_acts:
+        if not any(kind == CONFIGURATION for kind, _ in self._pending_acts):
             changed = changes(task.settings, self._settings, task.running())
             if changed.refused:
                 raise ConfigurationError(changed.refused)
-            if task.settings.to_json() != self._settings.to_json():
-                self._pending_acts.append(self._settings.to_json())
-                self.taken_over = changed.taken_over
+            if task.settings.to_json() != self._settings.to_json() or self._recorded != self._in_force:
+                self._pending_acts.append((CONFIGURATION, self._settings.to_json()))
+                rules = max(1, self._recorded[0])
+                new_rules = (f"rules: {rules} -> {RULES}",) if rules != RULES else ()
+                self.taken_over = changed.taken_over + new_rules
+        if self._settled.foreign:
+            self._pending_acts.append((ADOPT, json.dumps(dict(self._settled.foreign))))
+            self._settled = replace(self._settled, foreign={})
         self.problem = None
         self.stage = Stage.LIVE
 
@@ -636,7 +895,9 @@ class OwnedTask:
             return False
         for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
             record = progress_record(value, f"progress[{self.number}] offset {offset}")
-            if isinstance(record, Act) and record.kind == RESUME and record.sequence == self._point.sequence + 1:
+            if not isinstance(record, Act) or record.kind != RESUME:
+                continue
+            if self._tripped_at < record.sequence <= self._point.sequence + 1:
                 self._replay_act(record)
                 self._go_live()
                 return True
@@ -644,40 +905,101 @@ class OwnedTask:
 
     # LIVE -----------------------------------------------------------------------------------------------------------
 
-    def step(self, rows: tuple[int, int]) -> Batch:
+    def step(self, rows: tuple[int, int], room: Room, *, must: bool) -> Batch | None:
         """Carry the next records through the stages; the batch counts only once it is committed (`advance`).
 
         Another configuration begins with the batch before which it is recorded.
+
+        Args:
+            rows: How many examples and labels; fewer where these could become too much.
+            room: What the transaction has left.
+            must: Whether it takes at least one record, whatever that becomes.
+
+        Returns:
+            The batch; None where nothing fits.
         """
         start_s = self._clock.monotonic_s()
         if self._pending_acts and self._live_task().apply_settings(self._settings):
             self._writer.begin_anew()
-        examples, labels = self.waiting[0].take(rows[0]), self.waiting[1].take(rows[1])
-        outputs = self._live_task().step(examples, labels)
+        opened = self._open(rows, room, must=must)
+        if opened is None:
+            return None
+        examples, labels = opened.raw
+        outputs = self._live_task().run(opened)
         ends = (
-            int(examples.offsets[-1]) + 1 if rows[0] else self.offsets[0],
-            int(labels.offsets[-1]) + 1 if rows[1] else self.offsets[1],
+            int(examples.offsets[-1]) + 1 if len(examples) else self.offsets[0],
+            int(labels.offsets[-1]) + 1 if len(labels) else self.offsets[1],
         )
-        acts = tuple(
-            Act(self._point.sequence + 1 + number, CONFIGURATION, __version__, text)
-            for number, text in enumerate(self._pending_acts)
-        )
+        acts: tuple[Act, ...] = ()
+        for kind, text in self._pending_acts:
+            in_force = self._in_force if kind == CONFIGURATION else ()
+            acts += in_parts(Act(self._point.sequence + 1 + len(acts), kind, __version__, text, *in_force))
         ranges = (self.offsets[0], ends[0], self.offsets[1], ends[1])
         digest = chain_digest(self._point.digest, ranges, outputs)
         self._writer.worked(self._clock.monotonic_s() - start_s)
-        tripped = self.breaker.count(outputs.malformed)
+        tripped = self.breaker.count(outputs.unreadable)
         sequence = self._point.sequence + len(acts) + 1
-        commit = Commit(sequence, *ranges, digest=digest, records=outputs.records, tripped=tripped)
+        examples_id, labels_id = self._identity.topic_ids
+        commit = Commit(
+            sequence,
+            *ranges,
+            digest=digest,
+            records=outputs.records,
+            tripped=tripped,
+            transactional_id=self._written_by.transactional_id,
+            rules=RULES,
+            partitions=self._identity.partitions,
+            examples_topic_id=examples_id,
+            labels_topic_id=labels_id,
+            **self._windows(outputs),
+        )
         return Batch(outputs, acts, commit, ends)
+
+    def _windows(self, outputs: Outputs) -> dict[str, Any]:
+        """Where the records of a batch begin in each output partition, and their counts, as fields of `Commit`."""
+        fields: dict[str, Any] = {}
+        for topic in OUTPUT_TOPICS:
+            name = topic.replace("-", "_")
+            fields[f"{name}_start"] = self.output_ends[topic]
+            fields[f"{name}_records"] = len(outputs.topics[topic])
+        return fields
+
+    def _open(self, rows: tuple[int, int], room: Room, *, must: bool) -> Opened | None:
+        """The next records, as many of them as fit; the others wait on."""
+        task = self._live_task()
+        taken = self.waiting[0].take(rows[0]), self.waiting[1].take(rows[1])
+        opened = task.open(*taken)
+        fitting = task.fitting(opened, room)
+        if must and not sum(fitting):
+            fitting = (1, 0) if opened.merged.sides[0] == Side.EXAMPLES else (0, 1)
+        if fitting == rows:
+            return opened
+        for waiting, records, count in zip(self.waiting, taken, fitting, strict=True):
+            waiting.put_back(rows_of(records, count, len(records)))
+        if not sum(fitting):
+            return None
+        examples, labels = (rows_of(records, 0, count) for records, count in zip(taken, fitting, strict=True))
+        return task.open(examples, labels)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """What state, buffers and a snapshot under way take, about."""
+        state = self.task.allocated_bytes if self.task else 0
+        return state + sum(records.bytes for records in self.waiting) + self._writer.allocated_bytes
 
     @property
     def writes_snapshot(self) -> bool:
         """Whether transactions without a batch are wanted."""
         return self.stage is Stage.LIVE and self._writer.is_busy
 
-    def snapshot_records(self) -> OutputRecords:
-        """What the next transaction has to carry to the changelog."""
-        return self._writer.next_records()
+    @property
+    def is_saving(self) -> bool:
+        """Whether a snapshot is under way, or waits until it can be named."""
+        return self.writes_snapshot or self.unnamed_ends is not None
+
+    def snapshot_records(self, room: int) -> OutputRecords:
+        """What the next transaction has to carry to the changelog, if it has room for so many bytes."""
+        return self._writer.next_records(room)
 
     @property
     def snapshot_offsets(self) -> list[int]:
@@ -689,10 +1011,23 @@ class OwnedTask:
         if batch is None and self._anchor is None:
             raise AssertionError("a snapshot is taken behind a commit record")
         point = batch.point if batch else Point(*self._anchor[:2]) if self._anchor else self._point
-        return point.metadata(self._writer.snapshots)
+        return point.metadata(self._writer.snapshots, self._identity.topic_ids)
 
-    def advance(self, batch: Batch | None, progress_offsets: Sequence[int]) -> int | None:
-        """The transaction was committed; the sequence of a snapshot that is complete by this."""
+    @property
+    def _in_force(self) -> tuple[int, int]:
+        """Rules and number of partitions, as they are recorded from now on."""
+        return RULES, self._identity.partitions
+
+    def advance(
+        self, batch: Batch | None, progress_offsets: Sequence[int], written: Mapping[TopicPartition, int]
+    ) -> int | None:
+        """The transaction was committed; the sequence of a snapshot that is complete by this.
+
+        Args:
+            batch: Its batch, if it had one.
+            progress_offsets: Where its records of progress are.
+            written: How far the task's partitions were written, of those that cannot be read yet.
+        """
         if batch is not None:
             self._pending_acts.clear()
             self._point = batch.point
@@ -701,8 +1036,16 @@ class OwnedTask:
             if batch.commit.tripped:
                 self.stage = Stage.TRIPPED
                 self.problem = self._tripped = batch.commit.tripped
+                self._tripped_at = batch.commit.sequence
         complete = self._writer.committed()
+        if complete is not None:
+            self.unnamed_ends = dict(written)
         return complete.sequence if complete else None
+
+    def name_snapshot(self) -> None:
+        """What the newest snapshot needs can be read: the next transaction names it."""
+        self.unnamed_ends = None
+        self._writer.name()
 
     def begin_snapshot(self, *, ending: bool = False) -> int | None:
         """Take a snapshot if one is due (`ending`: if there is anything to save); its new bytes, or None."""
@@ -725,6 +1068,16 @@ class OwnedTask:
         self._looked_at = now_s
         if self._silent_s > deadline_s:
             raise StateError(f"task {self.number}: no progress for {deadline_s:g} s while restoring: {state}")
+
+
+def _joined(parts: Sequence[OutputRecords]) -> OutputRecords:
+    """All records, in order."""
+    return OutputRecords(
+        [key for part in parts for key in part.keys],
+        [value for part in parts for value in part.values],
+        [time for part in parts for time in part.timestamps],
+        concatenated_headers(parts),
+    )
 
 
 def _gap_of(act: Act, where: str) -> Gap:

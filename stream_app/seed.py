@@ -1,4 +1,4 @@
-"""A learner's state that an operator gives to a task: an act in progress, in parts that fit into records.
+"""A learner's state that an operator gives to a task: an act in progress.
 
 Progress holds the state itself, not a name of it, so that whoever goes through progress later comes to the same bits.
 """
@@ -6,19 +6,15 @@ Progress holds the state itself, not a name of it, so that whoever goes through 
 import base64
 import binascii
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
-from stream_app.state import Arrays, checksum_of, chunks_of, pack, unpack
-
-PART_BYTES = 450_000
-"""600 kB in base64: with the rest of a record well under the 1 MB that a broker takes by default."""
+from stream_app.state import Arrays, checksum_of, pack, unpack
 
 MAX_PARTS = 200
-"""90 MB, ten times the state of the paper's largest network."""
+"""Of a seed that an older version wrote: 90 MB, ten times the state of the paper's largest network."""
 
 
 class Seed(NamedTuple):
@@ -30,32 +26,25 @@ class Seed(NamedTuple):
     settings: LearnerSettings
     state: Arrays
 
-    def texts(self) -> Iterator[str]:
-        """Its parts, each the text of an act.
-
-        Raises:
-            StateError: It is too large.
-        """
+    def text(self) -> str:
+        """Write it as the text of an act."""
         content = pack(self.state)
-        parts = chunks_of(content, PART_BYTES)
-        if len(parts) > MAX_PARTS:
-            raise StateError(f"a state of {len(content):,} bytes is larger than {MAX_PARTS * PART_BYTES:,}")
-        head = {
+        plain = {
             "stream": self.stream,
             "learner": self.learner,
             "features": self.features,
             "settings": self.settings.model_dump(mode="json"),
             "checksum": checksum_of(content),
-            "parts": len(parts),
+            "parts": 1,
+            "part": 0,
+            "content": base64.b64encode(content).decode(),
         }
-        for number, part in enumerate(parts):
-            whole = {**head, "part": number, "content": base64.b64encode(part).decode()}
-            yield json.dumps(whole, sort_keys=True, separators=(",", ":"))
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(slots=True)
 class Seeds:
-    """Puts parts together; what is not whole when records follow is forgotten, its writer having died."""
+    """Read seeds, and put those together that an older version cut; forget parts without an end when records follow."""
 
     parts: list[bytes] = field(default_factory=list)
     checksum: str = ""

@@ -56,7 +56,9 @@ def look(place: Place, task: int) -> Act | None:
     """
     topics = place.config.topics
     inputs = (TopicPartition(topics.examples, task), TopicPartition(topics.labels, task))
-    target = committed_target(inputs, place.cluster.committed(place.config.group_id, inputs))
+    found = place.cluster.topics((topics.examples, topics.labels))
+    topic_ids = (found[topics.examples].topic_id, found[topics.labels].topic_id)
+    target = committed_target(inputs, place.cluster.committed(place.config.group_id, inputs), topic_ids)
     if target is None:
         return None
     changelog = TopicPartition(topics.changelog, task)

@@ -26,8 +26,11 @@ from safetensors.numpy import load, save
 
 from stream_app.errors import StateError
 
-FORMAT = 1
-"""Of manifests and blobs; a reader knows its own and those before it."""
+FORMAT = 2
+"""Of manifests and blobs; a reader knows its own and those before it.
+
+1: the breaker counted the records of both inputs together.
+"""
 
 CHUNK_BYTES = 900_000
 """Below the broker's default limit of 1,048,588 bytes a record, with room for key, headers and batch."""
@@ -98,6 +101,10 @@ class Entry(BaseModel):
         return Place(self.offset, self.chunks, self.length, self.checksum)
 
 
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+Counts: TypeAlias = tuple[Count, Count, Count]
+
+
 class Manifest(BaseModel):
     """The state of a task behind one commit record.
 
@@ -109,7 +116,7 @@ class Manifest(BaseModel):
         digest: Of the commit record, hexadecimal.
         offsets: Examples and labels, processed + 1.
         settings: The configuration in force, as `TaskSettings.to_json` writes it.
-        malformed: The breaker's counts.
+        unreadable: The breaker's counts of examples and of labels; see `breaker.Count`.
         entries: What belongs to it, streams in the task's order.
         dropped: Keys and chunks of what was part of the snapshot two before, and is of none now.
     """
@@ -123,7 +130,7 @@ class Manifest(BaseModel):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     offsets: tuple[int, int]
     settings: str
-    malformed: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+    unreadable: tuple[Counts, Counts]
     entries: tuple[Entry, ...]
     dropped: tuple[tuple[str, Annotated[int, Field(ge=1, le=MAX_BLOB_BYTES // CHUNK_BYTES + 1)]], ...] = ()
 
@@ -143,8 +150,10 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     except (ValueError, RecursionError) as problem:
         raise StateError(f"{where}: not a manifest ({problem})") from None
     found = plain.get("format") if isinstance(plain, dict) else None
-    if found != FORMAT:
+    if found not in range(1, FORMAT + 1):
         raise StateError(f"{where}: a snapshot of format {found!r:.20}, this version reads {FORMAT}")
+    if found == 1 and plain.pop("malformed", None) is not None:
+        content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # counting begins anew
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as problem:

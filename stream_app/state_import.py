@@ -11,7 +11,9 @@ from pathlib import Path
 from stream_app import __version__, codec
 from stream_app.config import TaskSettings, changes
 from stream_app.errors import ConfigurationError, StateError
+from stream_app.identity import RULES
 from stream_app.model_file import digest_of, read_model_file
+from stream_app.parts import in_parts, whole_acts
 from stream_app.ports import Sender, TopicPartition
 from stream_app.rebuild import READ_TIMEOUT_S, History, last_commit, progress_tail, tripped_by
 from stream_app.records import CONFIGURATION, SEED, Act, Commit
@@ -54,27 +56,35 @@ def import_model(
 
 def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, ...]]:
     """What is to be written, once a task went through it without complaint, and what of the configuration changes."""
-    rehearsal, sequence = _newest(place, number)
+    rehearsal, sequence = newest_task(place, number)
     taken_over: tuple[str, ...] = ()
     settings = place.config.task_settings()
     texts: list[tuple[str, str]] = []
     if rehearsal is None:
         rehearsal = Task(number, settings, _inputs(place))
         texts.append((CONFIGURATION, settings.to_json()))
-    elif rehearsal.settings.to_json() != settings.to_json():
+    elif rehearsal.settings.to_json() != (settings := _as_recorded(settings, rehearsal.settings)).to_json():
         changed = changes(rehearsal.settings, settings, rehearsal.running())
         if changed.refused:
             raise ConfigurationError(changed.refused)
         taken_over = changed.taken_over
         texts.append((CONFIGURATION, settings.to_json()))
-    texts += [(SEED, text) for text in seed.texts()]
-    acts = [Act(sequence + 1 + k, kind, __version__, text) for k, (kind, text) in enumerate(texts)]
-    for act in acts:
+    texts.append((SEED, seed.text()))
+    acts: list[Act] = []
+    for kind, text in texts:
+        in_force = (RULES, place.partitions()) if kind == CONFIGURATION else ()
+        act = Act(sequence + 1 + len(acts), kind, __version__, text, *in_force)
         rehearsal.apply(act)
+        acts += in_parts(act)
     return acts, taken_over
 
 
-def _newest(place: Place, number: int) -> tuple[Task | None, int]:
+def _as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
+    """The settings with what a worker read of the topics."""
+    return settings.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
+
+
+def newest_task(place: Place, number: int) -> tuple[Task | None, int]:
     """The task behind all that is recorded, and the last sequence; None and -1 where nothing is."""
     behind = _behind_last_commit(place, number)
     sequence = behind[-1].sequence if behind else -1
@@ -86,7 +96,7 @@ def _newest(place: Place, number: int) -> tuple[Task | None, int]:
         history = History(place.config, place.cluster, number)
         with waiting_for(number) as told:
             task = history.rebuild(history.at(None), place.clock, told).task
-    for act in behind:
+    for act in whole_acts(behind):
         if isinstance(act, Act) and task is None:
             task = Task(number, TaskSettings.from_json(act.text), _inputs(place))
         elif isinstance(act, Act) and task is not None:

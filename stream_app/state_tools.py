@@ -1,5 +1,6 @@
 """`areba state` and `areba explain`: look at models, save them, and see how a prediction came about."""
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,20 +9,22 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from stream_app import codec
 from stream_app.config import Config, TaskSettings
-from stream_app.embedded import partition_of
-from stream_app.errors import ConfigurationError, StateError, UndecodableError, WrongSchemaError
+from stream_app.errors import ConfigurationError, StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.inputs import NO_RECORDS, WaitingRecords
+from stream_app.join import HASH_KEY_BYTES
 from stream_app.model_file import ModelFile, differences, digest_of, read_model_file
+from stream_app.partitioner import partition_of
+from stream_app.partitions import partitions_of
 from stream_app.ports import Clock, Cluster, TopicPartition, pair
 from stream_app.rebuild import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Told, records_of
 from stream_app.records import Example, Outcome, Prediction, RawRecords
 from stream_app.task import Task
+from stream_app.terminal import Terminal
 
 ID_DIGITS = 16
 """Of a digest, for people."""
@@ -35,9 +38,15 @@ class Place(NamedTuple):
     clock: Clock
 
     def partitions(self) -> int:
-        """How many tasks there are."""
+        """How many tasks there are.
+
+        Raises:
+            TopicError: The application has no topics.
+        """
         topic = self.config.topics.progress
-        return self.cluster.topics([topic])[topic].partitions
+        if topic not in self.cluster.topics([topic]):
+            raise TopicError(f"{topic}: the topic does not exist; `areba topics create` creates it")
+        return partitions_of(self.cluster, self.config.topics)
 
     def task_of(self, stream: str, task: int | None) -> int:
         """The task that has a stream, unless it is said."""
@@ -52,13 +61,13 @@ class Place(NamedTuple):
         group = self.config.group_id
         members = self.cluster.members(group)
         if members:
-            raise StateError(f"{group}: workers are running ({members}): stop them all, and say it again")
+            raise StateError(f"{group}: workers are running ({len(members)}): stop them all, and say it again")
 
 
 @contextmanager
 def waiting_for(task: int) -> Iterator[Told]:
     """A progress bar while a task is rebuilt."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with Progress(console=Terminal(stderr=True), transient=True) as progress:
         bar = progress.add_task(f"task {task}", total=None)
 
         def told(reached: tuple[int, int], wanted: tuple[int, int]) -> None:
@@ -212,8 +221,8 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
     """
     number = place.task_of(stream, task)
     topics = place.config.topics
-    history = History(place.config, place.cluster, number)
     example, offset = _find_example(place, TopicPartition(topics.examples, number), stream, id_)
+    history = History(place.config, place.cluster, number)
     before, recorded = _around(history, offset, f"{stream} {id_}")
     told_task = _state_before(history, place, number, before, recorded)
     batch = _batch(place, history, recorded)
@@ -232,13 +241,18 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
 
 def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str) -> tuple[Example, int]:
     """The first example of this id: later ones are repetitions."""
-    wanted = id_.encode()
+    wanted, name = id_.encode(), stream.encode()
+    is_known = stream in place.config.streams
     for offset, value in records_of(place.cluster, partition):
+        is_known = is_known or (value is not None and name in value)
         if value and wanted in value:  # most need not be decoded
             record = _decoded(value)
             if isinstance(record, Example) and (record.stream, record.id) == (stream, id_):
                 return record, offset
-    raise StateError(f"{partition.topic}[{partition.partition}] has no example {id_!r} of stream {stream!r}")
+    where = f"{partition.topic}[{partition.partition}]"
+    if not is_known:
+        raise ConfigurationError(f"there is no stream {stream!r}: none is configured, and {where} has no example of it")
+    raise StateError(f"{where} has no example {id_!r} of stream {stream!r}")
 
 
 def _decoded(value: bytes) -> object:
@@ -263,7 +277,8 @@ def _state_before(history: History, place: Place, number: int, before: Recorded 
     """The task as it was when the batch began."""
     if before is None:
         first = TaskSettings.from_json(recorded.acts[0].text)
-        task = Task(number, first, (history.inputs[0].topic, history.inputs[1].topic))
+        topics = (history.inputs[0].topic, history.inputs[1].topic)
+        task = Task(number, first, topics, secrets.token_bytes(HASH_KEY_BYTES))
     else:
         with waiting_for(number) as told:
             task = history.rebuild(before, place.clock, told).task

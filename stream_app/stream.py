@@ -8,17 +8,29 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.addresses import Scratch
 from stream_app.batch import OriginalRecord
 from stream_app.change import Change, ChangeMonitor
 from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.evaluate import Prequential, scores_of
 from stream_app.join import CLOSED_FIRST, StreamJoin
-from stream_app.learners import Learner, OnlineLearner, build
+from stream_app.learners import Learner, OnlineLearner, Workshop, build
 from stream_app.records import NO_LONG, Longs, Metric, Side
 
 Waiting: TypeAlias = dict[int, OriginalRecord]
 """The labels that wait, as they came, by slot of the join."""
+
+
+OBJECT_BYTES = 4_000
+"""A stream and its parts as Python objects, measured on CPython 3.11."""
+
+RECORD_OBJECT_BYTES, HEADER_OBJECT_BYTES = 300, 160
+"""The same of a label that waits, and of each of its headers, beside key, value, names and values of headers."""
+
+
+def held_bytes(record: OriginalRecord) -> int:
+    """What a record takes that is kept as it came, about."""
+    headers = sum(HEADER_OBJECT_BYTES + len(name) + len(value or b"") for name, value in record.headers)
+    return RECORD_OBJECT_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
 class OpenMark(NamedTuple):
@@ -28,14 +40,27 @@ class OpenMark(NamedTuple):
     time_ms: int
 
 
+class Shared(NamedTuple):
+    """What the streams of a task share.
+
+    Attributes:
+        settings: Bounds and intervals.
+        hash_key: Of their tables of ids, `HASH_KEY_BYTES`.
+        workshop: For their learners, which never run at the same time.
+    """
+
+    settings: TaskSettings
+    hash_key: bytes
+    workshop: Workshop
+
+
 class Stream:
     """Join, learners with their scores, prequential sums, open marks.
 
     Args:
         name: The record key.
         settings: Its learners and dimension.
-        task: Bounds and intervals.
-        scratch: Shared by the learners of all streams, which never run at the same time.
+        shared: With the other streams of the task.
 
     Attributes:
         features: Numbers in an example; 0 while nobody knows.
@@ -44,12 +69,13 @@ class Stream:
         amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
     """
 
-    def __init__(self, name: str, settings: StreamSettings, task: TaskSettings, scratch: Scratch) -> None:
+    def __init__(self, name: str, settings: StreamSettings, shared: Shared) -> None:
+        task = shared.settings
         self.name = name
         self.features = 0
         self.learner_names = tuple(settings.learners)
         self.learners: tuple[Learner, ...] = ()
-        self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners))
+        self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners), shared.hash_key)
         self.join.champion = self.learner_names.index(settings.champion)
         self.prequential = [Prequential(task.metrics.fading_factor) for _ in self.learner_names]
         self.changes = [
@@ -59,7 +85,7 @@ class Stream:
         self.amended: set[int] = set()
         self._settings = settings
         self._task = task
-        self._scratch = scratch
+        self._workshop = shared.workshop
         self._open_marks: dict[OpenMark, None] = {}
 
     def set_features(self, features: int) -> None:
@@ -67,7 +93,7 @@ class Stream:
         self.features = features
         self.join.set_features(features)
         self.learners = tuple(
-            build(name, settings, features, seed_of(self._task.application_id, self.name, name), self._scratch)
+            build(name, settings, features, seed_of(self._task.application_id, self.name, name), self._workshop)
             for name, settings in self._settings.learners.items()
         )
         self._make_room_to_learn()
@@ -83,6 +109,12 @@ class Stream:
         for learner in self.learners:
             if isinstance(learner, OnlineLearner):
                 learner.make_room(self.join.slots)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """What it has allocated, about; learners of your own are not counted."""
+        learners = sum(learner.allocated_bytes for learner in self.learners if isinstance(learner, OnlineLearner))
+        return OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(held_bytes, self.waiting.values()))
 
     def running(self) -> Running:
         """What a change of settings must know."""

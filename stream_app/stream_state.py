@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import join
-from stream_app.batch import OriginalRecord
+from stream_app.batch import OriginalRecord, size_of
 from stream_app.errors import StateError
 from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
 from stream_app.state import Arrays, Columns, named, part_of
@@ -172,8 +172,9 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
     rows = (counter_of(core, join.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(state["closed_times"])
     for name in closed_columns:
         state[name][rows] = closed[name]
-    stream.join.index(awaited, parked)
     originals = _originals_of(part_of(core, "originals."))
+    state["fingerprints"][awaited : awaited + parked] = list(map(size_of, originals))
+    stream.join.index(awaited, parked)
     stream.waiting = dict(zip(range(awaited, awaited + parked), originals, strict=True))
     stream.take_marks(OpenMark(Side(side), time_ms) for side, time_ms in core["marks"].tolist())
     for number, learner in enumerate(stream.learners):

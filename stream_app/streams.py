@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import change, evaluate, join
-from stream_app.addresses import Scratch, address, address_of, later, longs_at
+from stream_app.addresses import address, address_of, later, longs_at
 from stream_app.batch import Batch
+from stream_app.bounds import Held
 from stream_app.codec import NameList
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.evaluate import CORRECTED, UNPREDICTED, Labelled
@@ -43,11 +44,13 @@ from stream_app.join import (
     JoinOutput,
     Segments,
 )
-from stream_app.learners import REPORT_WIDTH, OnlineLearner, Operations, Work, loop
+from stream_app.learners import OnlineLearner, Operations, Workshop, loop
+from stream_app.learners.base import REPORT_WIDTH
+from stream_app.learners.desk import Work
 from stream_app.native import bare, compiled
 from stream_app.outputs import Collector, DeadLetter, OutcomeRows, PredictionRows
 from stream_app.records import ID_WORDS, NO_LONG, Floats, Integers, Longs, Mark, MarkKind, Reason, Side
-from stream_app.stream import Stream
+from stream_app.stream import Shared, Stream
 
 
 class Answered(NamedTuple):
@@ -293,17 +296,23 @@ class Streams:
 
     Args:
         settings: Everything that changes a result.
+        hash_key: Of the tables of ids, 16 bytes; no result depends on it.
 
     Attributes:
         names: By their number.
         learner_names: By theirs, over all streams.
+        longest_name: Bytes of the longest of the names.
         dimensions: int32 `[streams]`, numbers in an example; 0 while nobody knows.
+        hash_key: As given.
     """
 
-    def __init__(self, settings: TaskSettings) -> None:
+    def __init__(self, settings: TaskSettings, hash_key: bytes) -> None:
         self.names, self.learner_names = NameList(), NameList()
+        self.longest_name = 0
+        self.hash_key = hash_key
         self._settings = settings
-        self._scratch: Scratch = {}
+        self._shared = Shared(settings, hash_key, Workshop())
+        self._learner_numbers: dict[str, int] = {}
         self._streams: list[Stream] = []
         self._index: dict[str, int] = {}
         self._joins = np.zeros(0, np.int64)
@@ -325,29 +334,56 @@ class Streams:
         """int32 `[streams]`, a copy: numbers in an example; 0 while nobody knows."""
         return self._dimensions[: len(self)].copy()
 
+    @property
+    def held(self) -> Held:
+        """What `bounds` has to know of them; until one is opened."""
+        return Held(self._joins[: len(self)], self._counts[: len(self)])
+
     def numbers_of(self, names: Sequence[str]) -> Integers:
         """int32, the streams of these names; -1: unknown."""
         return np.fromiter(map(self._index.get, names, repeat(-1)), np.int32, len(names))
 
+    @property
+    def allocated_bytes(self) -> int:
+        """What the streams have allocated, about."""
+        return sum(stream.allocated_bytes for stream in self._streams)
+
+    def number_of(self, name: str) -> int:
+        """The stream of this name; -1: unknown."""
+        return self._index.get(name, -1)
+
     def open(self, name: str, settings: StreamSettings, features: int = 0) -> Stream:
         """Begin a stream, with so many features if they are known."""
         number, learners = len(self), len(settings.learners)
-        stream = Stream(name, settings, self._settings, self._scratch)
-        self._streams.append(stream)
         self._index[name] = number
         self.names.append(name)
-        rows = len(self._joins) if number < len(self._joins) else max(8, 2 * number)
-        self._joins, self._dimensions = _widened(self._joins, rows), _widened(self._dimensions, rows)
-        self._counts = _widened(self._counts, rows)
-        self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
-        self._joins[number], self._counts[number] = address_of(stream.join.row), learners
+        self.longest_name = max(self.longest_name, len(name.encode()))
+        if number == len(self._joins) or learners > self._learners.shape[1]:
+            rows = len(self._joins) if number < len(self._joins) else max(8, 2 * number)
+            self._joins, self._dimensions = _widened(self._joins, rows), _widened(self._dimensions, rows)
+            self._counts = _widened(self._counts, rows)
+            self._learners = _widened(self._learners, rows, max(learners, self._learners.shape[1]))
+        return self.begin(number, settings, features)
+
+    def begin(self, number: int, settings: StreamSettings, features: int = 0) -> Stream:
+        """Let the stream of this number begin, or begin anew: nothing is left of what it was."""
+        stream = Stream(self.names[number], settings, self._shared)
+        self._streams[number : number + 1] = [stream]
+        self._joins[number], self._counts[number] = stream.join.address, len(settings.learners)
+        self._learners[number], self._dimensions[number] = 0, 0
         for k, learner in enumerate(settings.learners):
-            if learner not in self.learner_names:
-                self.learner_names.append(learner)
-            self._learners[number, k, NUMBER] = self.learner_names.index(learner)
+            self._learners[number, k, NUMBER] = self.number_of_learner(learner)
         if settings.features or features:
             self.set_features(number, settings.features or features)
         return stream
+
+    def number_of_learner(self, name: str) -> int:
+        """Its number in `learner_names`, which it may get by this."""
+        number = self._learner_numbers.get(name)
+        if number is None:
+            number = self._learner_numbers[name] = len(self.learner_names)
+            self.learner_names.append(name)
+        return number
 
     def set_features(self, number: int, features: int) -> None:
         """Fix the dimension of a stream, whose learners can then be built."""
@@ -474,7 +510,8 @@ class Streams:
             if slot < 0:
                 collector.bury(position, reason)
             else:
-                collector.dead(position, DeadLetter(reason, self._streams[which[part]].waiting[slot]))
+                stream = self._streams[which[part]]
+                collector.dead(position, DeadLetter(reason, stream.waiting[slot], stream.name))
         for at, part in enumerate(_owners(out, RELEASED)):
             del self._streams[which[part]].waiting[int(out.released_slots[at])]
 

@@ -13,13 +13,30 @@ from numpy.typing import NDArray
 
 from stream_app import codec
 from stream_app.batch import Batch, open_batch
+from stream_app.bounds import Room, Rules, columns_of, costs_of, fitting
 from stream_app.config import Running, StreamSettings, TaskSettings, begins_afresh
 from stream_app.errors import StateError
-from stream_app.join import JoinInput
+from stream_app.join import NO_HASH_KEY, JoinInput
+from stream_app.leftovers import Leftovers, close, leftovers_of
 from stream_app.native import compiled
 from stream_app.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.reconfigure import needs_rebuilding, rebuilt
-from stream_app.records import CONFIGURATION, RESUME, SEED, SKIP, Act, Bytes, Integers, Kind, RawRecords, Reason
+from stream_app.records import (
+    ADOPT,
+    CONFIGURATION,
+    REPAIR,
+    RESET,
+    RESUME,
+    SEED,
+    SKIP,
+    Act,
+    Bytes,
+    Integers,
+    Kind,
+    RawRecords,
+    Reason,
+    Side,
+)
 from stream_app.seed import Seed, Seeds
 from stream_app.state import Columns
 from stream_app.stream import Stream
@@ -45,13 +62,14 @@ def _sort_out(
     counts: Integers,
     names: tuple[Integers, Integers],
     known: int,
+    opened: Integers,
     dimensions: Integers,
     max_features: int,
 ) -> tuple[Integers, Bytes]:
     """The stream of each position (-1: a dead letter) and, where it is dead, the reason.
 
     The first `known` numbers of the decoder's streams are the task's own; `names` has the task's (-1: unknown) of the
-    others. `dimensions` is fixed by a stream's first example.
+    others. `opened` is the position from which on a stream is there. `dimensions` is fixed by a stream's first example.
     """
     of = np.empty(len(batch.sides), np.int32)
     why = np.zeros(len(batch.sides), np.uint8)
@@ -70,7 +88,7 @@ def _sort_out(
         stream = streams[0][row] if example else streams[1][row]
         if stream >= known:
             stream = names[0][stream - known] if example else names[1][stream - known]
-        if stream < 0:
+        if stream < 0 or position < opened[stream]:
             why[position] = _UNKNOWN_STREAM
             continue
         if example and kind == _DATA:
@@ -90,15 +108,19 @@ class Task:
         partition: Its number.
         settings: Everything that changes a result.
         topics: Full names of the two input topics, `examples` first.
+        hash_key: 16 bytes that senders of records must not know, see `join`; no result depends on it.
     """
 
-    def __init__(self, partition: int, settings: TaskSettings, topics: tuple[str, str]) -> None:
+    def __init__(
+        self, partition: int, settings: TaskSettings, topics: tuple[str, str], hash_key: bytes = NO_HASH_KEY
+    ) -> None:
         self.settings = settings
         self._inputs = InputTopics(topics, partition)
         self._limits = codec.DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features)
-        self._streams = Streams(settings)
+        self._streams = Streams(settings, hash_key)
         self._seeds = Seeds()
         self._changed: set[str] = set()  # since the last snapshot
+        self._leftovers: list[Leftovers] = []  # of streams that were reset since the last batch
 
     @property
     def stream_names(self) -> tuple[str, ...]:
@@ -111,9 +133,15 @@ class Task:
         Raises:
             KeyError: There is none of this name.
         """
-        if name not in self._streams.names:
+        number = self._streams.number_of(name)
+        if number < 0:
             raise KeyError(name)
-        return self._streams[self._streams.names.index(name)]
+        return self._streams[number]
+
+    @property
+    def allocated_bytes(self) -> int:
+        """What the state has allocated, about; tables double as they grow, and never shrink."""
+        return self._streams.allocated_bytes
 
     def apply(self, act: Act) -> bool:
         """Go through an act that changes results and is no input; whether older snapshots have nothing to add to.
@@ -127,9 +155,21 @@ class Task:
             seed = self._seeds.add(act.text)
             if seed is not None:
                 self._sow(seed)
-        elif act.kind not in (RESUME, SKIP):  # these change what is processed, not a model
+        elif act.kind == RESET:
+            self._reset(act.text)
+            return True
+        elif act.kind not in (RESUME, SKIP, REPAIR, ADOPT):  # these change what is processed, not a model
             raise StateError(f"there is no act {act.kind!r} in this version")
         return False
+
+    def _reset(self, name: str) -> None:
+        """Let a stream begin anew; what it held is closed by the next batch."""
+        number = self._streams.number_of(name)
+        if number < 0:
+            raise StateError(f"a reset of stream {name!r}, which this task does not have")
+        self._leftovers.append(leftovers_of(self._streams[number]))
+        self._streams.begin(number, self.settings.of_stream(name))
+        self._changed.add(name)
 
     def _sow(self, seed: Seed) -> None:
         """Let a learner go on from a state that comes from elsewhere."""
@@ -143,9 +183,9 @@ class Task:
             raise StateError(
                 f"{where}: {seed.features} features; limits.max_features {self.settings.limits.max_features}"
             )
-        if seed.stream not in self._streams.names:
+        if self._streams.number_of(seed.stream) < 0:
             self._streams.open(seed.stream, settings)
-        number = self._streams.names.index(seed.stream)
+        number = self._streams.number_of(seed.stream)
         if not self._streams.dimensions[number]:
             self._streams.set_features(number, seed.features)
         if self._streams.dimensions[number] != seed.features:
@@ -180,18 +220,40 @@ class Task:
 
     def step(self, examples: RawRecords, labels: RawRecords) -> Outputs:
         """Carry one batch through all stages."""
+        return self.run(self.open(examples, labels))
+
+    def open(self, examples: RawRecords, labels: RawRecords) -> Batch:
+        """Decode and merge one batch; the next that is to `run`."""
+        return open_batch(examples, labels, self._limits, self._streams.names)
+
+    def fitting(self, batch: Batch, room: Room) -> tuple[int, int]:
+        """How many of its first examples and labels surely fit into this room of a transaction; perhaps none."""
+        new = {name for side in batch.decoded for name in side.stream_names}
+        rules = Rules(
+            max((len(self.settings.of_stream(name).learners) for name in new), default=0),
+            self.settings.metrics.every_labels,
+            self.settings.predictions == "all",
+        )
+        one, two = (self._streams.numbers_of(side.stream_names) for side in batch.decoded)
+        longest = max((len(name.encode()) for name in new), default=0)
+        costs = costs_of(batch, max(longest, self._streams.longest_name), self._inputs.names)
+        return fitting(batch, columns_of(batch, (one, two)), self._streams.held, rules, costs, room)
+
+    def run(self, batch: Batch) -> Outputs:
+        """Carry an opened batch through all other stages."""
         self._seeds.clear()
-        batch = open_batch(examples, labels, self._limits, self._streams.names)
         collector = Collector(batch)
+        for left in self._leftovers:
+            close(left, self._streams, collector)
+        self._leftovers.clear()
         streams, reasons = self._sort_out(batch)
         for position in np.flatnonzero(reasons).tolist():
             collector.bury(position, Reason(int(reasons[position])))
         self._streams.run(batch, streams, collector)
-        met = np.flatnonzero(np.bincount(streams[streams >= 0], minlength=1))
-        self._changed.update(map(self._streams.names.__getitem__, met.tolist()))
+        records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
+        self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
-        malformed = (reasons > 0) & (reasons <= Reason.BAD_TIME)
-        return collector.encode(names, self._inputs, malformed)
+        return collector.encode(names, self._inputs, records, self.settings.dead_letter_bytes)
 
     def states(self) -> Sequence[StreamState]:
         """The streams in their order, as a snapshot sees them; until the next `step`."""
@@ -213,7 +275,7 @@ class Task:
             KeyError, ValueError, IndexError, TypeError, OverflowError: They have not even the form of any.
         """
         features = int(core["features_count"][0])
-        if not 0 <= features <= self.settings.limits.max_features or name in self._streams.names:
+        if not 0 <= features <= self.settings.limits.max_features or self._streams.number_of(name) >= 0:
             raise StateError(f"a stream with {features} features, or one that is there already")
         load_stream(self._streams.open(name, self.settings.of_stream(name), features), core, pending, closed)
 
@@ -241,8 +303,10 @@ class Task:
     # Which stream -------------------------------------------------------------------------------------------------
 
     def _sort_out(self, batch: Batch) -> tuple[Integers, Bytes]:
-        if any(side.stream_names for side in batch.decoded):
-            self._meet_streams(batch)
+        first = self._meet_streams(batch) if any(side.stream_names for side in batch.decoded) else {}
+        opened = np.zeros(len(self._streams), np.int32)
+        for number, position in first.items():
+            opened[number] = position
         names = [self._streams.numbers_of(side.stream_names) for side in batch.decoded]
         known = self._streams.dimensions
         dimensions = known.copy()
@@ -255,6 +319,7 @@ class Task:
             one.feature_counts,
             (names[0], names[1]),
             one.known,
+            opened,
             dimensions,
             self.settings.limits.max_features,
         )
@@ -262,12 +327,27 @@ class Task:
             self._streams.set_features(stream, int(dimensions[stream]))
         return streams, reasons
 
-    def _meet_streams(self, batch: Batch) -> None:
-        """Open the streams that this batch names first, in merge order, as far as the policy and the bound allow."""
-        room = self.settings.limits.max_streams_per_task - len(self._streams)
-        new = {name for side in batch.decoded for name in side.stream_names}
-        if self.settings.unknown_streams != "model":
-            new &= self.settings.streams.keys()
-        if new and room:
-            for name in batch.first_seen(new)[:room]:
-                self._streams.open(name, self.settings.of_stream(name))
+    def _meet_streams(self, batch: Batch) -> Mapping[int, int]:
+        """Open the streams that this batch names first, as far as the policy and the bound allow.
+
+        A stream that is not configured is opened by its first example: names made up by whoever sends labels or marks
+        must not use up `max_streams_per_task`.
+
+        Returns:
+            By number of each new stream, the position of the record that opened it.
+        """
+        configured = self.settings.streams.keys()
+        first: dict[str, int] = {}
+        for side in Side:
+            for name, position in batch.first_seen(side, (Kind.DATA, Kind.MARK)).items():
+                if name in configured:
+                    first[name] = min(position, first.get(name, position))
+        if self.settings.unknown_streams == "model":
+            for name, position in batch.first_seen(Side.EXAMPLES, (Kind.DATA,)).items():
+                first.setdefault(name, position)
+        room = max(0, self.settings.limits.max_streams_per_task - len(self._streams))
+        opened: dict[int, int] = {}
+        for name in sorted(first, key=first.__getitem__)[:room]:
+            opened[len(self._streams)] = first[name]
+            self._streams.open(name, self.settings.of_stream(name))
+        return opened

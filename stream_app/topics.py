@@ -8,16 +8,14 @@ checked before the group is joined, and everything that is wrong is said at once
 from collections.abc import Iterator, Mapping, Sequence
 
 from stream_app.config import Topics
-from stream_app.ports import TopicInfo
-
-MAX_BATCH_BYTES = 1_000_000
-"""The largest batch our producers send (`batch.size`); a broker's limit is on batches, not on records."""
+from stream_app.ports import MAX_BATCH_BYTES, TopicInfo
 
 RECORD_OVERHEAD_BYTES = 1_024
 """What a record is larger than its value: the batch's head, its own, the key (a stream's name), `traceparent`."""
 
 DEAD_LETTER_OVERHEAD_BYTES = 16_384
-"""What a dead letter is larger than its record: headers that say where it came from and what was wrong with it."""
+"""What a dead letter is larger than its record: headers that say where it came from and what was wrong with it. With so
+much more than the inputs take it is whole, but for what was sent compressed (`left_out`)."""
 
 DEFAULT_MESSAGE_BYTES = 1_048_588
 """Kafka's own default of `max.message.bytes`."""
@@ -65,7 +63,14 @@ def plan(
     return [TopicInfo(name, partitions, chosen) for name, chosen in settings.items()]
 
 
-def check(found: Mapping[str, TopicInfo], names: Topics, *, max_clock_lead_ms: int, max_record_bytes: int) -> list[str]:
+def check(
+    found: Mapping[str, TopicInfo],
+    names: Topics,
+    *,
+    max_clock_lead_ms: int,
+    max_record_bytes: int,
+    tasks: int | None = None,
+) -> list[str]:
     """One line for everything that is wrong with the topics; empty when they can be served.
 
     Args:
@@ -73,6 +78,7 @@ def check(found: Mapping[str, TopicInfo], names: Topics, *, max_clock_lead_ms: i
         names: Their full names.
         max_clock_lead_ms: How far a producer's clock may run ahead (`join.max_clock_lead_ms`).
         max_record_bytes: The largest value that is accepted (`limits.max_record_bytes`).
+        tasks: How many the application has, where it has begun: topics may have grown since. None: it has not.
     """
     lines = [
         f"{name}: the topic does not exist; `areba topics create` creates it" for name in names if name not in found
@@ -81,13 +87,11 @@ def check(found: Mapping[str, TopicInfo], names: Topics, *, max_clock_lead_ms: i
     outputs = [
         found[name] for name in (names.predictions, names.outcomes, names.metrics, names.dead_letters) if name in found
     ]
-    lines += _check_partitions(found, names)
+    lines += _check_equal(found, names) if tasks is None else _check_enough(found, names, tasks)
     for topic in inputs:
         lines += _check_input(topic, max_clock_lead_ms, max_record_bytes)
     for topic in outputs:
         lines += _check_output(topic, inputs)
-    if names.dead_letters in found:
-        lines += _check_dead_letters(found[names.dead_letters], inputs)
     if names.progress in found:
         lines += _check_progress(found[names.progress])
     if names.changelog in found:
@@ -95,13 +99,43 @@ def check(found: Mapping[str, TopicInfo], names: Topics, *, max_clock_lead_ms: i
     return lines
 
 
-def largest_message_bytes(found: Mapping[str, TopicInfo], names: Topics) -> int:
-    """`message.max.bytes` for the worker's producer: the largest dead letter that the inputs can cause."""
-    return int(found[names.dead_letters].settings.get(_SIZE, DEFAULT_MESSAGE_BYTES))
+def largest_batch_bytes(topic: TopicInfo) -> int:
+    """The largest batch that a topic takes."""
+    return int(topic.settings.get(_SIZE, DEFAULT_MESSAGE_BYTES))
 
 
-def _check_partitions(found: Mapping[str, TopicInfo], names: Topics) -> Iterator[str]:
-    """N is that of the progress topic: what was once committed there says which records are whose."""
+def warnings(found: Mapping[str, TopicInfo]) -> list[str]:
+    """A line for what is no error, but voids the promises on the day that a disk fails."""
+    single = ", ".join(name for name, topic in found.items() if topic.replication == 1)
+    advice = "on several brokers, create topics with --replication 3 and have min.insync.replicas=2"
+    return [f"replication is 1, so one broker's disk holds all that is committed; {advice}: {single}"] if single else []
+
+
+def rights(names: Topics) -> Mapping[str, Sequence[str]]:
+    """The operations that a worker needs on each topic, by Kafka's names.
+
+    A worker reads its outputs when it restores a task: it has to know which of them can be read.
+    """
+    always = ("Describe", "DescribeConfigs")
+    written = (names.predictions, names.outcomes, names.metrics, names.dead_letters, names.changelog, names.progress)
+    return {
+        **dict.fromkeys((names.examples, names.labels), ("Read", *always)),
+        **dict.fromkeys(written, ("Read", "Write", *always)),
+    }
+
+
+def _check_enough(found: Mapping[str, TopicInfo], names: Topics, tasks: int) -> Iterator[str]:
+    """Topics that have grown are served all the same; what lies in the new partitions is not read."""
+    for name in names:
+        if name in found and found[name].partitions < tasks:
+            yield (
+                f"{name}: has {found[name].partitions} partitions and the application has {tasks} tasks; all topics "
+                "of an application need as many at least"
+            )
+
+
+def _check_equal(found: Mapping[str, TopicInfo], names: Topics) -> Iterator[str]:
+    """A first start takes the number of tasks from the topics, which must agree."""
     for name in (names.progress, *names):
         if name in found:
             reference = found[name]
@@ -123,7 +157,7 @@ def _require(topic: TopicInfo, setting: str, wanted: str, reason: str) -> Iterat
 
 
 def _require_size(topic: TopicInfo, least: int, reason: str) -> Iterator[str]:
-    actual = int(topic.settings.get(_SIZE, DEFAULT_MESSAGE_BYTES))
+    actual = largest_batch_bytes(topic)
     if actual < least:
         yield f"{topic.name}: {_SIZE} is {actual}, must be at least {least}: {reason}"
 
@@ -157,12 +191,6 @@ def _check_output(topic: TopicInfo, inputs: Sequence[TopicInfo]) -> Iterator[str
             "a refused output stops the application"
         )
     yield from _require(topic, _TIMES_BEFORE, str(UNLIMITED_MS), "inputs of any age may be processed again")
-
-
-def _check_dead_letters(topic: TopicInfo, inputs: Sequence[TopicInfo]) -> Iterator[str]:
-    largest = max((int(t.settings.get(_SIZE, DEFAULT_MESSAGE_BYTES)) for t in inputs), default=0)
-    reason = "a dead letter is the whole input record and headers"
-    yield from _require_size(topic, largest + DEAD_LETTER_OVERHEAD_BYTES, reason)
 
 
 def _check_progress(topic: TopicInfo) -> Iterator[str]:

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from stream_app.avro import HEADER_BYTES, Record, catalogue, decode_one, newest
 from stream_app.books import (
     MAX_FINDINGS,
+    MAX_STREAM_BYTES,
     DeadLetter,
     Expected,
     Figures,
@@ -41,11 +41,16 @@ from stream_app.config import Config, TaskSettings
 from stream_app.errors import StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.gap import read_gap
 from stream_app.letters import DEAD_LETTER_HEADERS, is_of_a_replay, read_dead_letter, read_replay, read_sent_back
+from stream_app.partitioner import split_text
+from stream_app.partitions import partitions_of
+from stream_app.parts import WholeActs
 from stream_app.ports import Cluster, Committed, TopicPartition
 from stream_app.reading import Row, read_rows
 from stream_app.records import (
     CONFIGURATION,
     MAX_ID_BYTES,
+    REPAIR,
+    RESET,
     RESUME,
     SKIP,
     Act,
@@ -62,14 +67,13 @@ from stream_app.records import (
 )
 from stream_app.recount import Recount
 from stream_app.tally import Sent, Tally
+from stream_app.terminal import Terminal
 
 if TYPE_CHECKING:
     from stream_app.rerun import Rerun
 
 OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", "dead-letters")
 """Those that a fresh run writes, by the names that it has for them."""
-
-MAX_STREAM_BYTES = 249
 
 METADATA_FIELDS = 3
 """The least of a committed offset: format, sequence, digest; snapshots come behind these."""
@@ -106,24 +110,24 @@ class Report:
         """Whether nothing is off."""
         return self.finding_count == 0
 
-    def show(self, console: Console | None = None) -> None:
+    def show(self, console: Terminal | None = None) -> None:
         """Print the books, and everything off."""
-        console = console or Console()
+        console = console or Terminal()
         for table in self.tables():
             console.print(table)
         for line in self.dead_letter_lines():
-            console.print(line, markup=False, highlight=False)
+            console.print(line)
         for partition, digest in self.models.items():
-            console.print(f"models of task {partition} after a fresh run: {digest}", highlight=False, soft_wrap=True)
+            console.print(f"models of task {partition} after a fresh run: {digest}", soft_wrap=True)
         for note in self.notes:
-            console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"note: {note}", soft_wrap=True)
         for finding in self.findings:
-            console.print(finding, markup=False, highlight=False, soft_wrap=True, style="red")
+            console.print(finding, soft_wrap=True, style="red")
         if self.finding_count > len(self.findings):
-            console.print(f"and {self.finding_count - len(self.findings):,} more", highlight=False, style="red")
+            console.print(f"and {self.finding_count - len(self.findings):,} more", style="red")
         scope = f"{self.partitions} partitions, {self.commits:,} commits, {self.records:,} output records"
         verdict = "the books balance" if self.ok else f"the books are off: {self.finding_count:,} findings"
-        console.print(f"{verdict} ({scope})", highlight=False, style="bold green" if self.ok else "bold red")
+        console.print(f"{verdict} ({scope})", style="bold green" if self.ok else "bold red")
 
     def tables(self) -> Iterator[Table]:
         """The three equations of the books, a row for each stream."""
@@ -219,10 +223,12 @@ def _partitions(cluster: Cluster, config: Config) -> int:
     missing = [name for name in needed if name not in found]
     if missing:
         raise TopicError([f"{name}: there is no such topic" for name in missing])
-    counts = {name: topic.partitions for name, topic in found.items()}
-    if len(set(counts.values())) > 1:
-        raise TopicError([f"{name}: {count} partitions; all must have as many" for name, count in counts.items()])
-    return counts[topics.examples]
+    partitions = partitions_of(cluster, topics)
+    if small := [topic for topic in found.values() if topic.partitions < partitions]:
+        raise TopicError(
+            [f"{topic.name}: {topic.partitions} partitions, the application has {partitions}" for topic in small]
+        )
+    return partitions
 
 
 class _Checker:
@@ -249,6 +255,7 @@ class _Checker:
         self.faults: list[str] = []
         self.notes: list[str] = []
         self.figures: dict[str, Figures] = {}
+        self.homes: dict[str, list[int]] = {}
         self.commits = 0
         self.records = 0
 
@@ -261,6 +268,7 @@ class _Checker:
             closed_ttl_ms=join.closed_ttl_ms,
             max_pending=join.max_pending_per_stream,
             max_waiting=join.max_waiting_per_stream,
+            max_waiting_bytes=join.max_waiting_bytes_per_stream,
             max_closed=join.max_closed_per_stream,
             max_open_marks=join.max_open_marks_per_stream,
             corrections=join.corrections == "correct",
@@ -303,7 +311,8 @@ class _Checker:
     def report(self) -> Report:
         """Everything, with the manifests."""
         lines = [str(finding) for finding in self.findings.kept]
-        faults = [*self.faults, *(fault for tally in self.tallies for fault in tally.faults())]
+        split = (split_text(stream, homes) for stream, homes in sorted(self.homes.items()) if len(homes) > 1)
+        faults = [*self.faults, *split, *(fault for tally in self.tallies for fault in tally.faults())]
         return Report(
             figures=self.figures,
             findings=(*lines, *faults),
@@ -321,7 +330,7 @@ Decoded = TypeVar("Decoded")
 
 def _is_without_effect(act: Act, sequence: int, *, is_new: bool) -> bool:
     """An operator may say a thing twice, and a task may be given models before its first worker."""
-    return is_new or (act.kind in (RESUME, SKIP) and act.sequence <= sequence)
+    return is_new or (act.kind in (RESUME, SKIP, REPAIR) and act.sequence <= sequence)
 
 
 class _PartitionCheck:
@@ -337,8 +346,10 @@ class _PartitionCheck:
         self._sent_back: dict[int, int] = {}  # by dead letter, what says so
         self._replayed: dict[int, tuple[str, int]] = {}  # by dead letter, the input record
         self._miscounted: list[tuple[int, str]] = []
+        self._reset: set[str] = set()
         self._rerun: Rerun | None = None
         self._written: Counter[str] = Counter()
+        self._whole_acts = WholeActs()
         self._stack = ExitStack()
 
     def run(self) -> None:
@@ -384,6 +395,8 @@ class _PartitionCheck:
                 source.count_rest()
         for stream, counts in figures.items():
             checker.figures.setdefault(stream, Figures()).add(counts)
+            if counts.accepted:
+                checker.homes.setdefault(stream, []).append(self._partition)
 
     def _is_trimmed(self) -> bool:
         """Whether the beginning of progress is gone: then nothing can be told of the rest, and that is what is off."""
@@ -421,10 +434,11 @@ class _PartitionCheck:
                 break
             self._check_sequence(row.offset, sequence, record)
             sequence = record.sequence
-            if isinstance(record, Act):
-                last = self._take_act(row.offset, record, last, books)
-            if self._rerun is not None:
-                self._rerun.take(row.offset, record)
+            whole = self._whole(row.offset, record)
+            if isinstance(whole, Act):
+                last = self._take_act(row.offset, whole, last, books)
+            if self._rerun is not None and whole is not None:
+                self._rerun.take(row.offset, whole)
             if isinstance(record, Commit):
                 self._check_ranges(row.offset, last, record)
                 last = record
@@ -433,11 +447,32 @@ class _PartitionCheck:
         if target is not None:
             self._check_end(target, sequence, last, ends)
 
+    def _whole(self, offset: int, record: Commit | Act) -> Commit | Act | None:
+        """The commit record, or the act whose last part this is."""
+        try:
+            return self._whole_acts.add(record) if isinstance(record, Act) else record
+        except StateError as problem:
+            self._off(self._progress, offset, str(problem))
+            return None
+
     def _take_act(self, offset: int, act: Act, last: Commit | None, books: PartitionBooks) -> Commit | None:
         """The last commit, as the next one has to follow it."""
         if act.kind == CONFIGURATION:
             self._configure(offset, act, books)
+        elif act.kind == RESET:
+            self._note_reset(offset, act.text, books)
+        elif act.kind == REPAIR:
+            where = f"{self._progress}[{self._partition}] offset {offset}"
+            self._checker.notes.append(f"{where}: outputs whose commit markers were lost were published again")
         return self._accept_gap(offset, act, last) if act.kind == SKIP else last
+
+    def _note_reset(self, offset: int, stream: str, books: PartitionBooks) -> None:
+        books.reset(stream)
+        self._reset.add(stream)
+        self._checker.notes.append(
+            f"{self._progress}[{self._partition}] offset {offset}: stream {stream!r} was reset: its metrics were not "
+            "counted again; a fresh run compares them"
+        )
 
     def _configure(self, offset: int, act: Act, books: PartitionBooks) -> None:
         try:
@@ -659,6 +694,8 @@ class _PartitionCheck:
         )
         for output in self._outputs(self._metrics_topic, Metric):
             metric = output.content
+            if metric.stream in self._reset:
+                continue
             before = last.get((metric.stream, metric.learner))
             if before is not None and (metric.labelled, metric.examples) < (before[1].labelled, before[1].examples):
                 self._off(self._metrics_topic, output.offset, f"counts of {metric.stream}/{metric.learner} went back")
@@ -762,7 +799,10 @@ class _Inputs:
         if row is None:
             return None
         content = read_value(row.value, self._side, self._max_record_bytes, self._max_features)
-        record = Input(*row, content)
+        if isinstance(content, Reason) or row.key == content.stream.encode():
+            record = Input(*row, content)
+        else:
+            record = Input(*row, Reason.WRONG_KEY, content.stream)
         for count in self._counters:
             count(record)
         return record

@@ -1,15 +1,17 @@
 """What one task must do with its inputs, in plain Python: lists, dicts, one record after the other.
 
 Written from the rules of order and join, not from stream_app: it shares only the records and the settings with it. It
-is slow, has no batches and no scores; the property tests compare the real task with it, event by event.
+is slow, has no batches and no scores; the property tests and the simulation compare the real task with it, event by
+event (`tests.oracle_checks`). `tests.learner_oracle` has the learners.
 """
 
 import struct
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from stream_app.config import StreamSettings, TaskSettings
+from stream_app.config import LearnerSettings, StreamSettings, TaskSettings
 from stream_app.records import Example, Header, Label, Mark, MarkKind, Reason, Side
 
 Meaning: TypeAlias = Example | Label | Mark | Reason
@@ -29,7 +31,7 @@ class Record(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """A prediction; `updates` is how many labels the stream's learners had seen, `offset` that of the example."""
+    """A prediction; `updates` is how many labels the learner had seen, `offset` that of the example."""
 
     position: int
     stream: str
@@ -64,12 +66,13 @@ class Dead(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """The metrics of one learner."""
+    """The metrics of one learner; `updates` is how many of the stream's labels it has seen."""
 
     position: int
     stream: str
     learner: str
     champion: bool
+    updates: int
     labelled: int
     examples: int
     unlabelled: int
@@ -102,6 +105,12 @@ class Waiting(NamedTuple):
     record: Record
 
 
+def size_of(record: Record) -> int:
+    """Bytes of a record as a dead letter: key, value, headers, and 256 for ours."""
+    headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers + 256
+
+
 class Closed(NamedTuple):
     """What is remembered of an example; `stream_time_ms` is that of its closing."""
 
@@ -118,12 +127,13 @@ Known = TypeVar("Known", Waiting, Closed)
 
 @dataclass
 class Stream:
-    """All that is known of one stream."""
+    """All that is known of one stream; `begun` is how many labels there had been before each learner began."""
 
     name: str
     features: int | None
-    learners: tuple[str, ...]
+    learners: dict[str, LearnerSettings]
     champion: str
+    begun: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     time_ms: int = -1
     arrivals: int = 0
     pending: dict[str, Pending] = field(default_factory=dict)
@@ -163,6 +173,7 @@ class Oracle:
         self.streams: dict[str, Stream] = {}
         self.events: list[Event] = []
         self.position = -1
+        self.leftovers: list[Stream] = []
 
     def run(self, examples: Sequence[Record], labels: Sequence[Record]) -> list[Event]:
         """All events, in order."""
@@ -173,14 +184,18 @@ class Oracle:
     def apply(self, record: Record) -> None:
         """One record: checks that need no state, then its stream, then what it is."""
         self.position += 1
+        self.close_leftovers()
         meaning = record.meaning
         if isinstance(meaning, Reason):
             self.bury(record, meaning)
             return
+        if record.key != meaning.stream.encode():
+            self.bury(record, Reason.WRONG_KEY)
+            return
         if record.time_ms <= 0:
             self.bury(record, Reason.BAD_TIME)
             return
-        stream = self.stream(meaning.stream)
+        stream = self.stream(meaning)
         if stream is None:
             self.bury(record, Reason.UNKNOWN_STREAM)
             return
@@ -201,16 +216,52 @@ class Oracle:
         else:
             self.label(stream, record, meaning)
 
-    def stream(self, name: str) -> Stream | None:
-        """The stream, opened by the first well-formed record that names it; None where it may not be."""
+    def stream(self, meaning: Example | Label | Mark) -> Stream | None:
+        """The stream, opened by the first well-formed record that names it; None where it may not be.
+
+        One that is not configured is opened by an example only.
+        """
+        name = meaning.stream
         if name not in self.streams:
             settings: StreamSettings | None = self.settings.streams.get(name)
-            if settings is None and self.settings.unknown_streams == "model":
+            if settings is None and self.settings.unknown_streams == "model" and isinstance(meaning, Example):
                 settings = self.settings.default_stream
             if settings is None or len(self.streams) >= self.settings.limits.max_streams_per_task:
                 return None
-            self.streams[name] = Stream(name, settings.features, tuple(settings.learners), settings.champion)
+            self.open(name, settings)
         return self.streams[name]
+
+    def open(self, name: str, settings: StreamSettings) -> None:
+        """Nothing is known of it."""
+        stream = Stream(name, settings.features, dict(settings.learners), settings.champion)
+        self.streams[name] = stream
+        for learner in stream.learners:
+            self.begin(stream, learner)
+
+    def reset(self, name: str) -> None:
+        """A stream begins anew; what it held is closed by the next record, whatever that is."""
+        self.leftovers.append(self.streams[name])
+        self.open(name, self.settings.streams.get(name) or self.settings.default_stream)
+
+    def close_leftovers(self) -> None:
+        """Pending examples are evicted, waiting labels become orphans, by (timestamp, arrival)."""
+        for stream in self.leftovers:
+            for id_, example in sorted(stream.pending.items(), key=lambda held: held[1][:2]):
+                self.close(stream, id_, example, "evicted")
+            for waiting in sorted(stream.waiting.values(), key=lambda held: held[:2]):
+                self.bury(waiting.record, Reason.ORPHAN_LABEL)
+        self.leftovers.clear()
+
+    def reconfigure(self, settings: TaskSettings) -> None:
+        """Go on under other settings; learners that are new, or are others under their names, begin here."""
+        self.settings = settings
+        for stream in self.streams.values():
+            before = stream.learners
+            stream.learners = dict((settings.streams.get(stream.name) or settings.default_stream).learners)
+            for name, learner in stream.learners.items():
+                if name not in before or _shape(before[name]) != _shape(learner):
+                    stream.begun[name] = stream.labelled
+                    self.begin(stream, name)
 
     # Examples -----------------------------------------------------------------------------------------------------
 
@@ -225,7 +276,7 @@ class Oracle:
             else:
                 self.bury(record, Reason.CONFLICTING_EXAMPLE)
             return
-        self.predict(stream, example.id, record.offset)
+        self.predict(stream, example, record.offset)
         pending = Pending(record.time_ms, stream.arrivals, features, record.offset, stream.champion)
         if self.expired(stream, record.time_ms):
             self.close(stream, example.id, pending, "unlabelled")
@@ -241,14 +292,15 @@ class Oracle:
                 oldest = min(stream.pending, key=lambda id_: stream.pending[id_][:2])
                 self.close(stream, oldest, stream.pending.pop(oldest), "evicted")
 
-    def predict(self, stream: Stream, id_: str, offset: int) -> None:
+    def predict(self, stream: Stream, example: Example, offset: int) -> None:
         """Every learner answers; which answers are published is a setting."""
         stream.examples += 1
         for learner in stream.learners:
             champion = learner == stream.champion
             if champion or self.settings.predictions == "all":
+                updates = stream.labelled - stream.begun[learner]
                 self.events.append(
-                    Predicted(self.position, stream.name, id_, learner, champion, stream.labelled, offset)
+                    Predicted(self.position, stream.name, example.id, learner, champion, updates, offset)
                 )
 
     # Labels -------------------------------------------------------------------------------------------------------
@@ -265,13 +317,19 @@ class Oracle:
                 stream.closed[label.id] = self.again(stream, record, label, closed)
             else:
                 self.bury(record, Reason.LATE_LABEL)
-        elif self.expired(stream, record.time_ms):
+        elif self.expired(stream, record.time_ms) or size_of(record) > self.settings.join.max_waiting_bytes_per_stream:
             self.bury(record, Reason.ORPHAN_LABEL)
         else:
             stream.waiting[label.id] = Waiting(record.time_ms, stream.arrivals, label.label, label.revision, record)
-            if len(stream.waiting) > self.settings.join.max_waiting_per_stream:
+            while self.is_crowded(list(stream.waiting.values())):
                 oldest = min(stream.waiting, key=lambda id_: stream.waiting[id_][:2])
                 self.bury(stream.waiting.pop(oldest).record, Reason.ORPHAN_LABEL)
+
+    def is_crowded(self, waiting: Sequence[Waiting]) -> bool:
+        """Whether more labels of a stream wait than may, in records or in bytes."""
+        join = self.settings.join
+        size = sum(size_of(label.record) for label in waiting)
+        return len(waiting) > join.max_waiting_per_stream or size > join.max_waiting_bytes_per_stream
 
     def again(self, stream: Stream, record: Record, label: Label, before: Known) -> Known:
         """A second label for an id; what is held from then on."""
@@ -280,7 +338,11 @@ class Oracle:
             stream.duplicates += 1
             self.settle(stream, label.id, "duplicate", label=label.label, label_offset=record.offset)
         elif newer:
-            corrects = before.offset if isinstance(before, Closed) else None
+            corrects = None
+            if isinstance(before, Closed):
+                corrects = before.offset
+                for learner in stream.learners:
+                    self.correct(stream, learner, label.id, label.label)
             self.settle(stream, label.id, "correction", label.label, label_offset=record.offset, corrects=corrects)
         else:
             self.bury(record, Reason.CONFLICTING_LABEL)
@@ -289,6 +351,8 @@ class Oracle:
     def join(self, stream: Stream, id_: str, example: Pending, label: int, revision: int, record: Record) -> None:
         """The learners learn, in this order; metrics follow every so many labels."""
         stream.labelled += 1
+        for learner in stream.learners:
+            self.learn(stream, learner, id_, label)
         self.settle(
             stream,
             id_,
@@ -302,6 +366,17 @@ class Oracle:
         self.remember(stream, id_, Closed(example.offset, example.features, label, revision, "joined", stream.time_ms))
         if stream.labelled % self.settings.metrics.every_labels == 0:
             self.report(stream)
+
+    # Learners: their turns; what they do in them is for those who have any ------------------------------------------
+
+    def begin(self, stream: Stream, learner: str) -> None:
+        """A learner knows nothing from here on."""
+
+    def learn(self, stream: Stream, learner: str, id_: str, label: int) -> None:
+        """The label of an example that was predicted."""
+
+    def correct(self, stream: Stream, learner: str, id_: str, label: int) -> None:
+        """Another class for an example that was learned."""
 
     # Closing ------------------------------------------------------------------------------------------------------
 
@@ -403,6 +478,7 @@ class Oracle:
                     stream.name,
                     learner,
                     learner == stream.champion,
+                    stream.labelled - stream.begun[learner],
                     stream.labelled,
                     stream.examples,
                     stream.unlabelled,
@@ -412,3 +488,9 @@ class Oracle:
                     len(stream.waiting),
                 )
             )
+
+
+def _shape(learner: LearnerSettings) -> dict[str, object]:
+    """What a learner cannot change and go on: all but the numbers that steer its next steps."""
+    steering = {"theta", "learning_rate", "l2", "largest_cost", "cost_interval_labels"}
+    return learner.model_dump(exclude=steering)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from producers.datasets import RECIPES
 from producers.datasets.base import Recipe
+from stream_app.terminal import say
 
 
 def content_of(recipe: Recipe, data_dir: Path) -> bytes:
@@ -32,7 +33,7 @@ def main(data_dir: Path, target: Path) -> None:
         file = packed(content, recipe.packing)
         (target / recipe.shipped.name).write_bytes(file)
         checksums = f"sha256 {hashlib.sha256(file).hexdigest()} content {hashlib.sha256(content).hexdigest()}"
-        sys.stdout.write(f"{recipe.shipped.name} {len(file)} bytes {checksums}\n")
+        say(f"{recipe.shipped.name} {len(file)} bytes {checksums}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from stream_app.addresses import Scratch
+import numpy as np
+
 from stream_app.config import LearnerSettings, is_own
 from stream_app.errors import ConfigurationError
 from stream_app.learners import loop
@@ -26,10 +27,12 @@ from stream_app.learners.memory import Method
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.oob import oob
 from stream_app.learners.own import OwnLearner, build_own
+from stream_app.learners.poisson import new_generator
 from stream_app.learners.qbr import qbr
 from stream_app.learners.sliding import sliding
 from stream_app.learners.uob import uob
-from stream_app.network import dense_networks, random_generator
+from stream_app.learners.workshop import Workshop
+from stream_app.network import blank_networks, dense_weights, random_generator, seeded_anew
 
 __all__ = [
     "CORRECT",
@@ -46,6 +49,7 @@ __all__ = [
     "Operations",
     "OwnLearner",
     "Work",
+    "Workshop",
     "build",
     "loop",
 ]
@@ -67,7 +71,9 @@ METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = Mapping
 """By the name that a configuration uses: the method, of its settings, the number of features and the seed."""
 
 
-def build(name: str, settings: LearnerSettings, features: int, seed: bytes, scratch: Scratch | None = None) -> Learner:
+def build(
+    name: str, settings: LearnerSettings, features: int, seed: bytes, workshop: Workshop | None = None
+) -> Learner:
     """A new learner.
 
     Args:
@@ -75,7 +81,7 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes, scra
         settings: Its method and numbers.
         features: Numbers in an example.
         seed: 32 bytes, the SHA-256 of application, stream and learner; equal seeds give equal bits.
-        scratch: Shared by learners that never run at the same time.
+        workshop: What learners share that never run at the same time.
 
     Raises:
         ConfigurationError: There is no such method or network, the network cannot be trained repeatably, or a user's
@@ -85,18 +91,27 @@ def build(name: str, settings: LearnerSettings, features: int, seed: bytes, scra
         return build_own(name, settings.method, settings.options, features, seed)
     if settings.method not in METHODS:
         raise ConfigurationError(f"learner {name}: no method {settings.method}; there are {', '.join(METHODS)}")
-    method = METHODS[settings.method](settings, features, seed)
-    generator, scaled = random_generator(seed), settings.scaler == "standard"
-    count, rates = method.memory.networks, (settings.learning_rate, settings.l2)
+    workshop = workshop or Workshop()
     if settings.network == "dense":
         widths = (features, *settings.hidden, 1)
-        model = dense_networks(widths, count, generator, *rates, method.examples)
-        return OnlineLearner(method, model, features, scaled=scaled, scratch=scratch)
+        model = workshop.model((features, *settings.key), lambda: _blank(settings, widths, workshop))
+        generator = seeded_anew(workshop.generator, seed)
+        weights = [dense_weights(widths, generator) for _ in range(model.networks)]
+        return model.twin(np.concatenate(weights), new_generator(seed) if model.draws else None)
+    method, scaled = METHODS[settings.method](settings, features, seed), settings.scaler == "standard"
+    count, rates, generator = method.memory.networks, (settings.learning_rate, settings.l2), random_generator(seed)
     from stream_app import autograd  # noqa: PLC0415  (Torch takes seconds and half a gigabyte; most do without)
 
     try:
         modules = [autograd.load_module(settings.network, features, generator) for _ in range(count)]
         models = autograd.AutogradModels(modules, features, *rates)
     except ConfigurationError as error:
-        raise ConfigurationError(f"learner {name}: {line}" for line in error.lines) from error
-    return OnlineLearner(method, models, features, scaled=scaled, scratch=scratch)
+        raise type(error)(f"learner {name}: {line}" for line in error.lines) from error
+    return OnlineLearner(method, models, features, scaled=scaled, scratch=workshop.scratch)
+
+
+def _blank(settings: LearnerSettings, widths: tuple[int, ...], workshop: Workshop) -> OnlineLearner:
+    """A learner of dense networks that nobody has drawn weights for."""
+    method = METHODS[settings.method](settings, widths[0], bytes(32))
+    model = blank_networks(widths, method.memory.networks, settings.learning_rate, settings.l2, method.examples)
+    return OnlineLearner(method, model, widths[0], scaled=settings.scaler == "standard", scratch=workshop.scratch)

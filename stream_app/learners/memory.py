@@ -423,6 +423,10 @@ class Method:
         self.memory = memory
         self._parts = parts
 
+    def over(self, memory: Memory) -> "Method":
+        """The same method with other memory."""
+        return Method(memory, *self._parts)
+
     @property
     def examples(self) -> int:
         """The most examples of one step."""

@@ -5,17 +5,18 @@ compiled loop (`loop`); any others are called operation by operation.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from copy import copy
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app import kernels
-from stream_app.addresses import Scratch, address_of, packed, row_of, shared
+from stream_app.addresses import Scratch, address_of, block_of, packed, row_of, shared
 from stream_app.errors import StateError
 from stream_app.learners import loop, memory
 from stream_app.learners.base import CORRECT, LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
-from stream_app.learners.desk import Work, scaler_of
+from stream_app.learners.desk import Scaler, Work, scaler_of
 from stream_app.learners.memory import Method, State
 from stream_app.network import Training
 from stream_app.records import Floats, Longs, Words
@@ -40,8 +41,19 @@ class Models(Protocol):
         """The state, as views."""
 
 
+class _Parts(NamedTuple):
+    """What a learner consists of, as Python sees it; compiled code has the row."""
+
+    scaler: Scaler
+    method: Method
+    model: kernels.Network | Models
+
+
 class OnlineLearner:
     """A `Learner`: a method, a model, a scaler.
+
+    To open a stream takes as many learners as it has, and most of what a learner is made of depends on its settings
+    alone. So learners of equal settings are copies of one (`twin`); views for Python are made when it asks for them.
 
     Args:
         method: What to learn from.
@@ -61,29 +73,82 @@ class OnlineLearner:
         scratch: Scratch | None = None,
     ) -> None:
         scratch = {} if scratch is None else scratch
-        self._features = features
-        self._method = method
+        self._features, self._scaled, self._compiled = features, scaled, isinstance(model, kernels.Network)
         parts: list[Any] = [scaler_of(features, active=scaled), shared(method.memory, memory.SCRATCH, scratch)]
         if isinstance(model, kernels.Network):
             parts.append(shared(model, kernels.SCRATCH, scratch))
-        block = packed(parts, (*memory.SCRATCH, *kernels.SCRATCH), ("ids", "mean", "squares", "seen"))
-        self._scaler, method.memory = block.parts[:2]
-        self._model = block.parts[2] if isinstance(model, kernels.Network) else model
-        self._block = block.address, block.often
+        self._layout = packed(parts, (*memory.SCRATCH, *kernels.SCRATCH), ("ids", "mean", "squares", "seen"))
+        self._block, self._begin = self._layout.block, self._layout.address
+        scaler, method.memory = self._layout.parts[:2]
+        self._method = method
+        self._parts: _Parts | None = _Parts(scaler, method, self._layout.parts[2] if self._compiled else model)
         self._row = self._new_row()
+        inside = (self._row >= self._begin) & (self._row < self._begin + len(self._block))
+        self._inside = np.flatnonzero(inside)  # cells that are addresses in the block
+
+    def twin(self, parameters: Floats, generator: Words | None) -> "OnlineLearner":
+        """A learner as this one is, which is new and compiled, with other weights.
+
+        Args:
+            parameters: float32 `[n * p]`, the weights of its networks.
+            generator: uint64 `[6]`, see `poisson`, if the method `draws`.
+        """
+        made = copy(self)
+        made.take_own_memory()
+        made.draw(parameters, generator)
+        return made
+
+    def take_own_memory(self) -> None:
+        """Share none with the learner that this one was copied from."""
+        block, begin = block_of(len(self._block))
+        block[:] = self._block
+        self._row = self._row.copy()
+        self._row[self._inside] += begin - self._begin
+        self._block, self._begin, self._parts = block, begin, None
+
+    def draw(self, parameters: Floats, generator: Words | None) -> None:
+        """Begin with these, see `twin`."""
+        self._layout.spans[2, "parameters"].view(self._block)[:] = parameters
+        if generator is not None:
+            self._layout.spans[1, "generator"].view(self._block)[:] = generator
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Of its memory; modules under autograd have their own besides."""
+        seen = self._all.scaler.seen.nbytes if self._scaled else 0
+        return len(self._block) + seen
+
+    @property
+    def networks(self) -> int:
+        """How many learn."""
+        return self._all.method.memory.networks
+
+    @property
+    def draws(self) -> bool:
+        """Whether its method needs a generator of random numbers."""
+        return len(self._all.method.memory.generator) > 0
+
+    @property
+    def _all(self) -> _Parts:
+        if self._parts is None:
+            scaler, memory_, model = self._layout.parts_in(self._block)
+            self._parts = _Parts(scaler, self._method.over(memory_), model)
+        return self._parts
 
     @property
     def row(self) -> Longs | None:
         """For `loop.run`, as long as the learner lives: its numbers change in place; None if it is not compiled."""
-        return self._row if isinstance(self._model, kernels.Network) else None
+        return self._row if self._compiled else None
 
     def make_room(self, slots: int) -> None:
         """See to it that the features of so many slots can be kept; what is there stays."""
-        wanted = slots * self._features
-        if self._scaler.active and wanted > len(self._scaler.seen):
+        if not self._scaled:
+            return
+        scaler, wanted = self._all.scaler, slots * self._features
+        if wanted > len(scaler.seen):
             grown = np.zeros(wanted, np.float32)
-            grown[: len(self._scaler.seen)] = self._scaler.seen
-            self._scaler = self._scaler._replace(seen=grown)
+            grown[: len(scaler.seen)] = scaler.seen
+            self._parts = self._all._replace(scaler=scaler._replace(seen=grown))
             self._row[:] = self._new_row()
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
@@ -100,17 +165,19 @@ class OnlineLearner:
         asked = (operations.codes, operations.slots, operations.labels, features, ids)
         answering = (answers.scores, answers.labels, answers.versions, answers.reports, 0, 0)
         work = row_of(Work(*asked, *answering))
-        if isinstance(self._model, kernels.Network):
+        model = self._all.model
+        if isinstance(model, kernels.Network):
             loop.run(address_of(self._row), address_of(work), count)
         else:
-            self._step_by_step(operations, answers, address_of(work), features, self._model)
+            self._step_by_step(operations, answers, address_of(work), features, model)
         return answers
 
     def _step_by_step(
         self, operations: Operations, answers: Answers, work: int, features: Floats, model: Models
     ) -> None:
-        held, networks, width, row = self._method.memory, len(model.models), self._features, address_of(self._row)
-        seen = (self._scaler.seen if self._scaler.active else features).reshape(-1, width)
+        scaler, method, _ = self._all
+        held, networks, width, row = method.memory, len(model.models), self._features, address_of(self._row)
+        seen = (scaler.seen if scaler.active else features).reshape(-1, width)
         reported, updates = 0, int(model.training.updates.sum())
         for k, (code, slot) in enumerate(zip(operations.codes.tolist(), operations.slots.tolist(), strict=True)):
             answers.versions[k] = updates
@@ -131,31 +198,33 @@ class OnlineLearner:
                 reported += 1
 
     def _new_row(self) -> Longs:
-        network = self._model if isinstance(self._model, kernels.Network) else None
-        return loop.learner_row(self._scaler, network, self._method.memory, self._block)
+        scaler, method, model = self._all
+        network = model if isinstance(model, kernels.Network) else None
+        return loop.learner_row(scaler, network, method.memory, (self._begin, self._layout.often))
 
     def _views(self) -> dict[str, NDArray[np.generic]]:
         """The state of model and scaler, not copied."""
-        model = self._model
+        scaler, _, model = self._all
         if isinstance(model, kernels.Network):
             views = Training(model.parameters, model.first, model.second, model.powers, model.updates).arrays()
         else:
             views = dict(model.arrays())
-        if self._scaler.active:
+        if scaler.active:
             views |= {
-                "scaler.examples": self._scaler.examples,
-                "scaler.mean": self._scaler.mean,
-                "scaler.squares": self._scaler.squares,
+                "scaler.examples": scaler.examples,
+                "scaler.mean": scaler.mean,
+                "scaler.squares": scaler.squares,
             }
         return views
 
     def arrays(self) -> State:
         """Copies of the whole state; see `base.Learner`. With a scaler, `seen` has a row for each slot used so far."""
+        scaler, method, _ = self._all
         arrays = {name: view.copy() for name, view in self._views().items()}
-        if self._scaler.active:
-            used = int(self._scaler.slots[0]) * self._features
-            arrays["seen"] = self._scaler.seen[:used].reshape(-1, self._features).copy()
-        return arrays | dict(self._method.arrays())
+        if scaler.active:
+            used = int(scaler.slots[0]) * self._features
+            arrays["seen"] = scaler.seen[:used].reshape(-1, self._features).copy()
+        return arrays | dict(method.arrays())
 
     def load(self, arrays: State) -> None:
         """Become the learner that gave these arrays; see `base.Learner`."""
@@ -169,11 +238,12 @@ class OnlineLearner:
                     f"this one needs {view.dtype} {view.shape}"
                 )
         seen = arrays.get("seen", np.zeros((0, self._features), np.float32))
-        if seen.ndim != 2 or seen.shape[1] != self._features or not self._method.fits(arrays):
+        if seen.ndim != 2 or seen.shape[1] != self._features or not self._all.method.fits(arrays):
             raise StateError("a learner's kept examples do not fit this one: another dimension, method or budget")
         for name, view in views.items():
             view[...] = arrays[name]
         self.make_room(len(seen))
-        self._scaler.seen[: seen.size] = seen.reshape(-1)
-        self._scaler.slots[0] = len(seen)
-        self._method.load(arrays)
+        scaler, method, _ = self._all
+        scaler.seen[: seen.size] = seen.reshape(-1)
+        scaler.slots[0] = len(seen)
+        method.load(arrays)

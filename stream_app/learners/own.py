@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.errors import ConfigurationError, StateError
+from stream_app.errors import OwnCodeError, StateError, raised_at
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations, check
 from stream_app.network import class_at
 from stream_app.records import Floats, Words
@@ -55,7 +55,7 @@ class StepLearner:
         features: Numbers in an example.
 
     Raises:
-        ConfigurationError: It has not what `OwnLearner` asks for; from `run`, when it failed or gave no P(class 1).
+        OwnCodeError: It has not what `OwnLearner` asks for; from `run`, when it failed or gave no P(class 1).
     """
 
     def __init__(self, name: str, own: OwnLearner, features: int) -> None:
@@ -65,15 +65,15 @@ class StepLearner:
         self._updates = np.zeros(1, np.int64)
         self._refuse_changing_predictions()
 
-    def _failed(self, what: str, error: Exception) -> ConfigurationError:
-        return ConfigurationError(f"learner {self._name}: {what} failed: {type(error).__name__}: {error}")
+    def _failed(self, what: str, error: Exception) -> OwnCodeError:
+        return OwnCodeError(f"learner {self._name}: {what} failed: {raised_at(error)}")
 
     def _refuse_changing_predictions(self) -> None:
         before = self.arrays()
         self._predict(np.zeros(self._features, np.float32))
         after = self.arrays()
         if list(before) != list(after) or any(before[name].tobytes() != after[name].tobytes() for name in before):
-            raise ConfigurationError(f"learner {self._name}: predict changes what arrays() gives; only learn may")
+            raise OwnCodeError(f"learner {self._name}: predict changes what arrays() gives; only learn may")
 
     def _predict(self, example: Floats) -> np.float32:
         try:
@@ -81,7 +81,7 @@ class StepLearner:
         except Exception as error:  # a user's code may raise anything
             raise self._failed("predict", error) from error
         if not 0.0 <= score <= 1.0:
-            raise ConfigurationError(f"learner {self._name}: predict gave {score}; P(class 1) is from 0 to 1")
+            raise OwnCodeError(f"learner {self._name}: predict gave {score}; P(class 1) is from 0 to 1")
         return score
 
     def _learn(self, example: Floats, label: int) -> None:
@@ -121,9 +121,7 @@ class StepLearner:
             raise self._failed("arrays", error) from error
         for name, array in own.items():
             if not np.issubdtype(array.dtype, np.number) and array.dtype != np.bool_:
-                raise ConfigurationError(
-                    f"learner {self._name}: arrays() has {array.dtype} {name}; only numbers are kept"
-                )
+                raise OwnCodeError(f"learner {self._name}: arrays() has {array.dtype} {name}; only numbers are kept")
         return {"updates": self._updates.copy()} | {f"{PREFIX}{name}": array for name, array in own.items()}
 
     def load(self, arrays: State) -> None:
@@ -136,7 +134,7 @@ class StepLearner:
         try:
             self._own.load({name[len(PREFIX) :]: arrays[name].copy() for name in mine if name != "updates"})
         except Exception as error:  # a user's code may raise anything
-            raise StateError(f"learner {self._name}: load failed: {type(error).__name__}: {error}") from error
+            raise StateError(f"learner {self._name}: load failed: {raised_at(error)}") from error
         self._updates[...] = arrays["updates"]
 
 
@@ -144,14 +142,15 @@ def build_own(name: str, path: str, options: Mapping[str, Any], features: int, s
     """A user's own learner at `package.module:Class`.
 
     Raises:
-        ConfigurationError: There is no such class, or it cannot be made or used.
+        ConfigurationError: There is no such class.
+        OwnCodeError: It cannot be made or used.
     """
     kind = class_at(path, f"learner {name}: method")
     try:
         own = kind(features, seed, options)
     except Exception as error:  # a user's code may raise anything
-        raise ConfigurationError(f"learner {name}: {path} failed: {type(error).__name__}: {error}") from error
+        raise OwnCodeError(f"learner {name}: {path} failed: {raised_at(error)}") from error
     if not isinstance(own, OwnLearner):
         missing = [word for word in ("predict", "learn", "arrays", "load") if not hasattr(own, word)]
-        raise ConfigurationError(f"learner {name}: {path} has no {', '.join(missing)}")
+        raise OwnCodeError(f"learner {name}: {path} has no {', '.join(missing)}")
     return StepLearner(name, own, features)

@@ -11,7 +11,6 @@ from types import FrameType
 from typing import NoReturn
 
 import click
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -22,7 +21,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from ops.keeper import unless_interrupted
 from stream_app.errors import ArebaError
+from stream_app.terminal import Terminal
 from tests.chaos import record
 from tests.chaos.members import ChaosError
 from tests.chaos.restarts import measure
@@ -67,7 +68,7 @@ def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, rep
     signal.signal(signal.SIGTERM, _terminated)
     logging.basicConfig(level=logging.CRITICAL)  # clients tell of every broker that was killed
     folder.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     if restarts:
         _measure(folder, restarts, console)
         return
@@ -85,7 +86,8 @@ def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, rep
                 shutil.rmtree(place, ignore_errors=True)  # of a run that was stopped
                 tell = partial(_tell, progress, bar, before)
                 try:
-                    known = run_round(place, seed, number, wanted, tell, forked=not plain)
+                    with unless_interrupted(place):
+                        known = run_round(place, seed, number, wanted, tell, forked=not plain)
                 except (ChaosError, AssertionError, ArebaError) as problem:
                     console.print(f"seed {seed}, round {number}: {problem}", markup=False, highlight=False)
                     console.print(f"logs and topics: {place}", markup=False, highlight=False)
@@ -107,12 +109,13 @@ def _write_page(folder: Path) -> None:
     click.echo(f"written: {PAGE}")
 
 
-def _measure(folder: Path, restarts: int, console: Console) -> None:
+def _measure(folder: Path, restarts: int, console: Terminal) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("restarts", total=2 * restarts)
         try:
-            times = measure(folder / "restarts", restarts, lambda: progress.advance(bar))
+            with unless_interrupted(folder / "restarts") as place:
+                times = measure(place, restarts, lambda: progress.advance(bar))
         except (ChaosError, ArebaError) as problem:
             console.print(f"{problem}\nlogs: {folder / 'restarts'}", markup=False, highlight=False)
             sys.exit(1)

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from ops.keeper import KeptProcess
 from stream_app import cli
 from stream_app.config import load
 from stream_app.start import warm_up
@@ -74,13 +75,12 @@ class Nursery:
         self._news = threading.Condition()
         self._ready = False
         with log.open("ab") as errors:
-            self._process = subprocess.Popen(
+            self._process = KeptProcess(
                 [sys.executable, "-m", __name__, str(config)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                start_new_session=True,
             )
         self._listener = threading.Thread(target=self._listen, name="nursery", daemon=True)
         self._listener.start()

@@ -20,6 +20,7 @@ from stream_app.embedded import (
 from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
 from stream_app.ports import Cluster, Fetched, LogReader, Sender, Source, TopicPartition, Transaction
 from stream_app.records import OutputRecords
+from tests.raw import RawProducer, RawRecord
 
 DEADLINE_S = 60.0
 """Everything waited for here happens within a second or two, unless the machine is busy."""
@@ -28,9 +29,9 @@ START_MS = 1_700_000_000_000
 
 
 class Transactions(Protocol):
-    """Makes a transactional producer, initialised."""
+    """Makes a transactional producer, initialised unless a worker will do so."""
 
-    def __call__(self, transactional_id: str, timeout_s: float = 10.0) -> Transaction:
+    def __call__(self, transactional_id: str, timeout_s: float = 10.0, *, initialised: bool = True) -> Transaction:
         """The broker aborts its transactions after `timeout_s`."""
 
 
@@ -44,6 +45,7 @@ class Backend:
         sender: An idempotent producer.
         cluster: Administration.
         delete_before: What retention does: forget the records below an offset.
+        send_raw: Write records, as one batch, whose header names may be any bytes.
     """
 
     source: Callable[[str], Source]
@@ -51,6 +53,7 @@ class Backend:
     sender: Callable[[], Sender]
     cluster: Callable[[], Cluster]
     delete_before: Callable[[TopicPartition, int], None]
+    send_raw: Callable[[TopicPartition, Sequence[RawRecord]], None]
     closing: ExitStack
 
 
@@ -61,15 +64,22 @@ def embedded_backend() -> Backend:
     def source(group_id: str) -> Source:
         return closing.enter_context(contextlib.closing(EmbeddedSource(broker, group_id)))
 
-    def transaction(transactional_id: str, timeout_s: float = 10.0) -> Transaction:
+    def transaction(transactional_id: str, timeout_s: float = 10.0, *, initialised: bool = True) -> Transaction:
         made = closing.enter_context(contextlib.closing(EmbeddedTransaction(broker, transactional_id, timeout_s)))
-        made.initialise()
+        if initialised:
+            made.initialise()
         return made
+
+    def send_raw(partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+        for record in records:
+            headers = [(name.decode(errors="surrogateescape"), value) for name, value in record.headers]
+            broker.append(partition, [(record.key, record.value, record.timestamp_ms, headers)])
 
     return Backend(
         source=source,
         transaction=transaction,
         sender=lambda: EmbeddedSender(broker),
+        send_raw=send_raw,
         cluster=lambda: EmbeddedCluster(broker),
         delete_before=broker.delete_before,
         closing=closing,
@@ -83,11 +93,12 @@ def kafka_backend(servers: str) -> Backend:
     def source(group_id: str) -> Source:
         return closing.enter_context(contextlib.closing(KafkaSource(servers, group_id)))
 
-    def transaction(transactional_id: str, timeout_s: float = 10.0) -> Transaction:
+    def transaction(transactional_id: str, timeout_s: float = 10.0, *, initialised: bool = True) -> Transaction:
         settings = {"transaction.timeout.ms": str(int(timeout_s * 1000))}
         client = KafkaTransaction(servers, transactional_id, settings, timeout_s=30.0)
         made = closing.enter_context(contextlib.closing(client))
-        made.initialise()
+        if initialised:
+            made.initialise()
         return made
 
     def delete_before(partition: TopicPartition, offset: int) -> None:
@@ -95,7 +106,12 @@ def kafka_backend(servers: str) -> Backend:
         for future in admin.delete_records([ClientPartition(*partition, offset)]).values():
             future.result(DEADLINE_S)
 
+    def send_raw(partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+        with RawProducer(servers.split(",", maxsplit=1)[0]) as producer:
+            assert producer.send(*partition, records) == 0
+
     return Backend(
+        send_raw=send_raw,
         source=source,
         transaction=transaction,
         sender=lambda: closing.enter_context(contextlib.closing(KafkaSender(servers))),
@@ -189,11 +205,11 @@ def wait_for_records(backend: Backend, partition: TopicPartition, high: int) -> 
 class Member:
     """A member of a group that takes note of what it is given and what is taken away."""
 
-    def __init__(self, source: Source, topics: Sequence[str]) -> None:
+    def __init__(self, source: Source, topics: Sequence[str], partitions: int = 100) -> None:
         self.source = source
         self.assigned: tuple[TopicPartition, ...] = ()
         self.events: list[str] = []
-        source.subscribe(topics, self._on_assign, self._on_revoke)
+        source.subscribe(topics, self._on_assign, self._on_revoke, partitions)
 
     def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
         self.assigned = tuple(partitions)

@@ -10,6 +10,8 @@ import pytest
 from stream_app import codec, topics
 from stream_app.config import Config
 from stream_app.dead_letters import (
+    IS_ANOTHER,
+    IS_GONE,
     Place,
     Replayed,
     Selection,
@@ -19,12 +21,13 @@ from stream_app.dead_letters import (
     show_letter,
     time_of,
 )
-from stream_app.errors import ConfigurationError, FencedError, TopicError
+from stream_app.errors import BooksError, ConfigurationError, FencedError, TopicError
 from stream_app.kafka import SystemClock
+from stream_app.left_out import Fields, fitted
 from stream_app.letters import DEAD_LETTER_HEADERS, SENT_BACK, read_replay
 from stream_app.ports import Cluster, TopicPartition, Transaction
 from stream_app.reading import Row, read_rows
-from stream_app.records import Example, Header, Label, OutputRecords
+from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, OutputRecords
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
 
 EVERYTHING = Selection()
@@ -70,6 +73,7 @@ class Told(NamedTuple):
     key: bytes | None = b"pumps"
     headers: Sequence[Header] = ()
     partition: int = 0
+    most_bytes: int = 2**31 - 1
 
 
 class World:
@@ -97,11 +101,15 @@ class World:
 
     def write(self, letters: Sequence[Told], transaction: Transaction | None = None, partition: int = 0) -> None:
         """As a worker does; in a transaction that stays open, if one is given."""
+        written = [
+            fitted(Fields(letter.key, letter.value, letter.headers), self._headers(letter), letter.most_bytes)
+            for letter in letters
+        ]
         records = OutputRecords(
-            [letter.key for letter in letters],
-            [letter.value for letter in letters],
+            [letter.key for letter in written],
+            [letter.value for letter in written],
             [letter.timestamp_ms for letter in letters],
-            {row: [*letter.headers, *self._headers(letter)] for row, letter in enumerate(letters)},
+            {row: letter.headers for row, letter in enumerate(written)},
         )
         place = TopicPartition(self.names.dead_letters, partition)
         if transaction is not None:
@@ -130,7 +138,7 @@ class World:
         """As `areba dlq replay` does."""
 
         def open_transaction(transactional_id: str) -> Transaction:
-            assert transactional_id == f"{self.config.application.id}-dlq-replay"
+            assert transactional_id == self.config.replay_transactional_id
             return dies(self.backend.transaction(transactional_id))
 
         clock = SystemClock()
@@ -228,7 +236,7 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., World]) -> None:
     mine = Selection(reasons=frozenset({"unknown-stream"}))
     with pytest.raises(Died):  # the start is written, but cannot be read before the worker's transaction ends
         here.replay(mine, dies=lambda transaction: Dying(transaction, 1, behind=True))
-    first = here.backend.transaction(f"{here.config.application.id}-dlq-replay")
+    first = here.backend.transaction(here.config.replay_transactional_id)
     first.begin()
     first.produce(TopicPartition(here.names.examples, 0), OutputRecords([None], [b"sent before"], [START_MS]))
     marks: Mapping[int, Sequence[Header]] = {row: [(SENT_BACK, str(row).encode())] for row in range(3)}
@@ -323,16 +331,84 @@ def test_what_cannot_go_back_is_named(world: Callable[..., World]) -> None:
             Told("undecodable", b"x", 3, partition=7),
             Told("too-large", b"x" * 1_048_300, 4),
             Told("undecodable", b"y", 5),
+            Told("wrong-key", stranger, 6, key=b"1"),
         ]
     )
     done = here.replay()
     assert done.refused == {
         "it has no time of event (bad-time): its producer has to send it again": ["0:0"],
+        "its key is not its stream's name (wrong-key): its producer has to send it again": ["0:6"],
         "stream fans is still not among the configured ones": ["0:1"],
         "it does not come from an input of this application": ["0:2", "0:3"],
         f"with the headers of a replay it is larger than max.message.bytes of {here.names.examples}": ["0:4"],
     }
     assert [row.value for row in here.rows(here.names.examples)] == [b"y"]
+
+
+LARGE: Sequence[Header] = (("source", b"h" * 400), ("none", None))
+
+
+def _large_inputs(here: World, count: int) -> list[Told]:
+    """Records on an input, and dead letters that left out headers, then value, then key, each more than the last."""
+    sender = here.backend.sender()
+    told = []
+    for number in range(count):
+        key, value = b"pumps" + b"k" * 600, b"%d" % number * 1_000
+        sender.send(here.names.examples, key, value, START_MS + number, LARGE, 0)
+        most = 700 * (3 - number % 3)
+        told.append(Told("too-large", value, number, "examples", START_MS + number, key, LARGE, most_bytes=most))
+    sender.flush(DEADLINE_S)
+    return told
+
+
+def test_what_was_left_out_is_read_from_the_input(world: Callable[..., World]) -> None:
+    """List, show and replay have the whole record, also where its dead letter had no room for it."""
+    here = world()
+    told = _large_inputs(here, 3)
+    here.write(told)
+    letters = here.rows(here.names.dead_letters)
+    assert [row.value for row in letters] == [told[0].value, None, None]
+    assert [row.key for row in letters] == [told[0].key, told[1].key, None]
+    assert [line.cells[-1] for line in list_letters(here.cluster, here.config, EVERYTHING, 9).lines] == ["1,000"] * 3
+    for number in range(3):
+        text = list(show_letter(here.cluster, here.config, Place(0, number)))
+        assert "value        1,000 bytes" in text
+        assert f"header       source: {'h' * 400}" in text
+        assert any(line.startswith("  00000000  " + f"3{number} " * 15) for line in text), "its bytes"
+    assert here.replay().sent == {("too-large", here.names.examples): 3}
+    back = here.rows(here.names.examples)[3:]
+    assert [(row.key, row.value, row.timestamp_ms) for row in back] == [
+        (letter.key, letter.value, letter.timestamp_ms) for letter in told
+    ]
+    assert all(tuple(row.headers[:2]) == tuple(LARGE) for row in back)
+    assert here.marks() == [0, 1, 2]
+
+
+def test_what_cannot_be_read_again_is_named(world: Callable[..., World]) -> None:
+    """Retention took the input, or another record is there: `replay` sends nothing in its place, and says which."""
+    here = world()
+    told = _large_inputs(here, 4)
+    here.backend.delete_before(TopicPartition(here.names.examples, 0), 1)
+    wrong = [letter._replace(offset=3, value=letter.value and letter.value + b"?") for letter in told[1:3]]
+    here.write([told[0], *wrong, told[1]])
+    for number, why in enumerate((IS_GONE, IS_ANOTHER, IS_ANOTHER)):
+        with pytest.raises(BooksError) as caught:
+            list(show_letter(here.cluster, here.config, Place(0, number)))
+        origin = f"{here.names.examples}[0] offset {(0, 3, 3)[number]}"
+        assert caught.value.lines == (f"{origin}: {why}",)
+    done = here.replay()
+    assert done.refused == {IS_GONE: ["0:0"], IS_ANOTHER: ["0:1", "0:2"]}
+    assert not done.ok
+    assert [row.value for row in here.rows(here.names.examples)][3:] == [told[1].value]
+
+
+def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable[..., World]) -> None:
+    """Sent back, the record would have lost them silently."""
+    here = world()
+    here.write([Told("unknown-stream", _examples(1)[0], 0, headers=UNREADABLE_HEADERS)])
+    done = here.replay()
+    assert list(done.refused.values()) == [["0:0"]]
+    assert not here.rows(here.names.examples)
 
 
 def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., World]) -> None:

@@ -60,7 +60,7 @@ def test_start_at_inside_the_assignment(backend: Backend, topic: Callable[..., s
     name = topic("in")
     _filled(backend, name, 1, 50)
     place, source = TopicPartition(name, 0), backend.source(prefix + "group")
-    source.subscribe([name], lambda _: source.start_at({place: 20}), lambda _: None)
+    source.subscribe([name], lambda _: source.start_at({place: 20}), lambda _: None, 100)
     assert read(source, to_end(place)).values == {place: _values(place, 20, 50)}
 
 
@@ -153,7 +153,7 @@ def test_a_pause_ends_with_the_assignment(backend: Backend, topic: Callable[...,
     name = topic("in")
     _filled(backend, name, 1, 10)
     place, source = TopicPartition(name, 0), backend.source(prefix + "group")
-    source.subscribe([name], lambda assigned: source.start_at(dict.fromkeys(assigned, 4)), lambda _: None)
+    source.subscribe([name], lambda assigned: source.start_at(dict.fromkeys(assigned, 4)), lambda _: None, 100)
     read(source, to_end(place))
     source.pause([place])
     other = Member(backend.source(prefix + "group"), [name])
@@ -240,7 +240,7 @@ def test_a_rebalance_in_mid_flow_gives_nothing_twice_or_stale(
             seen[partition] = Positions()
         source.start_at(dict.fromkeys(partitions, 1_000))
 
-    source.subscribe([name], on_assign, lambda _: seen.clear())
+    source.subscribe([name], on_assign, lambda _: seen.clear(), 100)
     deadline = time.monotonic() + DEADLINE_S
     others: list[Member] = []
     for round_ in range(6):
@@ -323,3 +323,25 @@ def test_times_that_the_broker_set_are_no_event_times(backend: Backend, topic: C
     while not (batch := member.source.poll(10, 0.1)) or not len(batch[0].records):
         assert time.monotonic() < deadline
     assert set(batch[0].records.timestamps.tolist()) == {-1}
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("numbers", [(4, 2), (2, 4), (4, 4)])
+def test_partitions_of_a_number_stay_together_in_topics_that_have_grown(
+    backend: Backend, topic: Callable[..., str], prefix: str, numbers: tuple[int, int], members: int
+) -> None:
+    """The broker gives out each topic by itself: a label would be read by another worker than its example."""
+    names = [topic(name, partitions=count) for name, count in zip(("a", "b"), numbers, strict=True)]
+    for name in names:
+        _filled(backend, name, 2, 10)
+    joined = [Member(backend.source(prefix + "group"), names, partitions=2) for _ in range(members)]
+    wanted = sorted(TopicPartition(name, number) for name in names for number in range(2))
+    settle(
+        joined,
+        lambda: all(one.events for one in joined) and sorted(p for one in joined for p in one.assigned) == wanted,
+    )
+    for one in joined:
+        if one.assigned:
+            one.source.start_at(dict.fromkeys(one.assigned, 0))
+            seen = read(one.source, to_end(*one.assigned))
+            assert seen.values == {place: _values(place, 0, 10) for place in one.assigned}

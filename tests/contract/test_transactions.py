@@ -1,16 +1,18 @@
 """Exactly once stands on these: what is committed is read whole and once, what is not is never read."""
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from stream_app.errors import FencedError, TransactionAbortedError
+from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
 from stream_app.ports import Committed, TopicPartition
-from stream_app.records import Header, OutputRecords
+from stream_app.records import UNREADABLE_HEADERS, Header, OutputRecords
 from tests.contract.backends import (
     DEADLINE_S,
+    START_MS,
     Backend,
     Member,
     log_values,
@@ -23,6 +25,7 @@ from tests.contract.backends import (
     wait_for_records,
     wait_for_values,
 )
+from tests.raw import RawRecord
 
 
 def test_a_transaction_is_read_whole_and_only_once_it_is_committed(
@@ -260,6 +263,64 @@ def test_closing_gives_an_open_transaction_up(backend: Backend, topic: Callable[
     transaction.close()
     backend.sender().send(place.topic, b"key", b"later", 1_700_000_000_000, partition=0)
     wait_for_values(backend.cluster(), place, [b"later"])
+
+
+def test_a_record_that_is_too_large_is_an_error_of_its_own(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
+    """Who hears of it reads the topic's limit again; the transaction is gone, and the producer as good as before.
+
+    Headers count, as they do for a broker. What a user would lose: the whole group, by one record that it cannot write.
+    """
+    place = TopicPartition(topic("out", settings={"max.message.bytes": "2000"}), 0)
+    transaction = backend.transaction(prefix + "a")
+    large: Mapping[int, Sequence[Header]] = {0: [("large", b"x" * 2_000)]}
+
+    def attempt(records: OutputRecords) -> None:
+        transaction.begin()
+        transaction.produce(place, outputs([b"small"]))
+        transaction.produce(place, records)
+        transaction.commit()
+
+    for records in (outputs([b"x" * 2_000]), outputs([b"x"], headers=large)):
+        with pytest.raises(RecordTooLargeError):
+            attempt(records)
+    for _ in range(5):  # the broker may ask for a new epoch of the producer first (KIP-360), which is an abort
+        with contextlib.suppress(TransactionAbortedError):
+            attempt(outputs([b"x" * 1_500]))
+            break
+    wait_for_values(backend.cluster(), place, [b"small", b"x" * 1_500])
+
+
+def test_a_header_name_may_be_any_bytes(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """Headers of such a record cannot be read; the record, and those around it, can: by a member and by a reader.
+
+    What a user would lose: the worker, which ended with the client's error, and with it the group, one by one.
+    """
+    place = TopicPartition(topic("in"), 0)
+    names: Sequence[tuple[bytes, bytes | None]] = [(b"ok", b"\xff"), (b"\xff\xfename", b"v"), (b"\xc3\x28", None)]
+    backend.send_raw(
+        place,
+        [
+            RawRecord(START_MS + number, b"key", b"%d" % number, [names[number % 3], (b"last", b"")][: number % 4])
+            for number in range(40)
+        ],
+    )
+    member = Member(backend.source(prefix + "group"), [place.topic])
+    settle([member], lambda: bool(member.assigned))
+    member.source.start_at({place: 0})
+    found: dict[int, Sequence[Header]] = {}
+    values: list[bytes | None] = []
+    while len(values) < 40:
+        for fetched in member.source.poll(7, 0.1):
+            found |= {len(values) + row: cells for row, cells in fetched.records.headers.items()}
+            values += fetched.records.values
+    assert values == numbered(40)
+    for number in range(40):
+        count = min(number % 4, 2)
+        readable = [("ok", b"\xff"), ("last", b"")][:count] if number % 3 == 0 else UNREADABLE_HEADERS
+        assert list(found.get(number, ())) == (list(readable) if count else [])
+    assert log_values(backend.cluster(), place) == values
 
 
 def test_aborting_nothing_is_no_error(backend: Backend, prefix: str) -> None:

@@ -27,8 +27,13 @@ def compare(decoded: Decoded, row: int, verdict: Verdict) -> None:
     said = Reason(reason) if (reason := int(decoded.reasons[row])) else None
     assert said == verdict.reason, verdict
     if verdict.reason is not None:
-        empty = (decoded.kinds[row], decoded.streams[row], decoded.feature_counts[row], decoded.labels[row])
-        assert empty == (Kind.MALFORMED, -1, 0, -1)
+        empty = (decoded.kinds[row], decoded.feature_counts[row], decoded.labels[row])
+        assert empty == (Kind.MALFORMED, 0, -1)
+        stream = verdict.fields.get("stream", "")
+        if 1 <= len(stream.encode()) <= codec.MAX_STREAM_BYTES:  # the breaker asks whether the stream is told
+            assert decoded.stream_names[decoded.streams[row]] == stream
+        else:
+            assert decoded.streams[row] == -1
         assert not decoded.ids[row].any()
         assert row not in decoded.marks
         return

@@ -70,7 +70,7 @@ class Original:
             digest="0" * 64,
             offsets=(50, 40),
             settings=self.settings.to_json(),
-            malformed=(0, 0, 0),
+            unreadable=((0, 0, 0), (0, 0, 0)),
             entries=entries,
         )
 

@@ -22,15 +22,17 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
-import numpy as np
 import yaml
 
+from ops.keeper import KeptProcess
 from stream_app import codec
 from stream_app.config import Config, TaskSettings, load
+from stream_app.inputs import concatenate
 from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
 from stream_app.letters import is_of_a_replay
 from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
+from stream_app.parts import WholeActs
 from stream_app.ports import LogReader, TopicPartition
 from stream_app.records import Act, Commit, Example, Label, Mark, MarkKind, RawRecords, Side
 from stream_app.restore import Stage
@@ -340,18 +342,7 @@ def read_raw(cluster: KafkaCluster, place: TopicPartition) -> RawRecords:
             if fetched is not None:
                 chunks.append(fetched.records)
                 at_end = fetched.at_end
-    headers = {}
-    base = 0
-    for chunk in chunks:
-        headers.update({base + row: cells for row, cells in chunk.headers.items()})
-        base += len(chunk)
-    return RawRecords(
-        np.concatenate([chunk.offsets for chunk in chunks]),
-        np.concatenate([chunk.timestamps for chunk in chunks]),
-        [key for chunk in chunks for key in chunk.keys],
-        [value for chunk in chunks for value in chunk.values],
-        headers,
-    )
+    return concatenate(chunks)
 
 
 def read_topic(cluster: KafkaCluster, place: TopicPartition) -> list[Read]:
@@ -444,16 +435,17 @@ def reprocess(
     inputs = inputs or read_inputs(app, number)
     result = Reprocessed()
     task: Task | None = None
-    digest = bytes(32)
+    acts, digest = WholeActs(), bytes(32)
     progress = progress or read_raw(cluster, TopicPartition(topics.progress, number)).values
     for sequence, value in enumerate(progress):
         record = codec.decode_one(value or b"")
         assert isinstance(record, Commit | Act)
         assert record.sequence == sequence, f"sequence {record.sequence} at place {sequence}"
         if isinstance(record, Act):
-            if task is None:
-                task = Task(number, TaskSettings.from_json(record.text), names)
-            task.apply(record)
+            act = acts.add(record)
+            if act is not None:
+                task = task or Task(number, TaskSettings.from_json(act.text), names)
+                task.apply(act)
             continue
         assert task is not None
         ranges = (record.examples_start, record.examples_end, record.labels_start, record.labels_end)
@@ -508,7 +500,11 @@ def worker_of(config: Config, transaction: KafkaTransaction | None = None) -> Wo
     source = KafkaSource(config.kafka.bootstrap_servers, config.group_id, settings)
     transaction = transaction or KafkaTransaction(config.kafka.bootstrap_servers, config.transactional_id)
     cluster = KafkaCluster(config.kafka.bootstrap_servers)
-    return Worker(config, Ports(source, transaction, cluster, clock), Observer(clock))
+
+    def open_transaction(transactional_id: str) -> KafkaTransaction:
+        return KafkaTransaction(config.kafka.bootstrap_servers, transactional_id)
+
+    return Worker(config, Ports(source, transaction, cluster, clock, open_transaction), Observer(clock))
 
 
 def run_until(worker: Worker, condition: Callable[[Worker], bool], deadline_s: float = DEADLINE_S) -> None:
@@ -557,13 +553,12 @@ class Process(Protocol):
 def spawn(arguments: Sequence[str], log_file: Path) -> Process:
     """`areba` with these arguments, in an interpreter of its own."""
     with log_file.open("ab") as log:
-        return subprocess.Popen(
+        return KeptProcess(
             [sys.executable, "-m", "stream_app.cli", *arguments],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
 

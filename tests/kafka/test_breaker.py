@@ -37,7 +37,7 @@ SECTIONS: Mapping[str, Section] = {
     "worker": {"http_port": 0},
 }
 
-REASON = "stopped by the breaker: 10 malformed records in a row (limit 10)"
+REASON = "stopped by the breaker: 10 unreadable examples in a row (limit 10)"
 
 
 def _pairs(stream: str, partition: int, first: int, count: int, start_ms: int) -> list[Sent]:
@@ -107,7 +107,7 @@ def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_p
     file = app.file("w")
     with workers(app, "w") as (worker,), Progress(app) as progress:
         worker.start()
-        worker.wait_for("tripped task=0: 10 malformed records in a row (limit 10)")
+        worker.wait_for("tripped task=0: 10 unreadable examples in a row (limit 10)")
         progress.wait_for_ends({0: (20 + IN_A_ROW, 20)})
         last = progress.records[0][-1]
         assert isinstance(last, Commit)

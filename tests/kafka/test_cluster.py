@@ -38,7 +38,7 @@ def _start(transaction: KafkaTransaction, servers: str, written: list[TopicParti
     still_open = OpenTransactions(KafkaCluster(servers), SystemClock())
     still_open.add(written)
     still_open.look()
-    sweep(transaction, still_open.places, GroupOffset(written[0], source.group_metadata()))
+    sweep(transaction, "id", still_open.places, GroupOffset(written[0], source.group_metadata()))
     still_open.add(still_open.places)
     wait_until(lambda: not still_open.look() and not still_open.places, "all that was open has ended")
 
@@ -57,14 +57,13 @@ class _Rounds:
         self.doubts = 0
         self._member = Member(KafkaSource(servers, prefix + "group"), [self._input.topic])
         settle([self._member], lambda: bool(self._member.assigned))
-        self._transaction = self._start()
+        self._transaction = KafkaTransaction(self._servers, self._prefix + "a")
+        self._begin_again()
 
-    def _start(self) -> KafkaTransaction:
-        transaction = KafkaTransaction(self._servers, self._prefix + "a", timeout_s=60)
-        _start(transaction, self._servers, self.out, self._member.source)
+    def _begin_again(self) -> None:
+        _start(self._transaction, self._servers, self.out, self._member.source)
         committed = self._member.source.committed([self._input])[self._input]
         self.next = committed.offset if committed else 0
-        return transaction
 
     def run(self) -> Iterator[None]:
         """One round for each `next()`; what is yielded in the midst of it lies between its records."""
@@ -79,13 +78,16 @@ class _Rounds:
                 transaction.send_offsets(offsets, self._member.source.group_metadata())
                 transaction.commit()
                 self.next += 1
-            except TransactionAbortedError:
-                self.doubts += 1  # and the same round again
-            except RestartNeededError:
+            except (TransactionAbortedError, RestartNeededError):
                 self.doubts += 1
-                transaction.close()
-                self._transaction = self._start()
+                self._wait_for_brokers()
+                self._begin_again()
             self._member.source.poll(1, 0)
+
+    def _wait_for_brokers(self) -> None:
+        """As the worker does: while none answers, it only polls."""
+        cluster = KafkaCluster(self._servers)
+        wait_until(lambda: cluster.broker_count(1.0) > 0, "a broker")
 
     def close(self) -> None:
         self._transaction.close()
@@ -101,7 +103,9 @@ class _Rounds:
 def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) -> None:
     """Promise 1 with a broker killed in mid-transaction, be it leader, coordinator or controller."""
     servers = kafka3.bootstrap_servers
-    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 2, FOREVER)], 3)
+    cluster, names = KafkaCluster(servers), [prefix + "in", prefix + "out"]
+    cluster.create([TopicInfo(names[0], 1, FOREVER), TopicInfo(names[1], 2, FOREVER)], -1)
+    assert {topic.replication for topic in cluster.topics(names).values()} == {3}, "the brokers' default"
     with closing(_Rounds(servers, prefix)) as rounds:
         running = rounds.run()
         for broker in (1, 2):
@@ -158,7 +162,7 @@ def test_what_a_killed_broker_leaves_hanging(own_kafka: LocalKafka, prefix: str,
             killed_s = time.monotonic()
             wait_until(lambda: time.monotonic() - killed_s > TIMED_OUT_S, "the transaction times out")
             own_kafka.restart(1)
-            with pytest.raises(RestartNeededError):
+            with pytest.raises(TransactionAbortedError):
                 transaction.commit()
         stable, high = KafkaCluster(servers).ends([written])[written]
         assert stable < high, "the broker has written its markers: nothing hangs that could be ended"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ops.broker import Broker
+from ops.keeper import KeptProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(420)]
 
@@ -24,7 +25,7 @@ STOP_TIMEOUT_S = 60.0
 def start(arguments: Sequence[str], folder: Path) -> "subprocess.Popen[str]":
     """`areba demo --short` in this folder, its output in `out.txt`."""
     with (folder / "out.txt").open("w", encoding="utf-8") as out:
-        return subprocess.Popen(
+        return KeptProcess(
             [sys.executable, "-m", "stream_app.cli", "demo", "--short", *arguments],
             cwd=folder,
             stdin=subprocess.DEVNULL,

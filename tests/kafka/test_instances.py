@@ -17,6 +17,7 @@ from ops.broker import Broker
 from stream_app import codec
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError
+from stream_app.identity import RULES
 from stream_app.kafka import KafkaSender, KafkaTransaction
 from stream_app.ports import TopicPartition
 from stream_app.records import Act, Commit, Prediction
@@ -49,6 +50,7 @@ STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2))
 SECTIONS: Mapping[str, Section] = {
     "streams": {stream.name: {"features": stream.features} for stream in STREAMS},
     "join": {"ttl_ms": 1_500, "max_clock_lead_ms": 100},
+    "worker": {"max_batch_records": 5},  # more commits than may have lost the markers of their offsets
 }
 
 
@@ -277,8 +279,8 @@ def _forge(app: App, admin: AdminClient, change: Callable[[Target], Target]) -> 
         for place in pair:
             known = committed[place]
             assert known is not None
-            point, snapshots = change(parse_metadata(known.metadata, str(place)))
-            forged.append(ClientPartition(*place, known.offset, point.metadata(snapshots)))
+            point, snapshots, ids = change(parse_metadata(known.metadata, str(place)))
+            forged.append(ClientPartition(*place, known.offset, point.metadata(snapshots, ids)))
         request = ConsumerGroupTopicPartitions(app.config.group_id, forged)
         for future in admin.alter_consumer_group_offsets([request]).values():
             future.result(DEADLINE_S)
@@ -428,7 +430,7 @@ def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
         last = _record(read_raw(done.cluster, TopicPartition(topics.progress, number)).values[-1])
         assert isinstance(last, Commit)
         ends = (last.examples_end, last.examples_end, last.labels_end, last.labels_end)
-        forged = Commit(last.sequence + 1, *ends, digest=b"\1" * 32, records=0, tripped=None)
+        forged = Commit(last.sequence + 1, *ends, digest=b"\1" * 32, records=0, tripped=None, rules=RULES)
         sender.send(topics.progress, None, codec.encode(forged), 0, partition=number)
     sender.flush(DEADLINE_S)
     sender.close()

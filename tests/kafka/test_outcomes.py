@@ -48,8 +48,8 @@ def _promote(learner: str, at_ms: int, fate: str = "mark") -> Row:
     return Sent(Side.EXAMPLES, 0, at_ms, b"", codec.encode(Mark("", MarkKind.PROMOTE, learner=learner))), fate
 
 
-def _raw(side: Side, value: bytes | None, fate: str) -> Row:
-    return Sent(side, 0, 0, b"a key", value, (("source", b"north"), ("traceparent", b"00-1-2-01"))), fate
+def _raw(side: Side, value: bytes | None, fate: str, key: bytes = b"a key") -> Row:
+    return Sent(side, 0, 0, key, value, (("source", b"north"), ("traceparent", b"no W3C value"))), fate
 
 
 EXAMPLES, LABELS = Side.EXAMPLES, Side.LABELS
@@ -140,7 +140,7 @@ ODD_ROWS: Mapping[str, Row] = {
     "example-among-labels": _raw(LABELS, HEAD, "wrong-schema"),
     "large-example": _raw(EXAMPLES, codec.encode(Example("odd", "a", [1.0] * MAX_RECORD_BYTES)), "too-large"),
     "large-label": _raw(LABELS, bytes(MAX_RECORD_BYTES + 1), "too-large"),
-    "one-feature": _raw(EXAMPLES, codec.encode(Example("odd", "a", [1.0])), "wrong-dimension"),
+    "one-feature": _raw(EXAMPLES, codec.encode(Example("odd", "a", [1.0])), "wrong-dimension", b"odd"),
     "no-feature": _raw(EXAMPLES, codec.encode(Example("odd", "a", [])), "wrong-dimension"),
     "nan": _raw(EXAMPLES, codec.encode(Example("odd", "a", [1.0, NAN])), "not-finite"),
     "infinite": _raw(EXAMPLES, codec.encode(Example("odd", "a", [-INFINITY, 1.0])), "not-finite"),
@@ -149,9 +149,12 @@ ODD_ROWS: Mapping[str, Row] = {
     "empty-stream": _raw(EXAMPLES, codec.encode(Example("", "a", [1.0, 2.0])), "bad-id"),
     "class-2": _raw(LABELS, codec.encode(Label("odd", "a", 2)), "bad-label"),
     "revision-below-0": _raw(LABELS, codec.encode(Label("odd", "a", 1, revision=-1)), "bad-label"),
-    "unknown-example": _raw(EXAMPLES, codec.encode(Example("who", "a", [1.0, 2.0])), "unknown-stream"),
-    "unknown-label": _raw(LABELS, codec.encode(Label("who", "a", 1)), "unknown-stream"),
-    "unknown-mark": _raw(LABELS, codec.encode(Mark("who", MarkKind.ADVANCE, time_ms=1)), "unknown-stream"),
+    "example-by-id": _raw(EXAMPLES, HEAD, "wrong-key", b"a"),
+    "label-by-id": _raw(LABELS, codec.encode(Label("odd", "a", 1)), "wrong-key", b"a"),
+    "mark-by-another-stream": _raw(LABELS, codec.encode(Mark("odd", MarkKind.ADVANCE, time_ms=1)), "wrong-key", b"who"),
+    "unknown-example": _raw(EXAMPLES, codec.encode(Example("who", "a", [1.0, 2.0])), "unknown-stream", b"who"),
+    "unknown-label": _raw(LABELS, codec.encode(Label("who", "a", 1)), "unknown-stream", b"who"),
+    "unknown-mark": _raw(LABELS, codec.encode(Mark("who", MarkKind.ADVANCE, time_ms=1)), "unknown-stream", b"who"),
 }
 
 CASES: Mapping[str, Sequence[Row]] = {**JOIN_CASES, **{name: [row] for name, row in ODD_ROWS.items()}}

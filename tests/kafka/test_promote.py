@@ -8,7 +8,7 @@ import pytest
 
 from ops.broker import Broker
 from stream_app import codec
-from stream_app.embedded import partition_of
+from stream_app.partitioner import partition_of
 from stream_app.records import Outcome, Prediction
 from tests.kafka.support import App, Progress, Section, areba, check_exactly_once, example, label, workers
 from tests.rows import Sent

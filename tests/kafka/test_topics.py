@@ -59,7 +59,6 @@ def test_everything_wrong_is_said_at_once(kafka: Broker, prefix: str) -> None:
         (names.metrics, "max.message.bytes is 1000"),
         (names.metrics, "cleanup.policy is compact"),
         (names.metrics, "message.timestamp.after.max.ms is 3600000"),
-        (names.dead_letters, "max.message.bytes is 1048588"),
         (names.dead_letters, "message.timestamp.after.max.ms is 3600000"),
         (names.changelog, "cleanup.policy is delete"),
         (names.progress, "message.timestamp.type is CreateTime"),

@@ -20,8 +20,9 @@ from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label, Metric, Outcome, Prediction, Side
 from stream_app.task import Task
 from tests.oracle import Record, merge
+from tests.oracle_checks import rows_of
 from tests.property.test_snapshot import Changelog
-from tests.property.test_task import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input, rows_of
+from tests.property.test_task import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input
 from tests.rows import columns
 
 ONE, TWO = LEARNERS["one"], LEARNERS["two"]
@@ -60,7 +61,7 @@ def run_changed(
 ) -> tuple[Run, Task]:
     """A task that goes through `parts[0]` under the first settings, through `parts[1]` under the second."""
     task = Task(PARTITION, first, TOPICS)
-    result = Run({topic: [] for topic in OUTPUT_TOPICS}, [], {})
+    result = Run({topic: [] for topic in OUTPUT_TOPICS}, ([], []), {})
     for number, part in enumerate(parts):
         if number == 1:
             assert not changes(first, second, task.running()).refused

@@ -6,12 +6,13 @@ from hypothesis import given
 
 from stream_app import codec, snapshot
 from stream_app.config import Corrections, TaskSettings
-from stream_app.records import Example, Label, Side
+from stream_app.records import Example, Label, Metric, Side
 from stream_app.snapshot import Blob, Book, load_task
 from stream_app.state import Entry, Manifest, pack, read_manifest
 from stream_app.task import Task
 from tests.oracle import Record, merge
 from tests.property.test_task import (
+    FADING,
     FEW,
     PARTITION,
     SMALL,
@@ -60,7 +61,7 @@ class Changelog:
             digest="0" * 64,
             offsets=(0, 0),
             settings=task.settings.to_json(),
-            malformed=(0, 0, 0),
+            unreadable=((0, 0, 0), (0, 0, 0)),
             entries=self.entries,
         ).to_bytes()
         manifest = read_manifest(text, "test")
@@ -149,3 +150,24 @@ def test_a_segment_is_written_again_when_one_of_its_ids_was_corrected(monkeypatc
     changelog.write(task)
     assert [(blob.kind, blob.number) for blob in changelog.written] == [("core", 0), ("closed", 2)]
     assert exported(changelog.relay(task)) == exported(task)
+
+
+def test_corrected_classes_are_counted_after_a_restore() -> None:
+    """Whether a class ran empty is decided by this count: lost, the recall of a class that has an example is gone."""
+    chosen, _, _ = fixed_input(1, join=SMALL.model_copy(update={"corrections": "correct", "ttl_ms": 1_000}))
+    said = [("x", 0, 0), ("y", 1, 0), ("x", 1, 1), ("x", 0, 2), ("z", 0, 0)]
+    examples, labels = [], []
+    for number, (id_, class_, revision) in enumerate(said):
+        label = Label("a", id_, class_, revision)
+        labels.append(Record(Side.LABELS, number, 10 * number + 5, label, b"a", codec.encode(label)))
+    for number, id_ in enumerate("xyz"):
+        example = Example("a", id_, (0.5, 0.5))
+        examples.append(Record(Side.EXAMPLES, number, number + 1, example, b"a", codec.encode(example)))
+    chosen = chosen.model_copy(update={"metrics": chosen.metrics.model_copy(update={"every_labels": 3})})
+    sequence = list(merge(examples, labels))
+    restored = run(chosen, cut_at(sequence, range(len(sequence))), Changelog(chosen).relay)
+    assert restored == run(chosen, [(examples, labels)])
+    metric = codec.decode_one(restored.rows["metrics"][-1].value or b"")
+    assert isinstance(metric, Metric)
+    assert metric.positive_total == pytest.approx(1.0), "y"
+    assert metric.negative_total == pytest.approx(1.0 + FADING), "x and z"

@@ -14,5 +14,6 @@ code under test is the code that runs: `Worker.run`, `OwnedTask`, `Task`; only i
     world.py       the broker, the processes and who starts them again, the producer, the operator, the subscriber
     checks.py      what must hold in the end
     many.py        thousands of seeds over processes
-    mutants.py     known ways to break the code; hunt.py runs seeds until each is found
+    mutants.py     known ways to break the code; hunt.py runs seeds, or tests, until each is found
+    site/          on the path of processes that run a mutant: changes one file as it is imported
 """

@@ -1,5 +1,6 @@
 """The command of the simulation; see the package's docstring."""
 
+import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -9,20 +10,21 @@ import yaml
 from rich.console import Console
 
 from tests.simulation.hunt import MAX_SEEDS, hunt
-from tests.simulation.many import default_processes, run_many, run_seed, show
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.many import MAX_FAILURES, default_processes, run_many, run_seed, show
+from tests.simulation.mutants import MUTANTS, mutated
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--seed", type=click.IntRange(0), help="One seed, with a trace of what was done.")
 @click.option("--seeds", help="A:B runs the seeds from A on, below B.")
+@click.option("--until-failure", is_flag=True, help="With --seeds: end at the first that fails.")
 @click.option("--mutants", is_flag=True, help="Break the code in known ways; each must be found.")
 @click.option(
     "--mutant",
     type=click.Choice(["", *MUTANTS]),
     default="",
     metavar="NAME",
-    help="With --seed: break the code in this one way.",
+    help="Break the code in this one way; with --mutants: hunt this one alone.",
 )
 @click.option("--max-seeds", type=click.IntRange(1), default=MAX_SEEDS, show_default=True, help="For each mutant.")
 @click.option("--processes", type=click.IntRange(1, 256), default=default_processes, help="By default one a core.")
@@ -35,6 +37,7 @@ from tests.simulation.mutants import MUTANTS
 def main(
     seed: int | None,
     seeds: str | None,
+    until_failure: bool,
     mutants: bool,
     mutant: str,
     max_seeds: int,
@@ -47,17 +50,29 @@ def main(
     if sum((seed is not None, seeds is not None, mutants)) != 1:
         raise click.UsageError("one of --seed, --seeds and --mutants is needed")
     if mutants:
-        sys.exit(0 if hunt(range(max_seeds), sections, processes, console) else 1)
+        names = [mutant] if mutant else list(MUTANTS)
+        sys.exit(0 if hunt(names, max_seeds, settings, processes, console) else 1)
+    if mutant:
+        sys.exit(_mutated(mutant))
     if seed is not None:
-        sys.exit(_one(seed, sections, mutant))
-    total = run_many(_range(seeds or ""), sections, processes, console)
+        sys.exit(_one(seed, sections))
+    total = run_many(_range(seeds or ""), sections, processes, console, 1 if until_failure else MAX_FAILURES)
     show(total, console)
     sys.exit(1 if total.failed or total.never else 0)
 
 
-def _one(seed: int, sections: Mapping[str, Any], mutant: str) -> int:
+def _mutated(mutant: str) -> int:
+    """Run this command again with the code broken; the exit status."""
+    with mutated(mutant) as environment:
+        again = [argument for argument in sys.argv[1:] if argument not in {"--mutant", mutant, f"--mutant={mutant}"}]
+        return subprocess.run(
+            [sys.executable, "-m", "tests.simulation", *again], env=environment, check=False
+        ).returncode
+
+
+def _one(seed: int, sections: Mapping[str, Any]) -> int:
     """Run it with its trace; the exit status."""
-    result = run_seed(seed, sections, say=click.echo, mutant=mutant)
+    result = run_seed(seed, sections, say=click.echo)
     for name, count in (*result.hits.items(), *result.events.items()):
         click.echo(f"{count:6}  {name}")
     click.echo(f"seed {seed}: {result.wrong or 'all holds'}")

@@ -13,14 +13,19 @@ from stream_app import codec, trim
 from stream_app.breaker import Breaker
 from stream_app.config import BreakerSettings, TaskSettings
 from stream_app.gap import Gap, read_gap
+from stream_app.left_out import read_left_out
+from stream_app.leftovers import leftovers_of
 from stream_app.outputs import OUTPUT_TOPICS, chain_digest
+from stream_app.parts import WholeActs
 from stream_app.ports import TopicPartition
-from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Outcome, Prediction, RawRecords
+from stream_app.records import CONFIGURATION, RESET, RESUME, SKIP, Act, Commit, Outcome, Prediction, RawRecords
 from stream_app.restore import GENESIS
 from stream_app.task import Task
 from stream_app.verify import verify
+from tests.oracle_checks import DiffersError
 from tests.rows import columns, range_of
 from tests.simulation.faults import Event, Fault
+from tests.simulation.opinion import Opinion
 from tests.simulation.schedule import StuckError
 from tests.simulation.world import World, WrongError, draw_shape
 
@@ -51,7 +56,7 @@ def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable
         with _quiet(), _trimming_often():
             world.run()
         check(world)
-    except (WrongError, StuckError) as error:
+    except (WrongError, StuckError, DiffersError) as error:
         wrong = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  (whatever it is, it must be told with its seed)
         wrong = traceback.format_exc()
@@ -128,9 +133,10 @@ def _check_subscriber(world: World) -> None:
 
 @dataclass
 class Fresh:
-    """What a fresh process makes of the inputs: (key, value, time, headers) by topic."""
+    """What a fresh process makes of the inputs: (key, value, time, headers) by topic. The oracle watches, if there."""
 
     task: Task
+    opinion: Opinion | None = None
     outputs: dict[str, list[tuple[Any, ...]]] = field(default_factory=lambda: {name: [] for name in OUTPUT_TOPICS})
     breaker: Breaker = field(default_factory=lambda: Breaker(BreakerSettings()))
     digest: bytes = GENESIS
@@ -140,11 +146,13 @@ class Fresh:
     def step(self, examples: RawRecords, labels: RawRecords, ranges: tuple[int, int, int, int]) -> str | None:
         """One batch; why the breaker trips."""
         outputs = self.task.step(examples, labels)
+        if self.opinion is not None:
+            self.opinion.check(examples, labels, outputs)
         self.digest = chain_digest(self.digest, ranges, outputs)
         for topic, records in outputs.topics.items():
             for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
                 self.outputs[topic].append((*cells, tuple(records.headers.get(row, ()))))
-        return self.breaker.count(outputs.malformed)
+        return self.breaker.count(outputs.unreadable)
 
     @property
     def models(self) -> str:
@@ -162,9 +170,13 @@ def _check_task(world: World, number: int) -> None:
             raise WrongError(f"task {number}: it has inputs, but nothing was recorded")
         return
     _compare(world, number, fresh, "a fresh process along the recorded ranges")
-    if world.shape.all_before and not world.version and not world.faults.events[Event.SKIPPED]:
+    events = world.faults.events
+    changed = world.version or events[Event.SKIPPED] or events[Event.RESET] or world.faults.hits[Fault.SHRUNK]
+    if world.shape.all_before and not changed:
         names = (topics.examples, topics.labels)
-        undisturbed = Fresh(Task(number, world.config("w1").task_settings(), names))
+        settings = world.config("w1").task_settings()
+        limited = settings.model_copy(update={"dead_letter_bytes": world.shape.dead_letter_bytes})
+        undisturbed = Fresh(Task(number, limited, names))
         ends = tuple(int(side.offsets[-1]) + 1 if len(side) else 0 for side in inputs)
         undisturbed.step(inputs[0], inputs[1], (0, ends[0], 0, ends[1]))
         _compare(world, number, undisturbed, "an undisturbed run")
@@ -183,22 +195,37 @@ def _compare(world: World, number: int, fresh: Fresh, what: str) -> None:
         raise WrongError(f"task {number}: the models are not those of {what}")
 
 
+def _check_room(world: World, number: int, commit: Commit, inputs: Sequence[RawRecords]) -> None:
+    """What a single record closes is not cut; offsets have gaps where producers had transactions."""
+    examples = range_of(inputs[0], commit.examples_start, commit.examples_end)
+    labels = range_of(inputs[1], commit.labels_start, commit.labels_end)
+    if len(examples) + len(labels) > 1 and commit.records > world.shape.room.records:
+        raise WrongError(f"task {number}, sequence {commit.sequence}: {commit.records} records in one transaction")
+
+
 def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> Fresh | None:
     """Along the recorded ranges; the chain of digests is checked on the way."""
     fresh: Fresh | None = None
     sequence = -1
     story: list[Commit | Act] = []
+    acts = WholeActs()
     for row in world.read(TopicPartition(world.config("w1").topics.progress, number)):
         record = codec.decode_one(row.value or b"")
         if not isinstance(record, Commit | Act):
             raise WrongError(f"progress[{number}] offset {row.offset}: {type(record).__name__}")
         if isinstance(record, Act) and record.kind != CONFIGURATION and record.sequence == sequence:
-            continue  # resumed twice
+            if record.kind == RESUME and fresh is not None:
+                _redo_act(world, number, fresh, record)  # twice, or at the same time as a repair
+            continue
         if record.sequence != sequence + 1:
             raise WrongError(f"progress[{number}] offset {row.offset}: {record.sequence} follows {sequence}")
         sequence = record.sequence
-        fresh = _go_on(world, number, fresh, record, inputs, story)
-        story.append(record)
+        if isinstance(record, Commit):
+            _check_room(world, number, record, inputs)
+        whole = acts.add(record) if isinstance(record, Act) else record
+        if whole is not None:
+            fresh = _go_on(world, number, fresh, whole, inputs, story)
+            story.append(whole)
     if fresh is not None:
         _count(world, fresh)
     return fresh
@@ -250,12 +277,21 @@ def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh
     if act.kind == CONFIGURATION:
         settings = TaskSettings.from_json(act.text)
         if fresh is None:
-            task = Task(number, settings, (topics.examples, topics.labels))
-            fresh = Fresh(task, breaker=Breaker(world.config("w1").breaker))
+            names = (topics.examples, topics.labels)
+            opinion = Opinion(settings, names, number)
+            fresh = Fresh(Task(number, settings, names), opinion, breaker=Breaker(world.config("w1").breaker))
         else:
             world.faults.events[Event.CONFIGURED] += 1
         fresh.task.apply(act)
-    elif fresh is not None:
+        if fresh.opinion is not None:
+            fresh.opinion.reconfigure(settings)
+    elif act.kind == RESET and fresh is not None:
+        left = leftovers_of(fresh.task.stream(act.text))
+        world.faults.events[Event.CLOSED_BY_RESET] += len(left.offsets) + len(left.labels)
+        fresh.task.apply(act)
+        if fresh.opinion is not None:
+            fresh.opinion.reset(act.text)
+    elif fresh is not None and act.kind == RESUME:
         fresh.breaker.reset()
         fresh.is_stopped = False
     return fresh
@@ -278,13 +314,25 @@ def _redo(fresh: Fresh, record: Commit, number: int, inputs: Sequence[RawRecords
 
 def _count(world: World, fresh: Fresh) -> None:
     """What the records came to."""
-    events = world.faults.events
-    events[Event.DEAD_LETTER] += len(fresh.outputs["dead-letters"])
-    kinds = {"unlabelled": Event.EXPIRED, "evicted": Event.EVICTED, "duplicate": Event.DUPLICATE}
+    events, configured = world.faults.events, world.config("w1").streams
+    letters = fresh.outputs["dead-letters"]
+    events[Event.DEAD_LETTER] += len(letters)
+    events[Event.LEFT_OUT] += sum(bool(read_left_out(headers)[1]) for *_, headers in letters)
+    kinds = {
+        "unlabelled": Event.EXPIRED,
+        "evicted": Event.EVICTED,
+        "duplicate": Event.DUPLICATE,
+        "correction": Event.CORRECTED,
+    }
+    methods = {kind.rpartition(" ")[2]: kind for kind in Event if kind.startswith("learned by ")}
     for _, _, value, _ in fresh.outputs["outcomes"]:
         record = codec.decode_one(value)
         if isinstance(record, Outcome) and record.outcome in kinds:
             events[kinds[record.outcome]] += 1
     for _, _, value, _ in fresh.outputs["predictions"]:
         record = codec.decode_one(value)
-        events[Event.PROMOTED] += isinstance(record, Prediction) and record.champion and record.learner != "areba"
+        if isinstance(record, Prediction):
+            events[Event.PROMOTED] += record.champion and record.learner != "areba"
+            events[Event.UNCONFIGURED] += record.stream not in configured
+            if record.model_version and record.learner in methods:
+                events[methods[record.learner]] += 1

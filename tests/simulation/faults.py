@@ -39,7 +39,11 @@ class Fault(StrEnum):
     RETENTION = "retention"
     LOSS = "loss"
     MARKERS = "markers"
+    COMMIT_MARKERS = "commit markers"
     RESUMED_TWICE = "resumed twice"
+    RESET = "reset"
+    SHRUNK = "shrunk"
+    RECOMMIT = "recommit"
 
 
 MEANINGS: Mapping[Fault, str] = {
@@ -67,8 +71,12 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.RETENTION: "inputs are deleted below a snapshot of their task",
     Fault.LOSS: "inputs are deleted that a task still needs; an operator lets it go on without them",
     Fault.MARKERS: "an aborted transaction gets no markers: its records and offsets hang",
+    Fault.COMMIT_MARKERS: "a committed transaction lacks markers: some of its records, or its offsets, hang",
     Fault.DEPLOY: "new processes start with another configuration: more streams, more learners, others",
     Fault.RESUMED_TWICE: "two operators let a task go on at once",
+    Fault.RESET: "an operator lets a stream begin anew, with examples pending and labels waiting",
+    Fault.SHRUNK: "max.message.bytes of the dead letters is lowered: records and letters are larger than they take",
+    Fault.RECOMMIT: "the group's offsets are deleted or reset; an operator commits them again",
 }
 
 COSTLY = frozenset(
@@ -101,6 +109,9 @@ DISASTERS = (
     Fault.COMPACT,
     Fault.RETENTION,
     Fault.LOSS,
+    Fault.RESET,
+    Fault.SHRUNK,
+    Fault.RECOMMIT,
 )
 """At any time, whatever a worker does."""
 
@@ -117,6 +128,7 @@ class Event(StrEnum):
     FENCED_AGAIN = "fenced again: ends with status 5"
     TIMED_OUT = "transaction timed out"
     COMMITTED_LATE = "late commit came through"
+    CLIENT_REPLACED = "client of a lost transaction replaced"
     STARTED_AFRESH = "process started afresh by itself"
     STARTED = "process started by its supervisor"
     RESTORED = "task restored from progress"
@@ -125,20 +137,39 @@ class Event(StrEnum):
     TRIMMED = "progress deleted that nobody needs"
     PARKED = "task parked: its inputs are gone"
     SKIPPED = "gap accepted"
+    RESET = "stream was reset"
+    CLOSED_BY_RESET = "record closed by the reset of its stream"
     OUTDATED = "snapshot dropped by later owners while it was read"
     RESTORE_BROKEN_OFF = "restore broken off by a rebalance"
     OFFSETS_HELD = "committed offsets waited for"
     HELD = "task waits for a transaction that hangs"
     SWEPT = "hanging transaction ended by one of its name that is aborted"
+    REPAIRED = "committed outputs published again"
+    TAKEN_OVER = "hanging transaction of a process that is gone ended"
     TRIPPED = "breaker tripped"
     RESUMED = "resumed"
     CONFIGURED = "changed configuration recorded"
     REFUSED_OLD_CONFIGURATION = "old configuration refused"
+    CUT = "batch cut for what it could close"
     EXPIRED = "unlabelled"
     EVICTED = "evicted"
     DUPLICATE = "duplicate"
     DEAD_LETTER = "dead letter"
+    TOO_LARGE = "transaction aborted for a record that a topic does not take"
+    LEFT_OUT = "dead letter without a part of its record"
     PROMOTED = "promoted"
+    CORRECTED = "correction"
+    RECOMMITTED = "offsets committed again"
+    UNCONFIGURED = "prediction for a stream that is not configured"
+    AREBA = "learned by areba"
+    QBR = "learned by qbr"
+    BASELINE = "learned by baseline"
+    SLIDING = "learned by sliding"
+    ADAPTIVE_CS = "learned by adaptive_cs"
+    OOB = "learned by oob"
+    UOB = "learned by uob"
+    OOB_SINGLE = "learned by oob_single"
+    AUTOGRAD = "learned by autograd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +218,10 @@ _RANGES: Mapping[Fault, tuple[float, float]] = {
     **dict.fromkeys(ANYWHERE, (0.0005, 0.01)),
     **dict.fromkeys(DISASTERS, (0.05, 0.5)),
     Fault.LOSS: (0.01, 0.1),
+    Fault.RESET: (0.01, 0.1),
+    Fault.RECOMMIT: (0.01, 0.1),
     Fault.MARKERS: (0.05, 0.5),
+    Fault.COMMIT_MARKERS: (0.03, 0.1),
     Fault.ABORT: (0.02, 0.3),
     Fault.COMMITTED_UNHEARD: (0.02, 0.3),
     Fault.COMMIT_LOST: (0.02, 0.3),
@@ -213,6 +247,10 @@ def draw_swarm(draw: Random) -> Swarm:
         rate = low * (high / low) ** draw.random()
         if draw.random() < share:
             rates[fault] = rate
+    if Fault.COMMIT_MARKERS in rates:
+        rates.pop(Fault.LOSS, None)  # without their inputs, outputs that nobody can read cannot be computed again
+        rates.pop(Fault.RESET, None)  # operators reset streams of a task that was stopped cleanly
+        rates.pop(Fault.RECOMMIT, None)  # and what they commit again a worker must have settled
     return Swarm(
         rates=rates,
         budget=draw.choice((1, 2, 3, 4, 5, 6, 8)),

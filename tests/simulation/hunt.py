@@ -1,61 +1,94 @@
-"""Is every mutant found, and by which seed?"""
+"""Is every mutant found, and by which seed or test?"""
 
-from collections.abc import Mapping
-from concurrent.futures import as_completed
-from typing import Any, NamedTuple
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.simulation.many import last_line, pool, run_seed
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import MUTANTS, ROOT, mutated
 
 MAX_SEEDS = 1_000
 """Tried on each mutant: what comes so rarely that these do not meet it is not tested."""
 
+MAX_HUNT_S = 1_800
+"""For one mutant; a thousand seeds take two minutes, and compiling everything takes two more."""
+
 MAX_TEXT_CHARACTERS = 150
-"""Shown of what a seed said."""
+"""Shown of what a seed or a test said."""
+
+SAYS = re.compile(r"^(?:seed (?P<seed>\d+): |FAILED (?P<test>.+?)(?: - |$))(?P<text>.*)$", re.MULTILINE)
+"""The line of the simulation, or of pytest's summary, about what failed."""
 
 
 class Hunted(NamedTuple):
-    """How it went with one mutant; `seed` None: it was not found."""
+    """How it went with one mutant; `found_by` empty: it was not found."""
 
     name: str
-    seed: int | None
-    wrong: str
+    found_by: str
+    text: str
 
 
-def hunt_one(name: str, seeds: range, sections: Mapping[str, Any]) -> Hunted:
-    """Run seeds until one finds it."""
-    for seed in seeds:
-        result = run_seed(seed, sections, mutant=name)
-        if result.wrong:
-            return Hunted(name, seed, result.wrong)
-    return Hunted(name, None, "")
+def hunt_one(name: str, max_seeds: int, settings: str) -> Hunted:
+    """Run seeds, or its tests, until one finds it."""
+    tests = MUTANTS[name].found_by
+    seeds = [
+        "tests.simulation",
+        "--seeds",
+        f"0:{max_seeds}",
+        "--until-failure",
+        "--processes",
+        "1",
+        "--settings",
+        settings,
+    ]
+    command = [sys.executable, "-m", *(["pytest", "-q", "-x", "-p", "no:cacheprovider", *tests] if tests else seeds)]
+    with mutated(name) as environment:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                env={**environment, "COLUMNS": "300"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=MAX_HUNT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Hunted(name, "", f"no end after {MAX_HUNT_S} s")
+    said = SAYS.search(done.stdout)
+    if done.returncode != 1 or said is None:  # 1: a test or a seed failed; all else is no finding
+        return Hunted(name, "", "" if done.returncode == 0 else done.stdout[-MAX_TEXT_CHARACTERS:])
+    return Hunted(name, f"seed {said['seed']}" if said["seed"] else said["test"].rpartition("/")[2], said["text"])
 
 
-def hunt(seeds: range, sections: Mapping[str, Any], processes: int, console: Console) -> bool:
-    """All mutants over processes, with a bar and a table; whether each was found."""
+def hunt(names: Sequence[str], max_seeds: int, settings: str, processes: int, console: Console) -> bool:
+    """Hunt mutants over processes, with a bar and a table; whether each was found."""
     found: dict[str, Hunted] = {}
-    with Progress(console=console) as bar, pool(processes) as executor:
-        task = bar.add_task("mutants", total=len(MUTANTS))
-        for future in as_completed([executor.submit(hunt_one, name, seeds, sections) for name in MUTANTS]):
+    with Progress(console=console) as bar, ThreadPoolExecutor(processes) as executor:
+        task = bar.add_task("mutants", total=len(names))
+        for future in as_completed([executor.submit(hunt_one, name, max_seeds, settings) for name in names]):
             hunted = future.result()
             found[hunted.name] = hunted
-            seen = f"found by seed {hunted.seed}" if hunted.wrong else "NOT FOUND"
-            bar.console.print(f"{hunted.name}: {seen}", highlight=False)
+            seen = f"found by {hunted.found_by}" if hunted.found_by else f"NOT FOUND {hunted.text}"
+            bar.console.print(f"{hunted.name}: {seen}", markup=False, highlight=False)
             bar.advance(task)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("mutant", "what is wrong", "seed", "what the seed says"):
+    for heading in ("mutant", "what is wrong", "found by", "what that says"):
         table.add_column(heading, overflow="fold")
-    for name, mutant in MUTANTS.items():
+    for name in names:
         hunted = found[name]
-        text = last_line(hunted.wrong)[:MAX_TEXT_CHARACTERS] if hunted.wrong else "NOT FOUND"
-        seed = "" if hunted.seed is None else str(hunted.seed)
-        table.add_row(name, mutant.what, seed, text, style="" if hunted.wrong else "bold red")
+        style = "" if hunted.found_by else "bold red"
+        text = hunted.text[:MAX_TEXT_CHARACTERS]
+        table.add_row(name, MUTANTS[name].what, hunted.found_by or "NOT FOUND", text, style=style)
     console.print(table, markup=False)
-    missed = [name for name, hunted in found.items() if hunted.seed is None]
-    console.print(f"{len(MUTANTS) - len(missed)} of {len(MUTANTS)} mutants found", highlight=False)
+    missed = [name for name, hunted in found.items() if not hunted.found_by]
+    console.print(f"{len(names) - len(missed)} of {len(names)} mutants found", highlight=False)
     return not missed

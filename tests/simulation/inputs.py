@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from stream_app import codec
-from stream_app.records import Example, Label, Mark, MarkKind, Side
+from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
 from tests.rows import Sent
 from tests.simulation.schedule import START_MS
 
@@ -14,6 +14,9 @@ STEP_MS = 10
 
 HEAVY = bytes(20_000)
 """A header: some records with it fill the buffer of a partition, which is paused."""
+
+LARGE_BYTES = 3_000
+"""More than the dead letters take in a world where they take little."""
 
 LATE_STREAM = "late"
 """The stream that only the second configuration knows."""
@@ -33,6 +36,7 @@ class Trouble(NamedTuple):
     repeated: float
     unlabelled: float
     garbage: float
+    oversized: float
     marks: float
     disorder: float
     heavy: float
@@ -68,7 +72,7 @@ def _moment(
     """One example with its label, and what else happens just then."""
     key, id_, truth = stream.name.encode(), f"{stream.name}-{number}", int(draw.random() < 0.3)
     features = [round(draw.gauss(truth, 1.0), 3) for _ in range(stream.features)]
-    trace = (("traceparent", b"00-%032x-01" % number),) if draw.random() < 0.1 else ()
+    trace = draw.choice(_traces(number)) if draw.random() < 0.1 else ()
     if draw.random() < trouble.heavy:
         trace = (*trace, ("heavy", HEAVY))
     yield Sent(Side.EXAMPLES, stream.partition, now_ms, key, codec.encode(Example(stream.name, id_, features)), trace)
@@ -81,8 +85,26 @@ def _moment(
     if draw.random() < trouble.garbage:
         for _ in range(draw.choice((1, 1, 2, 5))):
             yield _garbage(draw, stream, now_ms)
+    if draw.random() < trouble.oversized:
+        yield _oversized(draw, stream, now_ms)
     if draw.random() < trouble.marks:
         yield from _marks(draw, stream, now_ms, learners)
+
+
+def _traces(number: int) -> Sequence[tuple[Header, ...]]:
+    """Headers with a trace context that is carried, and with some that are not."""
+    valid = ("traceparent", b"00-%032x-%016x-01" % (number + 1, number + 1))
+    no_trace = ("traceparent", b"00-%032x-%016x-01" % (0, number + 1))
+    short = ("traceparent", b"00-%032x-01" % (number + 1))
+    return ((valid,), (valid,), (valid, ("other", b"x")), (valid, valid), (no_trace,), (short,))
+
+
+def _oversized(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
+    """A record whose dead letter loses its headers, its value or all, where the topic takes only that much."""
+    sizes = [draw.choice((0, 300, LARGE_BYTES)) for _ in range(3)]
+    value, header, key = (draw.randbytes(1) * size for size in sizes)
+    side = draw.choice((Side.EXAMPLES, Side.LABELS))
+    return Sent(side, stream.partition, now_ms, key or stream.name.encode(), value, (("large", header),))
 
 
 def _labels(draw: Random, stream: StreamOf, id_: str, truth: int, now_ms: int, trouble: Trouble) -> Iterator[Sent]:
@@ -93,8 +115,9 @@ def _labels(draw: Random, stream: StreamOf, id_: str, truth: int, now_ms: int, t
     value = codec.encode(Label(stream.name, id_, truth))
     yield Sent(Side.LABELS, stream.partition, time_ms, key, value)
     if draw.random() < trouble.repeated:
-        again = Label(stream.name, id_, truth ^ draw.randrange(2))
-        yield Sent(Side.LABELS, stream.partition, time_ms + draw.choice((0, 5, 100)), key, codec.encode(again))
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            again = Label(stream.name, id_, truth ^ draw.randrange(2), draw.choice((0, 1, 1, 2)))
+            yield Sent(Side.LABELS, stream.partition, time_ms + draw.choice((0, 5, 100)), key, codec.encode(again))
     if draw.random() < trouble.repeated / 2:
         nobody = Label(stream.name, f"{id_}-nobody", 0)
         yield Sent(Side.LABELS, stream.partition, time_ms, key, codec.encode(nobody))
@@ -103,6 +126,7 @@ def _labels(draw: Random, stream: StreamOf, id_: str, truth: int, now_ms: int, t
 def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
     """A record that cannot be used, in one of many ways."""
     key, name = stream.name.encode(), stream.name
+    nobody = f"nobody{stream.partition}"  # where unknown streams have models, each lives in one partition
     side = draw.choice((Side.EXAMPLES, Side.LABELS))
     values: list[bytes | None] = [
         None,
@@ -111,13 +135,20 @@ def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
         codec.encode(Label(name, "x", 1)) if side is Side.EXAMPLES else codec.encode(Example(name, "x", [1.0])),
         codec.encode(Label(name, "x", 1))[:-1],
         codec.encode(Example(name, "x", [0.0] * 5)),
-        codec.encode(Example("nobody", "x", [0.0])),
-        codec.encode(Label("nobody", "x", 1)),
+        codec.encode(Example(nobody, "x", [0.0])),
+        codec.encode(Label(name, "x", 1) if side is Side.LABELS else Example(name, "x", [0.0] * stream.features)),
+        codec.encode(Label(nobody, "x", 1)),
         b"\x00" * 300,
     ]
     headers = ((("source", b"a scale"),), (("source", None), ("source", b"")), ())
+    keys = (key, key, nobody.encode(), b"x", None)
     return Sent(
-        side, stream.partition, draw.choice((now_ms, now_ms, 0)), key, draw.choice(values), draw.choice(headers)
+        side,
+        stream.partition,
+        draw.choice((now_ms, now_ms, 0)),
+        draw.choice(keys),
+        draw.choice(values),
+        draw.choice(headers),
     )
 
 

@@ -20,7 +20,6 @@ from rich.table import Table
 
 from tests.simulation.checks import Result, simulate
 from tests.simulation.faults import MEANINGS, Event, Fault
-from tests.simulation.mutants import applied
 
 CHUNK_SEEDS = 20
 """Given to a process at a time: about a second of work, so that the bar moves."""
@@ -91,7 +90,6 @@ def run_seed(
     seed: int,
     sections: Mapping[str, Any] | None = None,
     say: Callable[[str], None] | None = None,
-    mutant: str = "",
 ) -> Result:
     """One seed, with an end to it even if the code under test loops without a port call.
 
@@ -99,7 +97,6 @@ def run_seed(
         seed: Which.
         sections: Settings of all workers in place of ours, by section.
         say: Takes the lines of the trace.
-        mutant: The code is broken in this way; "" for not at all.
     """
 
     def give_up(_number: int, _frame: FrameType | None) -> None:
@@ -108,8 +105,7 @@ def run_seed(
     before = signal.signal(signal.SIGVTALRM, give_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, SEED_CPU_S)
     try:
-        with applied(mutant):
-            return simulate(seed, sections, say)
+        return simulate(seed, sections, say)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
@@ -134,8 +130,10 @@ def pool(processes: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(processes, get_context("spawn"), prepare_process)
 
 
-def run_many(seeds: range, sections: Mapping[str, Any], processes: int, console: Console) -> Sum:
-    """Run them over processes, with a bar, and end early after `MAX_FAILURES`."""
+def run_many(
+    seeds: range, sections: Mapping[str, Any], processes: int, console: Console, max_failures: int = MAX_FAILURES
+) -> Sum:
+    """Run them over processes, with a bar, and end early after so many failures."""
     total, begun_s = Sum(), perf_counter()
     first = min(CHUNK_SEEDS, len(seeds))  # here: what must be compiled is compiled once
     chunks = iter([seeds[place : place + CHUNK_SEEDS] for place in range(first, len(seeds), CHUNK_SEEDS)])
@@ -151,11 +149,12 @@ def run_many(seeds: range, sections: Mapping[str, Any], processes: int, console:
             bar.update(task, completed=total.seeds, failed=len(total.failed))
 
         take(_run_chunk(seeds[:first], sections))
-        with pool(processes) as executor:
-            for outcome in _in_turns(executor, chunks, sections, processes * CHUNKS_AHEAD):
-                take(outcome)
-                if len(total.failed) >= MAX_FAILURES:
-                    break
+        if len(total.failed) < max_failures:
+            with pool(processes) as executor:
+                for outcome in _in_turns(executor, chunks, sections, processes * CHUNKS_AHEAD):
+                    take(outcome)
+                    if len(total.failed) >= max_failures:
+                        break
     total.seconds = perf_counter() - begun_s
     return total
 

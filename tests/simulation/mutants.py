@@ -1,16 +1,18 @@
-"""Ways to break the code that the simulation must find: a proof that it can fail.
+"""Ways to break the code, each of which must be found: a proof that the simulation and the tests can fail.
 
-Each is a change of some lines of one function, made while seeds run and undone behind them. A mutant whose lines are
-no longer in the function is an error: it would prove nothing.
+Each is a change of some lines of one file, made while that file is imported; the file itself stays. A mutant whose
+lines are no longer there is an error: it would prove nothing. To add one, add a row; `hunt` runs it.
 """
 
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator, Mapping
+import ast
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from stream_app import changelog, embedded, hanging, restore, worker
+ROOT = Path(__file__).parents[2]
 
 
 class Mutant(NamedTuple):
@@ -18,101 +20,124 @@ class Mutant(NamedTuple):
 
     Attributes:
         what: What is wrong with it.
-        owner: Class of the function.
-        function: Its name.
-        lines: What stands there; the second line and those behind it without the first one's indentation.
+        file: Below the root.
+        function: Where the lines stand, `Class.method`; "" for the whole file.
+        lines: What stands there once; the second line and those after it without the first one's indentation.
         instead: What stands there in the mutant.
+        found_by: The tests that must fail; by none of them but by a seed of the simulation, if there are none.
     """
 
     what: str
-    owner: type
+    file: str
     function: str
     lines: str
     instead: str
+    found_by: tuple[str, ...] = ()
 
 
 MUTANTS: Mapping[str, Mutant] = {
     "offsets-unsent": Mutant(
         "a transaction carries outputs and progress, but no offsets",
-        worker.Worker,
-        "_commit",
+        "stream_app/worker.py",
+        "Worker._commit",
         "transaction.send_offsets(offsets, self._group)",
         "pass",
     ),
     "offsets-behind": Mutant(
         "the offset of the last record is committed, not the one behind it",
-        restore.OwnedTask,
-        "step",
-        "int(examples.offsets[-1]) + 1 if rows[0]",
-        "int(examples.offsets[-1]) if rows[0] > 1",
+        "stream_app/restore.py",
+        "OwnedTask.step",
+        "int(examples.offsets[-1]) + 1 if len(examples)",
+        "int(examples.offsets[-1]) if len(examples) > 1",
+    ),
+    "room-unheeded": Mutant(
+        "a batch is not cut by what it can close",
+        "stream_app/restore.py",
+        "OwnedTask._open",
+        "if fitting == rows:",
+        "if fitting:",
+    ),
+    "rest-lost": Mutant(
+        "what a batch has no room for is forgotten",
+        "stream_app/restore.py",
+        "OwnedTask._open",
+        "waiting.put_back(rows_of(records, count, len(records)))",
+        "pass",
     ),
     "progress-apart": Mutant(
         "progress is written in a transaction of its own, before that of the outputs",
-        worker.Worker,
-        "_commit",
+        "stream_app/worker.py",
+        "Worker._commit",
         "transaction.send_offsets(offsets, self._group)",
         "transaction.commit(); transaction.begin(); transaction.send_offsets(offsets, self._group)",
     ),
     "unknown-is-committed": Mutant(
         "an unknown outcome is taken for a commit",
-        worker.Worker,
-        "round",
+        "stream_app/worker.py",
+        "Worker.round",
         "except TransactionAbortedError as error:",
         "except UnknownOutcomeError:\n    pass\nexcept TransactionAbortedError as error:",
     ),
     "abort-is-committed": Mutant(
         "an aborted transaction is taken for a commit",
-        worker.Worker,
-        "round",
+        "stream_app/worker.py",
+        "Worker.round",
         "self._start_over([part.task for part in parts], error)\nreturn",
         "self._observer.aborted(str(error))",
     ),
+    "limit-forgotten": Mutant(
+        "after a record that was too large, the topic's limit is not read again",
+        "stream_app/worker.py",
+        "Worker._start_over",
+        "if isinstance(error, RecordTooLargeError):",
+        "if False:",
+    ),
     "state-kept": Mutant(
         "after an abort the state is kept, although it has learned the batch",
-        worker.Worker,
-        "_start_over",
+        "stream_app/worker.py",
+        "Worker._start_over",
         "for task in tasks:",
         "for task in ():",
     ),
     "revoked-kept": Mutant(
         "a revoked task goes on",
-        worker.Worker,
-        "_on_revoke",
+        "stream_app/worker.py",
+        "Worker._on_revoke",
         "self._drop(number)",
         "pass",
     ),
     "unfenced-start": Mutant(
         "a process joins the group without fencing the one before it of its name",
-        embedded.EmbeddedTransaction,
-        "initialise",
+        "stream_app/embedded.py",
+        "EmbeddedTransaction.initialise",
         "self._epoch = self._broker.initialise(self._id)",
         "self._epoch = max(0, self._broker._epochs.get(self._id, 0)); self._broker._epochs[self._id] = self._epoch",
     ),
     "epoch-unchecked": Mutant(
         "whoever is fenced still writes: the broker's epochs are not looked at",
-        embedded.EmbeddedBroker,
-        "check_epoch",
+        "stream_app/embedded.py",
+        "EmbeddedBroker.check_epoch",
         "if current != epoch:",
         "if False:",
     ),
     "zombies-unchecked": Mutant(
         "offsets of a zombie are taken: neither member nor generation is looked at",
-        embedded.EmbeddedBroker,
-        "add_offsets",
+        "stream_app/embedded.py",
+        "EmbeddedBroker.add_offsets",
         "if metadata.member not in group.members:",
         "metadata = metadata._replace(generation=group.generation)\nif False:",
     ),
     "unstable-offsets": Mutant(
         "committed offsets are read without waiting for transactions that hold them",
-        embedded.EmbeddedBroker,
-        "committed",
+        "stream_app/embedded.py",
+        "EmbeddedBroker.committed",
         "while self._held(group_id, partitions):",
         "while False:",
     ),
     "aborted-read": Mutant(
         "inputs of aborted transactions are read",
-        embedded.EmbeddedSource,
-        "_fetch",
+        "stream_app/embedded.py",
+        "EmbeddedSource._fetch",
         "records, following, at_end = self._broker.read(partition, self._next[partition], left)",
         "following = min(self._next[partition] + left, self._broker._log(partition).stable()); "
         "entries = [e for e in self._broker._log(partition).entries"
@@ -121,8 +146,8 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "replay-skips": Mutant(
         "re-processing takes the last label of a range in the next one, and digests are not compared",
-        restore.OwnedTask,
-        "_replay_commit",
+        "stream_app/restore.py",
+        "OwnedTask._replay_commit",
         "take(rows[1]))\n"
         "digest = chain_digest(self._point.digest, ranges, outputs)\n"
         "self._writer.worked(self._clock.monotonic_s() - start_s)\n"
@@ -131,148 +156,325 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "replay-further": Mutant(
         "re-processing takes all that was fetched, not the recorded range",
-        restore.OwnedTask,
-        "_rows_of_range",
+        "stream_app/restore.py",
+        "OwnedTask._rows_of_range",
         "return self.waiting[side].rows_below(end)",
         "return self.waiting[side].rows_below(end) and len(self.waiting[side])",
     ),
     "configuration-skipped": Mutant(
         "re-processing passes over a change of the configuration",
-        restore.OwnedTask,
-        "_replay_act",
-        "if self._live_task().apply(act):",
+        "stream_app/restore.py",
+        "OwnedTask._replay_act",
+        "if whole is not None and self._live_task().apply(whole):",
         "if False:",
     ),
     "configuration-unrecorded": Mutant(
         "a changed configuration is applied, but not recorded",
-        restore.OwnedTask,
-        "step",
-        "for number, text in enumerate(self._pending_acts)",
-        "for number, text in enumerate(self._pending_acts if self._point.sequence < 0 else ())",
+        "stream_app/restore.py",
+        "OwnedTask.step",
+        "for kind, text in self._pending_acts:",
+        "for kind, text in self._pending_acts if self._point.sequence < 0 else ():",
     ),
     "breaker-forgotten": Mutant(
         "the breaker does not count what is re-processed",
-        restore.OwnedTask,
-        "_replay_commit",
-        "self.breaker.count(outputs.malformed)",
+        "stream_app/restore.py",
+        "OwnedTask._replay_commit",
+        "self.breaker.count(outputs.unreadable)",
         "pass",
     ),
     "zombie-parked": Mutant(
         "who reads the progress of the next owner takes it for damage",
-        worker.Worker,
-        "_restore",
+        "stream_app/worker.py",
+        "Worker._restore",
         "if self._is_overtaken(task):",
         "if False:",
     ),
     "snapshot-breaker": Mutant(
         "what the breaker has counted is not taken from the snapshot",
-        restore.OwnedTask,
-        "_take_over",
-        "self.breaker.load(manifest.malformed)",
+        "stream_app/restore.py",
+        "OwnedTask._take_over",
+        "self.breaker.load(manifest.unreadable)",
         "pass",
     ),
     "snapshot-chunks": Mutant(
         "the manifest tells places that are those of the chunks before",
-        changelog.SnapshotWriter,
-        "committed",
+        "stream_app/changelog.py",
+        "SnapshotWriter.committed",
         "places.setdefault(chunk.key, offset)",
         "places.setdefault(chunk.key, offset - 1)",
     ),
     "snapshot-anchor": Mutant(
         "a snapshot holds a batch more than its inputs' offsets say",
-        restore.OwnedTask,
-        "advance",
+        "stream_app/restore.py",
+        "OwnedTask.advance",
         "Anchor(*batch.point, batch.offsets, progress_offsets[-1])",
         "Anchor(*batch.point, (batch.commit.examples_start, batch.commit.labels_start), progress_offsets[-1])",
     ),
     "trim-too-far": Mutant(
         "progress is deleted up to the last commit, not up to the oldest snapshot in use",
-        worker.Worker,
-        "_advance",
+        "stream_app/worker.py",
+        "Worker._advance",
         "want(task.needed_progress)",
         "want(max(part.progress_offsets, default=0))",
     ),
     "gap-digest": Mutant(
         "behind an accepted gap the chain of digests goes on from the snapshot, not from the last commit",
-        restore.OwnedTask,
-        "_replay_act",
+        "stream_app/restore.py",
+        "OwnedTask._replay_act",
         "read_gap(act.text).digest if act.kind == SKIP else self._point.digest",
         "self._point.digest",
     ),
     "hanging-published": Mutant(
         "a task commits where a transaction hangs",
-        hanging.OpenTransactions,
-        "holds",
+        "stream_app/hanging.py",
+        "OpenTransactions.holds",
         "return any(place.partition == number for place in self._waiting)",
         "return False",
     ),
     "hanging-left": Mutant(
         "a process does not end what hangs of the one before it",
-        worker.Worker,
-        "start",
+        "stream_app/worker.py",
+        "Worker.start",
         "self._sweep(self._still_open.places)",
         "pass",
     ),
     "resume-forgotten": Mutant(
         "who restores a task that was resumed takes it for stopped",
-        restore.OwnedTask,
-        "_replay_act",
+        "stream_app/restore.py",
+        "OwnedTask._replay_act",
         "self._tripped = None",
         "pass",
     ),
     "trip-unrecorded": Mutant(
         "the breaker stops a task, but the commit record does not say so",
-        restore.OwnedTask,
-        "step",
-        "tripped=tripped)",
-        "tripped=None)",
+        "stream_app/restore.py",
+        "OwnedTask.step",
+        "tripped=tripped,",
+        "tripped=None,",
     ),
     "one-sided-merge": Mutant(
         "the merge does not wait for the other side's head",
-        worker.Worker,
-        "_step",
+        "stream_app/worker.py",
+        "Worker._step",
         "labels_at_end=labels.at_end and len(labels) <= limit",
         "labels_at_end=True",
     ),
+    "reset-forgets": Mutant(
+        "what a stream held when it was reset gets no end",
+        "stream_app/task.py",
+        "Task.run",
+        "close(left, self._streams, collector)",
+        "pass",
+    ),
+    "reset-unread": Mutant(
+        "who restores a task passes over the reset of a stream",
+        "stream_app/restore.py",
+        "OwnedTask._replay_act",
+        "if whole is not None and self._live_task().apply(whole):",
+        "if whole is not None and whole.kind != 'reset' and self._live_task().apply(whole):",
+    ),
+    "keys-unread": Mutant(
+        "a record whose key is not its stream's name comes to that stream",
+        "stream_app/batch.py",
+        "_refuse_wrong_keys",
+        "decoded.kinds[wrong] = Kind.MALFORMED",
+        "pass",
+    ),
     "never-resumed": Mutant(
         "a partition that was paused for its size is not read again",
-        worker.Worker,
-        "_resume_drained",
+        "stream_app/worker.py",
+        "Worker._resume_drained",
         "self._ports.source.resume(drained)",
         "pass",
     ),
+    "dead-time": Mutant(
+        "a dead letter of a record without a time has the time of its writing",
+        "stream_app/outputs.py",
+        "Collector._times",
+        ".clip(min=1)",
+        "",
+    ),
+    "recommit-behind": Mutant(
+        "the operator commits again where the last commit began, not where it ended",
+        "stream_app/recommit.py",
+        "look",
+        "(last.examples_end, last.labels_end)",
+        "(last.examples_start, last.labels_start)",
+    ),
+    "outputs-unrepaired": Mutant(
+        "who restores a task finds that all committed outputs can be read",
+        "stream_app/settle.py",
+        "_Output.missing",
+        "return frozenset(outstanding)",
+        "return frozenset()",
+    ),
+    "lost-progress": Mutant(
+        "who restores a task takes every transaction whose progress record cannot be read for aborted",
+        "stream_app/settle.py",
+        "_committed",
+        "return best",
+        "return []",
+    ),
+    "named-unread": Mutant(
+        "a snapshot is named before what it needs, and the outputs before it, can be read",
+        "stream_app/restore.py",
+        "OwnedTask.advance",
+        "self.unnamed_ends = dict(written)",
+        "self.name_snapshot()",
+    ),
+    "never-taken-over": Mutant(
+        "what hangs of a process that is gone is left to it",
+        "stream_app/worker.py",
+        "Worker._end_hanging",
+        "taken = take_over(gone,",
+        "taken = take_over((),",
+    ),
+    "offsets-unconfirmed": Mutant(
+        "nobody asks whether the group's last offsets can be read",
+        "stream_app/worker.py",
+        "Worker._confirm_offsets",
+        "now = self._ports.clock.monotonic_s()\nif self._sent_s is None",
+        "now = 0.0\nif True or self._sent_s is None",
+    ),
+    # Found by tests: the simulation has one code on both sides, or never comes to such a place.
+    "turned-forgotten": Mutant(
+        "after a restore the count of corrected labels is lost",
+        "stream_app/stream_state.py",
+        "",
+        "LABEL_COUNTERS = (join.POSITIVES, join.TURNED)",
+        "LABEL_COUNTERS = (join.POSITIVES, join.POSITIVES)",
+        ("tests/property/test_snapshot.py::test_corrected_classes_are_counted_after_a_restore",),
+    ),
+    "anchor-unchecked": Mutant(
+        "a snapshot of another history is taken at an equal sequence",
+        "stream_app/restore.py",
+        "OwnedTask._check_anchor",
+        "or record.digest != self._point.digest:",
+        "or False:",
+        ("tests/unit/test_changelog.py::test_a_snapshot_of_another_history_is_refused",),
+    ),
+    "mark-excluded": Mutant(
+        "verify does not miss the outcome of an example of the very time of a pair of marks",
+        "stream_app/books.py",
+        "_Stream.must_close",
+        "item.timestamp_ms <= pair.time_ms and",
+        "item.timestamp_ms < pair.time_ms and",
+        ("tests/unit/test_verify.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
+    ),
+    "digest-without-headers": Mutant(
+        "headers of outputs are not in the chain of digests",
+        "stream_app/outputs.py",
+        "chain_digest",
+        "digest.update(repr(sorted((row, list(headers)) for row, headers in records.headers.items())).encode())",
+        "pass",
+        ("tests/unit/test_outputs.py::test_the_digest_sees_every_cell",),
+    ),
+    "seeds-run-together": Mutant(
+        "names of streams and learners that run together to one text have one seed",
+        "stream_app/stream.py",
+        "seed_of",
+        'struct.pack("<I", len(part)) + part for part in parts',
+        "part for part in parts",
+        ("tests/unit/test_task_learners.py::test_no_two_learners_have_one_seed",),
+    ),
+    "gap-unread": Mutant(
+        "a worker does not look at what others wrote between its own records",
+        "stream_app/worker.py",
+        "Worker._check_gaps",
+        "for part in parts:",
+        "for part in ():",
+        ("tests/unit/test_settle.py::test_the_second_of_two_writers_ends",),
+    ),
+    "foreign-unread": Mutant(
+        "who restores a task takes records of other writers for its own",
+        "stream_app/settle.py",
+        "_Output.stranger",
+        "own = list(self._windows(records))",
+        "return None",
+        ("tests/unit/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused",),
+    ),
+    # These files are compiled, which takes minutes for each mutant: three, one for each stage.
+    "tie-to-labels": Mutant(
+        "of two records of one time the label goes first",
+        "stream_app/order.py",
+        "_merge",
+        "example_times[example] <= label_times[label]",
+        "example_times[example] < label_times[label]",
+        ("tests/property/test_task.py::test_task_does_what_the_model_does",),
+    ),
+    "majority-as-large": Mutant(
+        "AREBA's majority has the minority's capacity, not one less",
+        "stream_app/learners/areba.py",
+        "_adapt",
+        "capacities[minority] - 1",
+        "capacities[minority]",
+        ("tests/property/test_learner_oracle.py::test_memories_over_whole_runs",),
+    ),
+    "second-moment": Mutant(
+        "Adam's second moment moves as fast as its first",
+        "stream_app/kernels.py",
+        "",
+        "_KEEP2, _TAKE2 = np.float32(BETA2), np.float32(1 - BETA2)",
+        "_KEEP2, _TAKE2 = _KEEP1, _TAKE1",
+        ("tests/property/test_learner_oracle.py::test_scores_of_a_task",),
+    ),
 }
+"""By name. Most are found by the simulation; `found_by` says which tests find the others."""
+
+
+def change(name: str) -> tuple[Path, str]:
+    """The file of a mutant, and its source with the change.
+
+    Raises:
+        LookupError: There is no such mutant, or its lines are not there once.
+    """
+    mutant = MUTANTS[name]
+    path = ROOT / mutant.file
+    source = path.read_text()
+    start, end = _place(source, mutant.function) if mutant.function else (0, len(source))
+    part = source[start:end]
+    first = next((line for line in part.splitlines() if mutant.lines.splitlines()[0] in line), "")
+    indent = "\n" + first[: len(first) - len(first.lstrip())]
+    lines, instead = (text.replace("\n", indent) for text in (mutant.lines, mutant.instead))
+    if part.count(lines) != 1:
+        raise LookupError(f"mutant {name}: its lines are {part.count(lines)} times in {mutant.file} {mutant.function}")
+    changed = source[:start] + part.replace(lines, instead) + source[end:]
+    ast.parse(changed)
+    return path, changed
+
+
+def _place(source: str, function: str) -> tuple[int, int]:
+    """Where a function begins and ends."""
+    nodes: list[ast.stmt] = ast.parse(source).body
+    node: ast.stmt | None = None
+    for name in function.split("."):
+        node = next((one for one in nodes if getattr(one, "name", "") == name), None)
+        if node is None:
+            raise LookupError(f"there is no {function}")
+        nodes = getattr(node, "body", [])
+    assert node is not None
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    return starts[node.lineno - 1], starts[node.end_lineno or node.lineno]
 
 
 @contextmanager
-def applied(name: str) -> Iterator[None]:
-    """Break the code in this way for a while; "" breaks nothing.
+def mutated(name: str) -> Iterator[dict[str, str]]:
+    """Yield the environment in which a Python process, and each that it starts, runs a mutant (`site`).
 
-    Raises:
-        LookupError: There is no such mutant, or its lines are not in the function any more.
+    Numba keeps compiled code by the file, which does not change here: where the mutant is compiled, or is a constant
+    that is, it gets a cache of its own.
     """
-    if not name:
-        yield
-        return
-    mutant = MUTANTS[name]
-    original = getattr(mutant.owner, mutant.function)
-    setattr(mutant.owner, mutant.function, _changed(name, mutant, original))
-    try:
-        yield
-    finally:
-        setattr(mutant.owner, mutant.function, original)
-
-
-def _changed(name: str, mutant: Mutant, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with other lines, in the module where it stands."""
-    source = textwrap.dedent(inspect.getsource(original))
-    first = next((line for line in source.splitlines() if mutant.lines.splitlines()[0] in line), "")
-    indent = "\n" + first[: len(first) - len(first.lstrip())]
-    lines, instead = (text.replace("\n", indent) for text in (mutant.lines, mutant.instead))
-    if source.count(lines) != 1:
-        raise LookupError(f"mutant {name}: its lines are not once in {mutant.owner.__name__}.{mutant.function}")
-    changed = source.replace(lines, instead)
-    made: dict[str, Any] = {}
-    exec(compile(changed, f"<mutant {name}>", "exec"), original.__globals__, made)  # noqa: S102  (our own lines)
-    function: Callable[..., Any] = made[mutant.function]
-    return function
+    path, changed = change(name)
+    paths = (str(Path(__file__).parent / "site"), str(ROOT), os.environ.get("PYTHONPATH", ""))
+    with tempfile.TemporaryDirectory(prefix="areba-mutant-") as folder:
+        file = Path(folder) / path.name
+        file.write_text(changed)
+        changes = {
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "AREBA_TEST_MUTATION": f"{path}{os.pathsep}{file}",
+        }
+        if "stream_app.native" in changed:
+            changes["AREBA_CACHE_DIR"] = folder
+        yield {**os.environ, **changes}

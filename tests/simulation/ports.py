@@ -6,6 +6,7 @@ Each keeps the contract of `stream_app.ports`: it says less, later, or nothing, 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from stream_app.embedded import EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
@@ -128,6 +129,10 @@ class SimulatedClock:
         self._gate.enter("clock")
         return self._clock.monotonic_s()
 
+    def sleep(self, seconds: float) -> None:
+        """Let others act for so long."""
+        self._gate.rest(seconds)
+
 
 class SimulatedSource:
     """A member of the group."""
@@ -149,20 +154,21 @@ class SimulatedSource:
         topics: Sequence[str],
         on_assign: Callable[[Sequence[TopicPartition]], None],
         on_revoke: Callable[[Sequence[TopicPartition]], None],
+        partitions: int,
     ) -> None:
         """Join the group."""
 
-        def assigned(partitions: Sequence[TopicPartition]) -> None:
-            self._forget(partitions)
+        def assigned(given: Sequence[TopicPartition]) -> None:
+            self._forget(given)
             self._gate.faults.events[Event.REBALANCE] += 1
-            on_assign(partitions)
+            on_assign(given)
 
-        def revoked(partitions: Sequence[TopicPartition]) -> None:
-            self._forget(partitions)
+        def revoked(given: Sequence[TopicPartition]) -> None:
+            self._forget(given)
             self._gate.faults.events[Event.RESTORE_BROKEN_OFF] += self._gate.is_restoring()
-            on_revoke(partitions)
+            on_revoke(given)
 
-        self._gate.call("subscribe", lambda: self._inner.subscribe(topics, assigned, revoked))
+        self._gate.call("subscribe", lambda: self._inner.subscribe(topics, assigned, revoked, partitions))
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Read from there."""
@@ -254,15 +260,20 @@ class SimulatedSource:
                 result.append(Fetched(partition, NO_RECORDS, at_end=True))
         return result
 
-    def committed(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float = TRANSACTION_TIMEOUT_S
+    ) -> Mapping[TopicPartition, Committed | None]:
         """The group's stable committed offsets."""
-        return self._gate.ask("committed", lambda: self._waited(partitions))
+        return self._gate.ask("committed", lambda: self._waited(partitions, timeout_s))
 
-    def _waited(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
+    def _waited(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, Committed | None]:
         asked_s = self._gate.scheduler.now_s
-        answer = self._inner.committed(partitions)
-        self._gate.faults.events[Event.OFFSETS_HELD] += self._gate.scheduler.now_s > asked_s
-        return answer
+        try:
+            return self._inner.committed(partitions, timeout_s)
+        finally:
+            self._gate.faults.events[Event.OFFSETS_HELD] += self._gate.scheduler.now_s > asked_s
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """First offset, and the one behind the last entry."""
@@ -283,7 +294,7 @@ class SimulatedTransaction:
 
     Args:
         gate: That of its process.
-        inner: Does the work.
+        make: Makes a client, which does the work; a client that failed is replaced.
         later: Has something done by the broker after so many seconds.
         leave_group: Throws its process out of the group.
     """
@@ -291,12 +302,13 @@ class SimulatedTransaction:
     def __init__(
         self,
         gate: Gate,
-        inner: EmbeddedTransaction,
+        make: Callable[[], EmbeddedTransaction],
         later: Callable[[float, Callable[[], None]], None],
         leave_group: Callable[[], None],
     ) -> None:
         self._gate = gate
-        self._inner = inner
+        self._make = make
+        self._inner = make()
         self._later = later
         self._leave_group = leave_group
         self._is_left = False  # the broker decides what becomes of the open transaction
@@ -307,6 +319,7 @@ class SimulatedTransaction:
 
     def begin(self) -> None:
         """Open a transaction."""
+        self.initialise()
         self._refused("begin", self._inner.begin)
         self._become_zombie("begin")
         self._gate.begun_s = self._gate.scheduler.now_s
@@ -335,7 +348,7 @@ class SimulatedTransaction:
             self._unheard("commit: lost on the way to the broker")
         if faults.hit(Fault.COMMIT_LATE):
             self._is_left = True
-            self._later(12.0 * faults.draw.random() ** 2, self._commit_late)
+            self._later(12.0 * faults.draw.random() ** 2, partial(self._commit_late, self._inner))
             self._unheard("commit: late on the way to the broker")
         self._refused("commit", self._inner.commit)
         if faults.hit(Fault.COMMITTED_UNHEARD):
@@ -343,13 +356,24 @@ class SimulatedTransaction:
         gate.begun_s = None
 
     def _unheard(self, what: str) -> None:
+        """The client gives up: it is replaced, or the process starts again."""
         self._gate.say(what)
         self._gate.enter("commit")
-        raise UnknownOutcomeError(what)
+        if self._gate.faults.draw.random() < 0.5:
+            raise UnknownOutcomeError(what)
+        self._replace()
+        raise TransactionAbortedError(f"{what}; a new client settles it")
 
-    def _commit_late(self) -> None:
+    def _replace(self) -> None:
+        """What the old one has on its way stays on its way."""
+        self._inner = self._make()
+        self._is_left = False
+        self._gate.begun_s = None
+        self._gate.faults.events[Event.CLIENT_REPLACED] += 1
+
+    def _commit_late(self, inner: EmbeddedTransaction) -> None:
         with suppress(FencedError):
-            self._inner.commit()
+            inner.commit()
             self._gate.say("commit: came through late")
             self._gate.faults.events[Event.COMMITTED_LATE] += 1
 
@@ -381,6 +405,9 @@ class SimulatedTransaction:
             timed_out = begun_s is not None and gate.scheduler.now_s - begun_s > TRANSACTION_TIMEOUT_S
             gate.faults.events[Event.TIMED_OUT if timed_out else Event.FENCED] += 1
             gate.begun_s = None
+            if timed_out:
+                self._replace()
+                raise TransactionAbortedError(f"{name}: it took too long") from None
             raise
         except TransactionAbortedError:
             gate.faults.events[Event.ZOMBIE_REFUSED] += 1
@@ -445,9 +472,11 @@ class SimulatedCluster:
         """Create topics."""
         self._gate.call("create", lambda: self._inner.create(topics, replication))
 
-    def reader(self, partition: TopicPartition) -> LogReader:
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """A reader of one partition."""
-        return self._gate.call("reader", lambda: SimulatedReader(self._gate, self._inner.reader(partition)))
+        return self._gate.call(
+            "reader", lambda: SimulatedReader(self._gate, self._inner.reader(partition, committed=committed))
+        )
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """First offset, and the one behind the last record."""
@@ -463,8 +492,8 @@ class SimulatedCluster:
         """A group's committed offsets."""
         return self._gate.ask("committed", lambda: self._inner.committed(group_id, partitions))
 
-    def members(self, group_id: str) -> int:
-        """How many consumers a group has."""
+    def members(self, group_id: str) -> Sequence[str]:
+        """The client ids of the consumers that a group has."""
         return self._gate.ask("members", lambda: self._inner.members(group_id))
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:

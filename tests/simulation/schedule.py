@@ -1,7 +1,7 @@
 """Processes as greenlets, in virtual time: who goes next is drawn, and nothing ever waits for real."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -131,6 +131,10 @@ class VirtualClock:
         """Seconds, never going back."""
         return self._scheduler.now_s
 
+    def sleep(self, seconds: float) -> None:
+        """Let others act for so long."""
+        self._scheduler.pause(seconds)
+
 
 class _Changes(threading.Condition):
     """Tells the scheduler of changes, instead of threads that do not exist."""
@@ -154,6 +158,7 @@ class SimulatedBroker(EmbeddedBroker):
         self._deleted: dict[TopicPartition, list[Any]] = {}
         self._hanging: dict[str, list[_Open]] = {}
         self.loses_markers: Callable[[str], bool] = lambda _: False
+        self.loses_commit_markers: Callable[[str, Sequence[Hashable]], set[Hashable]] = lambda *_: set()
         self.swept: Callable[[], None] = lambda: None
 
     @property
@@ -177,6 +182,9 @@ class SimulatedBroker(EmbeddedBroker):
         if transaction is not None and state is _State.ABORTED and self.loses_markers(transactional_id):
             self._hang(transactional_id, self._open.pop(transactional_id))
         elif transaction is not None:
+            if state is _State.COMMITTED:
+                places: list[Hashable] = [*transaction.partitions, *transaction.offsets]
+                self._leave_out(transactional_id, transaction, self.loses_commit_markers(transactional_id, places))
             self._end_hanging(transactional_id, transaction, state)
         super().end(transactional_id, state)
 
@@ -187,14 +195,22 @@ class SimulatedBroker(EmbeddedBroker):
 
     def _hang(self, transactional_id: str, transaction: _Open) -> None:
         """Each partition's part for itself, and each group's offsets: they may end in different ways."""
+        self._leave_out(transactional_id, transaction, {*transaction.partitions, *transaction.offsets})
+
+    def _leave_out(self, transactional_id: str, transaction: _Open, lost: set[Hashable]) -> None:
+        """These partitions, and the offsets of these groups, get no marker."""
+        if not lost:
+            return
         parts = self._hanging.setdefault(transactional_id, [])
-        for partition, first in transaction.partitions.items():
+        for partition in [one for one in transaction.partitions if one in lost]:
+            first = transaction.partitions.pop(partition)
             part = _Open(transaction.started_s, transaction.timeout_s, partitions={partition: first})
             log = self._log(partition)
             log.entries[:] = [e._replace(transaction=part) if e.transaction is transaction else e for e in log.entries]
             log.open[part] = log.open.pop(transaction)
             parts.append(part)
-        for group_id, offsets in transaction.offsets.items():
+        for group_id in [one for one in transaction.offsets if one in lost]:
+            offsets = transaction.offsets.pop(group_id)
             parts.append(_Open(transaction.started_s, transaction.timeout_s, offsets={group_id: offsets}))
 
     def _end_hanging(self, transactional_id: str, transaction: _Open, state: _State) -> None:

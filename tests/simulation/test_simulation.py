@@ -6,8 +6,12 @@ import sys
 
 import pytest
 
+from stream_app.learners import METHODS
+from tests.simulation.faults import Event
+from tests.simulation.hunt import hunt_one
 from tests.simulation.many import run_seed
-from tests.simulation.mutants import MUTANTS, applied
+from tests.simulation.mutants import MUTANTS, ROOT, change
+from tests.simulation.world import LEARNERS
 
 FEW_SEEDS = 30
 """Two seconds of work."""
@@ -52,17 +56,29 @@ def _trace(seed: int) -> list[str]:
     return [*lines, str(result)]
 
 
-def test_every_mutant_has_its_lines() -> None:
-    """A mutant of lines that are not there any more breaks nothing, and proves nothing."""
-    for name in MUTANTS:
-        with applied(name):
-            pass
+def test_every_method_is_drawn_and_counted() -> None:
+    """A learner that no seed runs is not restored in any of them either."""
+    drawn = {learner["method"] for learners in LEARNERS for learner in learners.values()}
+    assert drawn == set(METHODS)
+    counted = {kind.rpartition(" ")[2] for kind in Event if kind.startswith("learned by ")}
+    assert counted == {name for learners in LEARNERS for name in learners}
 
 
-@pytest.mark.parametrize("name", ["offsets-unsent", "offsets-behind", "replay-skips"])
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_mutant_has_its_lines(name: str) -> None:
+    """A mutant of lines that are not there any more breaks nothing, and proves nothing; nor do tests that are gone."""
+    path, changed = change(name)
+    assert changed != path.read_text()
+    for test in MUTANTS[name].found_by:
+        file, *function = test.split("::")
+        assert f"def {function[-1].partition('[')[0]}(" in (ROOT / file).read_text()
+
+
+@pytest.mark.parametrize("name", ["offsets-unsent", "assigned-apart"])
 def test_a_blatant_mutant_is_found_at_once(name: str) -> None:
-    """A simulation that finds nothing may be looking at nothing. The others: `python -m tests.simulation --mutants`."""
-    assert any(run_seed(seed, mutant=name).wrong for seed in range(10))
+    """A hunt that finds nothing may be looking at nothing. The others: `python -m tests.simulation --mutants`."""
+    found = hunt_one(name, 20, "")
+    assert found.found_by, found.text
 
 
 def test_settings_of_a_run() -> None:

@@ -1,15 +1,16 @@
 """One world: the broker, the worker processes and who starts them again, the producers, the operator, a subscriber."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Any, NamedTuple
 
 from stream_app import codec
+from stream_app.bounds import TRANSACTION, Room
 from stream_app.cli import RESTART_WINDOW_S
-from stream_app.config import Config
+from stream_app.config import Config, Corrections
 from stream_app.embedded import EmbeddedCluster, EmbeddedSender, EmbeddedSource, EmbeddedTransaction
 from stream_app.errors import (
     ArebaError,
@@ -22,8 +23,11 @@ from stream_app.errors import (
 from stream_app.errors import TopicError as WrongTopicError
 from stream_app.observe import Observer
 from stream_app.outputs import OUTPUT_TOPICS
-from stream_app.ports import Fetched, TopicInfo, TopicPartition
-from stream_app.records import RESUME, Act, Commit, OutputRecords
+from stream_app.ports import CLIENT_NAME, Committed, Fetched, TopicInfo, TopicPartition
+from stream_app.rebuild import resume_after
+from stream_app.recommit import recommit
+from stream_app.records import Act, Commit, OutputRecords
+from stream_app.reset import reset
 from stream_app.restore import WAY_ON, Stage, parse_metadata
 from stream_app.skip import skip
 from stream_app.state import read_manifest
@@ -57,6 +61,9 @@ PRODUCER = "producer-"
 FORGOTTEN_S = TRANSACTION_TIMEOUT_S + 5.0
 """By then what a dead process left open is aborted, and every late commit has come."""
 
+SMALLEST_BYTES = 1_500
+"""A dead letter without headers, value and key of its own is below."""
+
 SETTLE_S = 0.5
 """Between two looks at whether all is done."""
 
@@ -69,7 +76,7 @@ class WrongError(Exception):
 
 
 class Choice(NamedTuple):
-    """What a configuration is made of; few enough that they are made once."""
+    """What a configuration is made of; few enough that they are made once. With `room`, unknown streams have models."""
 
     learners: int
     join: int
@@ -78,18 +85,47 @@ class Choice(NamedTuple):
     snapshots: int
     streams: tuple[tuple[str, int], ...]
     change: int
+    corrections: Corrections
+    room: int
 
 
 LEARNERS: Sequence[Mapping[str, Any]] = (
     {"areba": {"method": "areba", "budget": 4}},
     {"areba": {"method": "areba", "budget": 6, "scaler": "standard"}},
     {"areba": {"method": "areba", "budget": 4}, "sliding": {"method": "sliding", "window": 3}},
+    {
+        "areba": {"method": "areba", "budget": 4},
+        "qbr": {"method": "qbr", "budget": 4, "scaler": "standard"},
+        "baseline": {"method": "baseline", "l2": 0.01},
+    },
+    {
+        "areba": {"method": "areba", "budget": 2},
+        "adaptive_cs": {"method": "adaptive_cs", "cost_interval_labels": 2},
+        "oob": {"method": "oob", "ensemble_size": 3},
+    },
+    {
+        "areba": {"method": "areba", "budget": 4},
+        "uob": {"method": "uob", "ensemble_size": 3, "theta": 0.5, "scaler": "standard"},
+        "oob_single": {"method": "oob_single", "hidden": [3]},
+    },
+    {
+        "areba": {"method": "areba", "budget": 4},
+        "autograd": {"method": "areba", "budget": 4, "network": "tests.simulation.net:Net"},
+    },
 )
+"""By the names of their methods, which the counts of hits use. The last is the slow one, and rare."""
+
 JOINS: Sequence[Mapping[str, Any]] = (
     {},
     {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60},
     {"max_pending_per_stream": 3, "max_waiting_per_stream": 2, "max_closed_per_stream": 4},
-    {"ttl_ms": 60, "max_clock_lead_ms": 0, "max_pending_per_stream": 4, "max_open_marks_per_stream": 1},
+    {
+        "ttl_ms": 60,
+        "max_clock_lead_ms": 0,
+        "max_pending_per_stream": 4,
+        "max_waiting_bytes_per_stream": 700,
+        "max_open_marks_per_stream": 1,
+    },
 )
 BREAKERS: Sequence[Mapping[str, Any]] = (
     {},
@@ -105,6 +141,9 @@ WORKERS: Sequence[Mapping[str, Any]] = (
     {"commit_interval_ms": 50, "max_batch_records": 9, "max_restarts": 0},
 )
 
+
+ROOMS = (TRANSACTION, TRANSACTION, Room(6, 1 << 20), Room(25, 1 << 20), Room(1_000, 4_000))
+"""What one transaction takes: all there is here, or a few records, or bytes."""
 
 SNAPSHOTS_MS = (0, 1, 2_000)
 """Always one under way; behind any work that took time; none but at a clean stop."""
@@ -123,10 +162,11 @@ CHANGES: Sequence[Mapping[str, Any]] = (
 def _configuration(choice: Choice, late: bool) -> Config:
     streams: dict[str, Any] = {name: {"features": features} for name, features in choice.streams}
     change = CHANGES[choice.change] if late else {}
-    data = {
+    names = {**streams, **change.get("streams", {})}
+    data: dict[str, Any] = {
         "application": {"id": "app", "instance": "w"},
         "learners": {**LEARNERS[choice.learners], **change.get("learners", {})},
-        "join": JOINS[choice.join],
+        "join": {**JOINS[choice.join], "corrections": choice.corrections},
         "breaker": BREAKERS[choice.breaker],
         "worker": {
             "buffer_bytes": 1 << 16,
@@ -135,9 +175,12 @@ def _configuration(choice: Choice, late: bool) -> Config:
         },
         "metrics": change.get("metrics", {"every_labels": 5}),
         "limits": {"max_record_bytes": 200, "max_features": 4},
-        "predictions": change.get("predictions", "all" if choice.learners == 2 else "champion"),
-        "streams": {**streams, **change.get("streams", {})},
+        "predictions": change.get("predictions", "all" if len(LEARNERS[choice.learners]) > 1 else "champion"),
+        "streams": names,
     }
+    if choice.room:
+        data["unknown_streams"] = "model"
+        data["limits"]["max_streams_per_task"] = len(names) + choice.room
     return Config.model_validate(data, context={})
 
 
@@ -157,6 +200,8 @@ class Shape:
         session_timeout_s: Whoever does not poll for so long is out of the group.
         pace: Of the processes.
         swarm: The faults.
+        room: Of a transaction.
+        dead_letter_bytes: `max.message.bytes` of their topic at the beginning.
     """
 
     seed: int
@@ -170,6 +215,8 @@ class Shape:
     session_timeout_s: float
     pace: Pace
     swarm: Swarm
+    room: Room
+    dead_letter_bytes: int
 
     @property
     def all_before(self) -> bool:
@@ -183,8 +230,10 @@ def draw_shape(seed: int) -> Shape:
     partitions = draw.choice((1, 1, 2, 3))
     count = draw.choice((partitions, partitions, partitions + 1))
     streams = [StreamOf(f"s{number}", number % partitions, 1 + number % 2) for number in range(count)]
-    learners = draw.randrange(len(LEARNERS))
-    names = [(stream.name, stream.features) for stream in streams]
+    learners = draw.choice((0, 0, 1, 1, 2, 2, 3, 4, 5)) if draw.random() < 0.97 else len(LEARNERS) - 1
+    room = draw.choice((0, 0, 0, 1, 2, 50))
+    named = len(streams) - draw.randint(0, len(streams)) if room else len(streams)
+    names = [(stream.name, stream.features) for stream in streams[:named]]
     swarm = draw_swarm(draw)
     if Fault.DEPLOY in swarm.rates:
         streams.append(StreamOf(LATE_STREAM, draw.randrange(partitions), 1))
@@ -202,6 +251,8 @@ def draw_shape(seed: int) -> Shape:
             draw.choice((0, 0, 1, 2)),
             tuple(names),
             seed % len(CHANGES),
+            draw.choice(("first", "correct")),
+            room,
         ),
         records=records,
         before=draw.choice((0, len(records) // 2, len(records))),
@@ -210,6 +261,8 @@ def draw_shape(seed: int) -> Shape:
         session_timeout_s=draw.choice((3.0, 6.0, 6.0, 20.0)),
         pace=Pace(draw.choice((0.0001, 0.002, 0.02)), draw.choice((0.0, 0.05, 0.3))),
         swarm=swarm,
+        room=Random(f"{seed}/room").choice(ROOMS),
+        dead_letter_bytes=draw.choice((1_048_588, 1_048_588, 4_000, SMALLEST_BYTES)),
     )
 
 
@@ -259,6 +312,16 @@ class Notes(Observer):
         super().hanging(places)
         self._world.faults.events[Event.HELD] += 1
 
+    def repaired(self, task: int, records: Mapping[str, int]) -> None:
+        """Outputs were published again."""
+        super().repaired(task, records)
+        self._world.faults.events[Event.REPAIRED] += 1
+
+    def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
+        """What hung of somebody who is gone was ended."""
+        super().taken_over(task, transactional_ids)
+        self._world.faults.events[Event.TAKEN_OVER] += len(transactional_ids)
+
     def parked(self, task: int, problem: str) -> None:
         """Only a loss of inputs makes a task impossible to restore."""
         super().parked(task, problem)
@@ -266,6 +329,11 @@ class Notes(Observer):
             self._world.faults.events[Event.PARKED] += 1
         else:
             self._world.wrong.append(f"task {task} was parked: {problem}")
+
+    def aborted(self, problem: str) -> None:
+        """A transaction was given up."""
+        super().aborted(problem)
+        self._world.faults.events[Event.TOO_LARGE] += "bytes, at most" in problem
 
     def tripped(self, task: int, problem: str) -> None:
         """The breaker stopped a task."""
@@ -311,7 +379,8 @@ class Process:
         self.config = world.config(instance)
         self.gate = Gate(world.scheduler, world.faults, world.shape.pace, self.say)
         self.gate.is_restoring = self._is_restoring
-        self.source = SimulatedSource(self.gate, EmbeddedSource(world.broker, self.config.group_id))
+        inner = EmbeddedSource(world.broker, self.config.group_id, f"{CLIENT_NAME}/{instance}")
+        self.source = SimulatedSource(self.gate, inner)
         self.actor = world.scheduler.spawn(self._main, world.draw.choice((0.0, 0.1, 2.0)) * world.draw.random())
 
     def say(self, what: str) -> None:
@@ -331,6 +400,10 @@ class Process:
         tasks = self.worker.tasks if self.worker is not None else ()
         return any(task.stage in (Stage.READING, Stage.REPLAYING) for task in tasks)
 
+    def _transaction(self, transactional_id: str) -> SimulatedTransaction:
+        make = partial(EmbeddedTransaction, self._world.broker, transactional_id, TRANSACTION_TIMEOUT_S)
+        return SimulatedTransaction(self.gate, make, self._world.later, self.leave_group)
+
     def _main(self) -> None:
         error: ArebaError | None = None
         try:
@@ -344,15 +417,16 @@ class Process:
     def _run(self) -> None:
         world = self._world
         self.say("starts" + (" after it was fenced" if self._was_fenced else ""))
-        transaction = EmbeddedTransaction(world.broker, self.config.transactional_id, TRANSACTION_TIMEOUT_S)
         ports = Ports(
             self.source,
-            SimulatedTransaction(self.gate, transaction, world.later, self.leave_group),
+            self._transaction(self.config.transactional_id),
             SimulatedCluster(self.gate, world.cluster),
             SimulatedClock(self.gate, world.clock),
+            self._transaction,
             lambda: self.gate.is_cut_off,
         )
-        self.worker = Worker(self.config, ports, Notes(world, self.say), was_fenced=self._was_fenced)
+        notes = Notes(world, self.say)
+        self.worker = Worker(self.config, ports, notes, was_fenced=self._was_fenced, room=world.shape.room)
         self.worker.run(lambda: self.is_asked_to_stop)
 
 
@@ -383,12 +457,14 @@ class World:
         self.clock = VirtualClock(self.scheduler)
         self.broker = SimulatedBroker(self.clock, self.scheduler, shape.session_timeout_s)
         self.broker.loses_markers = self._loses_markers
+        self.broker.loses_commit_markers = self._loses_commit_markers
         self.broker.swept = self._count_swept
         self.cluster = EmbeddedCluster(self.broker)
         self.wrong: list[str] = []
         self.models: dict[int, str] = {}
         self.tripped: set[int] = set()
         self.lost: set[int] = set()
+        self.resets: list[str] = []  # streams that an operator is about to reset
         self.started = 0
         self.version = 0
         self.is_over = False
@@ -398,11 +474,14 @@ class World:
         self._processes: list[Process] = []
         self._wanted: set[str] = set()
         self._is_closed = False
+        self._will_lose_offsets = False
         self._all_sent = False
         self._open_inputs = 0
         self._input_producers = 0
-        for name in self.config("w1").topics:
-            self.broker.create_topic(TopicInfo(name, shape.partitions, {}))
+        topics = self.config("w1").topics
+        for name in topics:
+            sizes = {"max.message.bytes": str(shape.dead_letter_bytes)} if name == topics.dead_letters else {}
+            self.broker.create_topic(TopicInfo(name, shape.partitions, sizes))
         self.seen: dict[TopicPartition, list[Read]] = {place: [] for place in self.output_places()}
 
     @property
@@ -479,6 +558,14 @@ class World:
             self.say(f"the markers of {transactional_id} are lost")
         return lost
 
+    def _loses_commit_markers(self, transactional_id: str, places: Sequence[Hashable]) -> set[Hashable]:
+        """Any part of them, offsets of the group included."""
+        if transactional_id.startswith(PRODUCER) or not self.faults.hit(Fault.COMMIT_MARKERS):
+            return set()
+        lost = {place for place in places if self.faults.draw.random() < 0.5} or {places[0]}
+        self.say(f"COMMIT markers of {transactional_id} are lost: {sorted(map(str, lost))}")
+        return lost
+
     def _count_swept(self) -> None:
         self.faults.events[Event.SWEPT] += 1
 
@@ -493,6 +580,7 @@ class World:
     def ended(self, process: Process, error: ArebaError | None) -> None:
         """A process is gone; what `areba run` does of itself is done here, the rest is the supervisor's."""
         self._processes.remove(process)
+        self.faults.events[Event.CUT] += process.worker.cuts if process.worker is not None else 0
         if error is None:
             process.say("is gone")
             return
@@ -540,6 +628,9 @@ class World:
             Fault.COMPACT: self._compact,
             Fault.RETENTION: self._delete_inputs,
             Fault.LOSS: self._lose_inputs,
+            Fault.RESET: self._want_reset,
+            Fault.SHRUNK: self._shrink,
+            Fault.RECOMMIT: self._lose_offsets,
         }
         while not self.faults.is_calm:
             self.scheduler.pause(self.draw.choice((0.05, 0.5, 3.0)) * self.draw.random())
@@ -650,6 +741,37 @@ class World:
 
         return act
 
+    def _want_reset(self) -> Callable[[], None] | None:
+        """A model has learned nonsense, say."""
+        if self.resets or not any(self.input_ends().values()):
+            return None
+
+        def act() -> None:
+            self.resets.append(f"s{self.draw.randrange(self.shape.partitions)}")  # configured or not
+
+        return act
+
+    def _shrink(self) -> Callable[[], None] | None:
+        name = self.config("w1").topics.dead_letters
+        if int(self.broker.topic(name).settings["max.message.bytes"]) == SMALLEST_BYTES:
+            return None
+
+        def act() -> None:
+            self.say(f"{name} takes {SMALLEST_BYTES} bytes from now on")
+            self.broker.alter_topic(name, {"max.message.bytes": str(SMALLEST_BYTES)})
+
+        return act
+
+    def _lose_offsets(self) -> Callable[[], None] | None:
+        """They may be changed while no member is there; that and the way back are the operator's: once is enough."""
+        if self._will_lose_offsets or self.faults.hits[Fault.RECOMMIT]:
+            return None
+
+        def act() -> None:
+            self._will_lose_offsets = True
+
+        return act
+
     def _snapshot_offsets(self, number: int) -> tuple[int, int] | None:
         """Those of a snapshot that the committed offsets name."""
         config, (place, _) = self.config("w1"), self.input_places(number)
@@ -658,7 +780,10 @@ class World:
         if named is None or not named.snapshots:
             return None
         changelog = TopicPartition(config.topics.changelog, number)
-        records, *_ = self.broker.read(changelog, self.draw.choice(named.snapshots).manifest.offset, 1)
+        offset = self.draw.choice(named.snapshots).manifest.offset
+        records, *_ = self.broker.read(changelog, offset, 1)
+        if records.offsets.tolist() != [offset]:
+            return None  # offsets that hang name newer snapshots
         return read_manifest(records.values[0] or b"", str(changelog)).offsets
 
     def _deploy(self) -> Callable[[], None] | None:
@@ -717,11 +842,9 @@ class World:
     # People ---------------------------------------------------------------------------------------------------------
 
     def _operate(self) -> None:
-        """Let tasks go on that the breaker stopped, or that have lost inputs; end what hangs of those who are gone."""
+        """Let tasks go on that the breaker stopped, or that have lost inputs."""
         while True:
             self.scheduler.pause(self.draw.choice((0.3, 4.0)) * self.draw.random() + 0.05)
-            present = {process.instance for process in self._processes} | self._wanted
-            self._end_by_hand(present)
             progress = self.config("w1").topics.progress
             for number in sorted(self.tripped):
                 stable, high = self.broker.ends(TopicPartition(progress, number))
@@ -729,46 +852,82 @@ class World:
                     continue  # what stopped it cannot be read yet
                 self.tripped.discard(number)
                 self._resume(number)
-            if self.lost:
+            if self._will_lose_offsets:
+                self._recommit()
+            if self.lost or self.resets:
                 self.scheduler.pause(10.0 * self.draw.random())
-                self._skip()
+                self._maintain()
 
-    def _end_by_hand(self, present: set[str]) -> None:
-        known = {self.config(name).transactional_id for name in present}
-        for transactional_id in set(self.broker.hanging) - known:
-            self.say(f"the operator ends what hangs of {transactional_id}")
-            self.broker.end_by_hand(transactional_id)
-
-    def _skip(self) -> None:
-        """Stop all workers, accept what is lost, and start them again."""
-        config = self.config("w1")
+    def _stop_all(self) -> None:
+        """No worker is there, none comes, and nothing of theirs is open."""
         self._is_closed = True
-        while self._processes or self.broker.member_count(config.group_id):
+        while self._processes or self.broker.members(self.config("w1").group_id):
             for process in self._processes:
                 process.is_asked_to_stop = True
             self.scheduler.pause(SETTLE_S)
         self.scheduler.pause(FORGOTTEN_S)
-        self._end_by_hand(set())
-        lost = sorted(self.lost)
-        for number in lost:
+        for transactional_id in self.broker.hanging:
+            self.say(f"the operator ends what hangs of {transactional_id}")
+            self.broker.end_by_hand(transactional_id)
+
+    def _recommit(self) -> None:
+        """Somebody changes the group's offsets while no worker is there; commit those of progress again."""
+        self._stop_all()
+        config = self.config("w1")
+        offsets = self.broker._group(config.group_id).offsets
+        for number in range(self.shape.partitions):
+            changed = self.draw.choice((None, 0, 3, 10**6))
+            for place in self.draw.choice(((), self.input_places(number)[:1], self.input_places(number))):
+                if changed is None:
+                    offsets.pop(place, None)
+                else:
+                    offsets[place] = Committed(changed, self.draw.choice(("", "by hand")))
+        for number, line in enumerate(recommit(self.cluster, config, ())):
+            self.faults.events[Event.RECOMMITTED] += ", now " in line
+            self.say(f"the operator: {line}")
+            if line.endswith(": delete them"):
+                for place in self.input_places(number):
+                    offsets.pop(place, None)
+        self._will_lose_offsets = False
+        self._is_closed = False
+
+    def _maintain(self) -> None:
+        """Stop all workers, accept what is lost, reset streams, and start them again."""
+        self._stop_all()
+        config = self.config("w1")
+        lost, place = sorted(self.lost), Place(config, self.cluster, self.clock)
+        for number in range(self.shape.partitions):
             self._resume(number)
-        for line in skip(Place(config, self.cluster, self.clock), EmbeddedSender(self.broker), lost):
+        for line in skip(place, EmbeddedSender(self.broker), lost) if lost else ():
             self.faults.events[Event.SKIPPED] += ": goes on " in line
             self.say(f"the operator: {line}")
+        for stream in self.resets:
+            self._reset(place, stream)
         self.lost.clear()
+        self.resets.clear()
         self._is_closed = False
+
+    def _reset(self, place: Place, stream: str) -> None:
+        """In each task that has it."""
+        for number in range(self.shape.partitions):
+            try:
+                for line in reset(place, EmbeddedSender(self.broker), stream, number):
+                    self.say(f"the operator: {line}")
+            except (ConfigurationError, StateError) as problem:  # it has not; or it never committed anything
+                self.say(f"the operator: {problem}")
+            else:
+                self.faults.events[Event.RESET] += 1
 
     def _resume(self, number: int) -> None:
         """As `stream_app.start` does it."""
         place = TopicPartition(self.config("w1").topics.progress, number)
-        records = self.read(place)
-        last = codec.decode_one(records[-1].value or b"") if records else None
-        if not isinstance(last, Commit) or last.tripped is None:
+        records = [codec.decode_one(row.value or b"") for row in self.read(place)]
+        act = resume_after([record for record in records if isinstance(record, Commit | Act)])
+        if act is None:
             return
         for _ in range(2 if self.faults.hit(Fault.RESUMED_TWICE) else 1):
-            act = codec.encode(Act(last.sequence + 1, RESUME, "0", ""))
             self.say(f"the operator resumes task {number}")
-            self.broker.append(place, [(None, act, 0, ())])
+            self.broker.append(place, [(None, codec.encode(act), 0, ())])
 
     def _subscribe(self) -> None:
         """Read all outputs as they come; what was seen must stay."""
@@ -790,7 +949,7 @@ class World:
         self.say("no more faults")
         self.faults.is_calm = True
         self._wanted |= {"w1"} if not self._wanted else set()
-        while self.lost or self._is_closed or not self._is_settled():
+        while self.lost or self.resets or self._will_lose_offsets or self._is_closed or not self._is_settled():
             self.scheduler.pause(SETTLE_S)
         self.say("all is worked off")
         self._wanted.clear()

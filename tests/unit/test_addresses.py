@@ -11,7 +11,7 @@ from stream_app import addresses, join
 from stream_app.addresses import LINE_BYTES, address_of, block_of, longs_at, packed, row_of, shared
 from stream_app.config import Corrections, JoinSettings
 from stream_app.join import JoinArrays, StreamJoin
-from stream_app.learners import METHODS, LearnerSettings, OnlineLearner, build
+from stream_app.learners import METHODS, LearnerSettings, OnlineLearner, Workshop, build
 from stream_app.native import compiled
 from stream_app.streams import CHANGES, ROW, SUMS
 from stream_app.task import Task
@@ -122,14 +122,14 @@ def test_rows_name_what_their_owners_hold_after_a_run() -> None:
 def test_nothing_is_left_in_the_shared_scratch(method: str, hidden: list[int]) -> None:
     """All streams use one; if a number of one stream's operation decided another's, the streams would have met."""
     settings = LearnerSettings.model_validate({"method": method, "hidden": hidden, "l2": 0.01})
-    scratch: addresses.Scratch = {}
-    alone, sharing = build("test", settings, 3, SEED), build("test", settings, 3, SEED, scratch)
-    assert scratch
+    workshop = Workshop()
+    alone, sharing = build("test", settings, 3, SEED), build("test", settings, 3, SEED, workshop)
+    assert workshop.scratch
     examples, labels = stream(60, 3, positives=0.3)
     entries = in_turn(labels, reports=True)
     expected = alone.run(operations(entries), examples, ids(60))
     for k, entry in enumerate(entries):
-        for array in scratch.values():
+        for array in workshop.scratch.values():
             array[...] = np.nan if array.dtype.kind == "f" else np.array(1 << 40).astype(array.dtype)
         answers = sharing.run(operations([entry]), examples, ids(60))
         np.testing.assert_array_equal(answers.scores[0], expected.scores[k])

@@ -1,4 +1,4 @@
-"""The breaker stops a task whose producer is broken, not one that meets a bad record now and then."""
+"""The breaker stops a task whose producer is broken, not one that meets a bad record now and then, or a bad stream."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,10 @@ from stream_app.config import BreakerSettings
 SETTINGS = BreakerSettings(in_a_row=4, share=0.5, share_after_records=20)
 
 
-def _batch(text: str) -> NDArray[np.bool_]:
-    """`x` is malformed."""
-    return np.array([letter == "x" for letter in text], np.bool_)
+def _batch(examples: str, labels: str = "") -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """`x` is unreadable."""
+    one, two = (np.array([letter == "x" for letter in text], np.bool_) for text in (examples, labels))
+    return one, two
 
 
 @pytest.mark.parametrize(
@@ -41,8 +42,18 @@ def test_trips(batches: list[str], trips: bool) -> None:
 
 def test_says_why() -> None:
     """The operator reads which limit it was, and both numbers."""
-    assert Breaker(SETTINGS).count(_batch("..xxxxx")) == "5 malformed records in a row (limit 4)"
-    assert Breaker(SETTINGS).count(_batch("xxx." * 10)) == "75.0% of 40 records malformed (limit 50.0%)"
+    assert Breaker(SETTINGS).count(_batch("..xxxxx")) == "5 unreadable examples in a row (limit 4)"
+    assert Breaker(SETTINGS).count(_batch("xxx." * 10)) == "75.0% of 40 examples unreadable (limit 50.0%)"
+
+
+def test_each_input_counts_by_itself() -> None:
+    """Sound labels must not hide that no example can be read: each example has its label, so no run is ever long."""
+    breaker = Breaker(SETTINGS)
+    assert [breaker.count(_batch("x", ".")) for _ in range(3)] == [None] * 3
+    assert breaker.count(_batch("x", ".")) == "4 unreadable examples in a row (limit 4)"
+    assert Breaker(SETTINGS).count(_batch("....", "xxxx")) == "4 unreadable labels in a row (limit 4)"
+    assert Breaker(SETTINGS).count(_batch("xx", "xx")) is None
+    assert Breaker(SETTINGS).count(_batch("." * 40, "xxx." * 10)) == "75.0% of 40 labels unreadable (limit 50.0%)"
 
 
 def test_reset() -> None:

@@ -74,7 +74,8 @@ def test_golden_bytes(version: tuple[str, int]) -> None:
         ours = getattr(decoded, field.name)
         if isinstance(ours, MarkKind):
             ours = ours.name.lower()
-        assert (list(ours) if isinstance(ours, tuple) else ours) == words[field.name]
+        expected = words.get(field.name, field.default)  # an older version has fewer fields
+        assert (list(ours) if isinstance(ours, tuple) else ours) == expected
     is_newest = avro.newest()[record].version == version[1]
     assert (codec.encode(decoded) == value) == is_newest
     assert codec.decode_one(codec.encode(decoded)) == decoded
@@ -105,7 +106,7 @@ def test_golden_outputs_in_a_batch() -> None:
 
 
 def test_columns() -> None:
-    """One look at everything a batch says, with a bad row in the middle that must leave no trace in its neighbours."""
+    """One look at everything a batch says, with a bad row in the middle that leaves its stream and no more."""
     values = [
         codec.encode(Example("s", "one", (1.0, 2.0))),
         codec.encode(Example("bad", "nan", (1.0, math.nan, 3.0))),
@@ -117,8 +118,8 @@ def test_columns() -> None:
     decoded = codec.decode(values, Side.EXAMPLES, LIMITS)
     assert decoded.kinds.tolist() == [1, 0, 2, 0, 1, 1]
     assert decoded.reasons.tolist() == [0, Reason.NOT_FINITE, 0, Reason.UNDECODABLE, 0, 0]
-    assert decoded.stream_names == ("s", "t")
-    assert decoded.streams.tolist() == [0, -1, 1, -1, 0, 1]
+    assert decoded.stream_names == ("s", "bad", "t")
+    assert decoded.streams.tolist() == [0, 1, 2, -1, 0, 2]
     assert decoded.features.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert decoded.feature_starts[[0, 4, 5]].tolist() == [0, 2, 3]
     assert decoded.feature_counts.tolist() == [2, 0, 0, 0, 1, 2]

@@ -21,7 +21,6 @@ from stream_app.config import (
     TaskSettings,
     changes,
     load,
-    memory_bound_bytes,
 )
 from stream_app.errors import ConfigurationError, StateError
 
@@ -49,9 +48,14 @@ class TestFile:
     """What the YAML file may hold."""
 
     def test_nothing_is_needed(self, tmp_path: Path) -> None:
-        """A first try needs no file, and a file whose lines are all commented out is an empty one."""
-        assert load(None, {}) == read(tmp_path, "") == read(tmp_path, "# nothing\njoin:\nstreams:\nkafka: {all: }\n")
+        """A first try needs no file, and a section whose lines are all commented out is an empty one."""
+        assert load(None, {}) == read(tmp_path, "# nothing\njoin:\nstreams:\nkafka: {all: }\n")
         assert load(None, {}).task_settings().default_stream.champion == "areba"
+
+    @pytest.mark.parametrize("text", ["", "# nothing\n", "null\n"])
+    def test_an_empty_file_is_a_mistake(self, tmp_path: Path, text: str) -> None:
+        """Taken for all defaults, it made a worker wait for a broker that nobody had named."""
+        assert wrong(tmp_path, text) == ["areba.yaml: is empty; ops/areba.yaml shows every setting"]
 
     def test_the_example_shows_every_setting_and_its_default(self) -> None:
         """People copy ops/areba.yaml: a default that is not the real one, or a missing key, would mislead them."""
@@ -87,10 +91,39 @@ class TestFile:
     def test_names_are_made_of_the_settings(self, tmp_path: Path) -> None:
         """Fencing, the group and the topics hang on these names."""
         settings = read(tmp_path, "application: {id: desk, instance: w-1}\nkafka: {topic_prefix: eu.}\n")
-        assert settings.transactional_id == "desk-w-1"
-        assert settings.group_id == "desk"
+        assert settings.transactional_id == "desk/w-1"
+        assert (settings.group_id, settings.log_reader_group_id) == ("desk", "desk/log-reader")
         assert settings.topics.dead_letters == "eu.dead-letters"
         assert (settings.topics.changelog, settings.topics.progress) == ("eu.desk-changelog", "eu.desk-progress")
+
+    def test_two_applications_share_inputs_and_no_output(self, tmp_path: Path) -> None:
+        """Another application.id is the way out of a refused setting; its predictions are not to mix with the old."""
+        old = read(tmp_path, "application: {id: fraud}\nkafka: {topic_prefix: bank.}\n").topics
+        document = "application: {id: next}\nkafka: {topic_prefix: bank., output_prefix: bank.next.}\n"
+        new = read(tmp_path, document).topics
+        assert new[:2] == old[:2] == ("bank.examples", "bank.labels")
+        assert not set(new[2:]) & set(old[2:])
+        assert new.predictions == "bank.next.predictions"
+        assert (new.changelog, new.progress) == ("bank.next-changelog", "bank.next-progress")
+        fed = read(tmp_path, "kafka: {topic_prefix: bank., input_prefix: ''}\n").topics
+        assert (fed.examples, fed.labels, fed.predictions) == ("examples", "labels", "bank.predictions")
+
+    def test_no_two_applications_or_tools_share_a_name(self, tmp_path: Path) -> None:
+        """A process whose name is another's fences it, and aborts what it has open."""
+        names: list[str] = []
+        for name, instance in [
+            ("fraud", "eu-w1"),
+            ("fraud-eu", "w1"),
+            ("fraud", "dlq-replay"),
+            ("fraud", "log-reader"),
+        ]:
+            settings = read(tmp_path, f"application: {{id: {name}, instance: {instance}}}\n")
+            names.append(settings.transactional_id)
+            assert settings.log_reader_group_id not in {"fraud", "fraud-eu", "fraud-log-reader"}
+        assert len({*names, settings.replay_transactional_id}) == len(names) + 1
+        for setting in ("id", "instance"):
+            with pytest.raises(ConfigurationError, match=setting):
+                read(tmp_path, f"application: {{{setting}: fraud/eu}}\n")
 
     def test_client_settings_are_text_as_written(self, tmp_path: Path) -> None:
         """The client reads text; YAML would make 83 of the password 0123 and True of the word yes."""
@@ -285,7 +318,7 @@ class TestUnreadable:
             ("join: {}\nx: \x07\n", "areba.yaml: line 2, column 4: special characters are not allowed"),
             ("- join\n", "areba.yaml: must be sections"),
             ("x: 2024-99-99\n", "areba.yaml: "),
-            (b"# " + b"x" * config.MAX_FILE_BYTES, "areba.yaml: larger than 262144 bytes"),
+            (b"# " + b"x" * config.MAX_FILE_BYTES, "areba.yaml: larger than 8388608 bytes"),
         ],
     )
     def test_place_and_problem(self, tmp_path: Path, text: str | bytes, line: str) -> None:
@@ -482,7 +515,7 @@ class TestChanges:
 
     def between(self, folder: Path, old: str, new: str, running: Mapping[str, Running] | None = None) -> config.Changes:
         """Changes from one text to another."""
-        one, two = (read(folder, text).task_settings() for text in (old, new))
+        one, two = (read(folder, text or "{}").task_settings() for text in (old, new))
         return changes(one, two, running if running is not None else dict.fromkeys(one.streams, FRAUD))
 
     def test_nothing(self, tmp_path: Path) -> None:
@@ -618,35 +651,6 @@ class TestChanges:
         for section in (JoinSettings, MetricSettings, LimitSettings, LearnerSettings, StreamSettings):
             names |= set(section.model_fields)
         assert not {name for name in names if f"`{name}`" not in page}
-
-
-class TestMemory:
-    """The bound that is printed at start."""
-
-    def test_by_hand(self, tmp_path: Path) -> None:
-        """The formula of the docstring, computed for one small stream."""
-        task = read(
-            tmp_path,
-            """
-            join: {max_pending_per_stream: 10, max_waiting_per_stream: 5, max_closed_per_stream: 7}
-            learners: {a: {method: areba, budget: 4, hidden: [3], scaler: standard}, b: {method: baseline, hidden: [3]}}
-            streams: {s: {features: 2}}
-            """,
-        ).task_settings()
-        held, parameters = 10 + 5 + 3, (2 + 1) * 3 + (3 + 1)
-        join = 2 * held * (8 * 2 + 142 + 10) + 2 * 8 * 106 + 128 * (held + 7) + 5 * 1000 + 20_000
-        learners = 2 * 16 * parameters + (8 + 1) * (8 + 100) + 8 * (8 + 16 + 1 + 16) * (3 + 64 + 1 + 64)
-        assert memory_bound_bytes(task, 0, 3) == join + learners
-        assert memory_bound_bytes(task, 1000, 3) == join + learners + 2000
-
-    def test_streams_on_the_fly_count(self, tmp_path: Path) -> None:
-        """With models on the fly, anyone who may write to the input can fill the room there is."""
-        few = read(tmp_path, "streams: {a: {features: 2}}\nlimits: {max_streams_per_task: 3}").task_settings()
-        many = read(
-            tmp_path,
-            "unknown_streams: model\nstreams: {a: {features: 2}}\nlimits: {max_streams_per_task: 3, max_features: 2}",
-        ).task_settings()
-        assert memory_bound_bytes(many) == 3 * memory_bound_bytes(few)
 
 
 def _all_keys(model: type[BaseModel]) -> set[str]:

@@ -9,9 +9,9 @@ from stream_app.embedded import (
     EmbeddedSource,
     EmbeddedTransaction,
     ManualClock,
-    murmur2,
 )
-from stream_app.errors import DeliveryError, FencedError, TransactionAbortedError
+from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
+from stream_app.partitioner import murmur2
 from stream_app.ports import Committed, TopicInfo, TopicPartition
 from stream_app.records import OutputRecords
 
@@ -77,10 +77,10 @@ def test_a_member_that_does_not_poll_loses_its_partitions() -> None:
     broker = _broker(partitions=2)
     given: dict[str, int] = {}
     stuck, other = EmbeddedSource(broker, "group"), EmbeddedSource(broker, "group")
-    stuck.subscribe(["in"], lambda p: given.update(stuck=len(p)), lambda _: given.update(stuck=0))
+    stuck.subscribe(["in"], lambda p: given.update(stuck=len(p)), lambda _: given.update(stuck=0), 100)
     stuck.poll(1, 0.0)
     old = stuck.group_metadata()
-    other.subscribe(["in"], lambda p: given.update(other=len(p)), lambda _: given.update(other=0))
+    other.subscribe(["in"], lambda p: given.update(other=len(p)), lambda _: given.update(other=0), 100)
     other.poll(1, 0.0)
     assert "other" not in given, "the group waits for the stuck member"
     _advance(broker, 301.0)
@@ -119,11 +119,11 @@ def test_compaction_leaves_gaps_and_an_end() -> None:
 
 def test_a_refused_record_leaves_nothing_behind() -> None:
     """Half of a batch would be read by nobody and hold everybody up."""
-    broker = _broker({"max.message.bytes": "10"})
+    broker = _broker({"max.message.bytes": "110"})
     transaction = EmbeddedTransaction(broker, "a")
     transaction.initialise()
     transaction.begin()
-    with pytest.raises(DeliveryError, match=r"in\[0\]: 12 bytes"):
+    with pytest.raises(RecordTooLargeError, match=r"in\[0\]: 112 bytes"):
         transaction.produce(PLACE, _records(b"fits", b"much-longer"))
     assert broker.watermarks(PLACE) == (0, 0)
     transaction.abort()

@@ -94,7 +94,7 @@ class _Recorder:
         self._refuses = refuses
 
     def initialise(self) -> None:
-        raise NotImplementedError
+        """Nothing is open."""
 
     def begin(self) -> None:
         self.asked.append("begin")
@@ -124,7 +124,7 @@ class _Recorder:
 def test_a_sweep_has_reached_every_partition_before_it_is_aborted() -> None:
     """A broker writes markers to partitions that it knows a record, or an offset, of."""
     transaction = _Recorder()
-    sweep(transaction, [ONE, TWO], GroupOffset(TWO, "group"))
+    sweep(transaction, "id", [ONE, TWO], GroupOffset(TWO, "group"))
     expected = {TWO: Committed(0, "")}
     assert transaction.asked == [
         "begin",
@@ -139,5 +139,5 @@ def test_a_sweep_has_reached_every_partition_before_it_is_aborted() -> None:
 def test_a_sweep_that_is_aborted_by_itself_is_one() -> None:
     """The group may be in mid-rebalance."""
     transaction = _Recorder(refuses=True)
-    sweep(transaction, [ONE], GroupOffset(TWO, "group"))
+    sweep(transaction, "id", [ONE], GroupOffset(TWO, "group"))
     assert transaction.asked[-1] == "flush"

@@ -1,30 +1,29 @@
-"""`/ready` and `/metrics`: what a supervisor and Prometheus are told of a worker, over real sockets on loopback."""
+"""`/alive`, `/ready`, `/metrics` of a worker: what a supervisor and Prometheus read, over real sockets on loopback."""
 
 import contextlib
-import http.client
-import logging
 import re
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from http import HTTPStatus
-from pathlib import Path
+from typing import Any
 
+import numba
+import numpy as np
 import pytest
 
-from stream_app import health, start
+from stream_app import metrics
 from stream_app.embedded import EmbeddedTransaction, ManualClock
-from stream_app.errors import ConfigurationError, TransactionAbortedError, UnknownOutcomeError
+from stream_app.errors import TransactionAbortedError
 from stream_app.hanging import HANGS_AFTER_S
-from stream_app.health import HealthObserver, HealthServer, Page, ready_page
-from stream_app.metrics import metrics_page
+from stream_app.health import READY_LIMIT_S, HealthObserver
+from stream_app.native import reporting_compiled
+from stream_app.observe import STEP_LIMIT_S, Observer
+from stream_app.pages import PageServer, pages_of
 from stream_app.ports import TopicPartition
 from stream_app.records import OutputRecords
 from stream_app.restore import Stage
+from tests.pages import get
 from tests.unit.test_restore import (
     BREAKER,
     PARTITIONS,
@@ -40,27 +39,15 @@ from tests.unit.test_restore import (
 TOPICS = ("examples", "labels")
 
 
-def _get(port: int, path: str = "/ready", method: str = "GET") -> tuple[int, str]:
-    """Status and text of an answer."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-
-
 @contextlib.contextmanager
 def _served(observer: HealthObserver) -> Iterator[int]:
-    pages: dict[str, Callable[[], Page]] = {
-        "/metrics": metrics_page(observer, TOPICS),
-        "/ready": partial(ready_page, observer),
-    }
-    with closing(HealthServer("127.0.0.1", 0, pages)) as server:
+    with closing(PageServer("127.0.0.1", 0, pages_of(observer, TOPICS))) as server:
         yield server.port
 
 
 def _samples(port: int) -> dict[str, float]:
     """By name and labels, as Prometheus reads them."""
-    status, text = _get(port, "/metrics")
+    status, text = get(port, "/metrics")
     assert status == HTTPStatus.OK
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
@@ -83,13 +70,13 @@ def test_the_life_of_a_worker() -> None:
     observer = HealthObserver(world.clock)
     world.send(7)
     with _served(observer) as port:
-        assert _get(port) == (503, "the group was not joined yet\n")
+        assert get(port) == (503, "the group was not joined yet\n")
         assert _states(_samples(port)) == {}
         member = _started(world.worker(observer=observer))
         _turns(member, until=lambda: len(member.tasks) == PARTITIONS)
         _turns(member, until=_all_at(member, 7))
-        _turns(member, until=lambda: not any(task.writes_snapshot for task in member.tasks))
-        assert _get(port) == (200, "task 0: live\ntask 1: live\n")
+        _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+        assert get(port) == (200, "task 0: live\ntask 1: live\n")
         samples = _samples(port)
         assert _states(samples) == {"0": "live", "1": "live"}
         assert samples['areba_committed_offset{task="0",topic="examples"}'] == 7
@@ -100,7 +87,7 @@ def test_the_life_of_a_worker() -> None:
         assert samples['areba_snapshot_bytes_total{task="0"}'] > 0
         assert samples["areba_aborted_transactions_total"] == 0
         member._close()
-        assert _get(port) == (503, "the group was not joined yet\n")
+        assert get(port) == (503, "the group was not joined yet\n")
         assert not [name for name in _samples(port) if "task=" in name], "labels of tasks that others have now"
 
 
@@ -115,17 +102,17 @@ def test_restoring_is_not_ready() -> None:
     again = _started(world.worker(observer=observer))
     with _served(observer) as port:
         _turns(again, until=lambda: len(again.tasks) == PARTITIONS)
-        status, text = _get(port)
+        status, text = get(port)
         assert (status, text.splitlines()[0]) == (503, "task 0: restoring: snapshot and progress are read")
         assert _samples(port)['areba_committed_offset{task="0",topic="examples"}'] == 30
         _turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].replayed_records < 40)
         again.turn()
-        status, text = _get(port)
+        status, text = get(port)
         assert status == 503
         assert re.match(r"task 0: restoring: offsets \d+/\d+ of 30/30\n", text), text
         assert _states(_samples(port))["0"] == "restoring"
         _turns(again, until=_all_at(again, 30))
-        assert _get(port)[0] == 200
+        assert get(port)[0] == 200
 
 
 def test_a_trip_and_its_end() -> None:
@@ -138,20 +125,21 @@ def test_a_trip_and_its_end() -> None:
     member = _started(world.worker(observer=observer))
     _turns(member, until=lambda: [task.stage for task in member.tasks] == [Stage.TRIPPED, Stage.LIVE])
     with _served(observer) as port:
-        status, text = _get(port)
+        status, text = get(port)
         assert status == 503
         assert text == (
-            "task 0: stopped by the breaker: 3 malformed records in a row (limit 3); mend the producer, then: "
+            "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); mend the producer, then: "
             "areba resume --task 0\ntask 1: live\n"
         )
         assert _states(_samples(port)) == {"0": "tripped", "1": "live"}
         world.resume(0, member.tasks[0].point.sequence + 1)
         _turns(member, until=lambda: member.tasks[0].stage is Stage.LIVE)
-        assert _get(port) == (200, "task 0: live\ntask 1: live\n")
+        assert get(port) == (200, "task 0: live\ntask 1: live\n")
 
 
-def test_a_task_that_cannot_be_restored() -> None:
-    """The worker goes on with the others; that is no reason to call it ready."""
+def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker continues with the others; that is no reason to call it ready."""
+    monkeypatch.setattr("stream_app.restore.MAX_UNNAMED_COMMITS", 0)
     world = World()
     world.send(5)
     first = _started(world.worker())
@@ -161,7 +149,7 @@ def test_a_task_that_cannot_be_restored() -> None:
     observer = HealthObserver(world.clock)
     again = _started(world.worker(observer=observer))
     _turns(again, until=lambda: [task.stage for task in again.tasks] == [Stage.PARKED, Stage.LIVE])
-    text = observer.health().text()
+    text = observer.health().ready_text()
     assert text.startswith("task 0: cannot be restored: ")
     assert "`areba state recommit`" in text
     assert not observer.health().is_ready
@@ -179,17 +167,18 @@ def test_a_task_that_waits_for_a_dead_transaction() -> None:
     observer = HealthObserver(world.clock)
     member = _started(world.worker(observer=observer, joins=True))
     with _served(observer) as port:
-        _turns(member, until=lambda: _get(port)[0] == HTTPStatus.OK)
-        begun_s = world.clock.monotonic_s()
-        _turns(member, until=lambda: world.clock.monotonic_s() > begun_s + HANGS_AFTER_S + 2)
-        assert {task.number: task.offsets for task in member.tasks} == {0: (7, 7), 1: (0, 0)}
-        assert _get(port) == (
+        _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(7, 7)])
+        for _ in range(30):
+            world.clock.advance(HANGS_AFTER_S / 25)
+            member.turn()
+        assert {task.number: task.offsets for task in member.tasks} == {0: (7, 7)}
+        assert get(port) == (
             503,
             "task 0: live\ntask 1: waits for a transaction in predictions[1] that does not end\n",
         )
         dead.abort()
         _turns(member, until=_all_at(member, 7))
-        assert _get(port) == (200, "task 0: live\ntask 1: live\n")
+        assert get(port) == (200, "task 0: live\ntask 1: live\n")
     assert b"never committed" not in [value for _, value, *_ in world.rows("predictions", 1)]
 
 
@@ -202,13 +191,16 @@ def test_aborts_are_counted() -> None:
     member = _started(world.worker(transaction=failing, observer=observer))
     seen = set()
 
+    def aborts() -> float:
+        return observer.figures.values()[metrics.ABORTED_TRANSACTIONS][()]
+
     def done() -> bool:
         states = tuple(task.state.value for task in observer.health().tasks.values())
-        seen.add((observer.health().aborts, states))
+        seen.add((aborts(), states))
         return _all_at(member, 20)()
 
     _turns(member, until=done)
-    assert observer.health().aborts == 2
+    assert aborts() == 2
     assert (1, ("restoring", "restoring")) in seen
     assert (1, ("live", "live")) in seen
     assert observer.health().is_ready
@@ -218,105 +210,193 @@ def test_a_member_without_tasks_is_ready() -> None:
     """More workers than partitions: those left over stand by, and are no reason for an alarm."""
     observer = HealthObserver(ManualClock())
     observer.assigned([])
-    assert ready_page(observer) == Page(HTTPStatus.OK, health.PLAIN_TEXT, b"the group gave this worker no task\n")
+    observer.round_ended(0.0)
+    health = observer.health()
+    assert (health.is_ready, health.ready_text()) == (True, "the group gave this worker no task\n")
 
 
-# The server -----------------------------------------------------------------------------------------------------------
+# Alive and ready know time --------------------------------------------------------------------------------------------
+
+GATES: dict[str, threading.Event] = {}
+"""What the learner and the broker below wait for."""
 
 
-def test_a_port_in_use_is_a_wrong_setting() -> None:
-    """Told at start, with the setting's name, in place of a worker that nobody can watch."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=rf"worker\.http_port: cannot listen at 127\.0\.0\.1:{port}: "):
-            HealthServer("127.0.0.1", port, {})
-    with pytest.raises(ConfigurationError, match=r"worker\.http_host: cannot listen at 192\.0\.2\.1:0: "):
-        HealthServer("192.0.2.1", 0, {})  # an address for documentation: no machine has it
+class Sleeper:
+    """A learner of a user that never comes back from `learn`."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def predict(self, _: object) -> float:
+        """One half."""
+        return 0.5
+
+    def learn(self, *_: object) -> None:
+        """Sleep, until the test has seen enough."""
+        GATES["asleep"].set()
+        GATES["wake"].wait(60)
+
+    def arrays(self) -> dict[str, Any]:
+        """None that changes."""
+        return {"nothing": np.zeros(1)}
+
+    def load(self, _: object) -> None:
+        """The same again."""
 
 
-def test_a_page_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """Status 500 for this one, the reason in the log; the next request is answered."""
+class _Stopped(EmbeddedTransaction):
+    """A broker that is stopped while a transaction is committed: the call waits."""
 
-    def broken() -> Page:
-        raise ZeroDivisionError("told to")
-
-    fine = partial(Page, HTTPStatus.OK, health.PLAIN_TEXT, b"fine")
-    with closing(HealthServer("127.0.0.1", 0, {"/broken": broken, "/fine": fine})) as server:
-        assert _get(server.port, "/broken") == (500, "failed; the worker's log has the reason\n")
-        assert "told to" in caplog.text
-        assert _get(server.port, "/fine?x=1") == (200, "fine")
-        assert _get(server.port, "/") == (404, "there is no such page; there are: /broken, /fine\n")
-        assert _get(server.port, "/fine", "POST")[0] == 501
+    def commit(self) -> None:
+        """Wait for the broker."""
+        GATES["asleep"].set()
+        GATES["wake"].wait(60)
+        super().commit()
 
 
-def test_bad_clients_take_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who sends nothing, drips for ever, sends megabytes or hangs up holds the one thread up for a moment only."""
-    monkeypatch.setattr(health, "REQUEST_TIMEOUT_S", 0.2)
-    fine = partial(Page, HTTPStatus.OK, health.PLAIN_TEXT, b"fine")
+@contextlib.contextmanager
+def _in_a_thread(*members: Any) -> Iterator[threading.Event]:  # noqa: ANN401  (workers)
+    """Let a worker turn until the test is over; it waits for the gates on the way."""
+    GATES.update(asleep=threading.Event(), wake=threading.Event())
     stop = threading.Event()
 
-    def drip(client: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while not stop.wait(0.05):
-                client.sendall(b"x")
+    def turn() -> None:
+        while not stop.wait(0.001):
+            for member in members:
+                member.turn()
 
-    with closing(HealthServer("127.0.0.1", 0, {"/": fine})) as server, contextlib.ExitStack() as stack:
-        silent, dripping, large, gone = (
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20)) for _ in range(4)
-        )
-        thread = threading.Thread(target=drip, args=(dripping,))
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(stop.set)
-        with contextlib.suppress(OSError):
-            large.sendall(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 100_000)
-        gone.close()
-        assert _get(server.port, "/") == (200, "fine")
-        assert silent.recv(1) == b"", "given up"
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        yield GATES["wake"]
+    finally:
+        GATES["wake"].set()
+        stop.set()
+        thread.join(60)
 
 
-def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing listens, and nothing of it is imported: a start is not a half second later for a page nobody asks for."""
-    monkeypatch.setattr(health, "HealthServer", None)
-    with start._observed(_config(), ManualClock()) as observer:
-        assert not isinstance(observer, HealthObserver)
-    code = (
-        "import sys; from stream_app import start, worker, cli, inspect_tasks; "
-        "sys.exit('prometheus_client' in sys.modules)"
-    )
-    root = Path(__file__).parents[2]
-    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False, timeout=120).returncode == 0
+def _until(condition: Callable[[], bool]) -> None:
+    """Look again and again, bounded."""
+    for _ in range(6_000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("not within a minute")
 
 
-def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture) -> None:
-    """It answers from the first moment; however the worker ends, the port is free for the process after it."""
-    caplog.set_level(logging.INFO)
-    config = _config(worker={"http_port": 0})
-    ports = []
+def test_a_learner_that_sleeps_for_ever() -> None:
+    """What a user would lose: a worker that stands still for days and is never restarted, since every page says 200."""
+    world = World(_config(learners={"mine": {"method": f"{__name__}:Sleeper"}}))
+    observer = HealthObserver(world.clock)
+    member = _started(world.worker(observer=observer))
+    with _served(observer) as port:
+        _turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
+        world.send(1)
+        with _in_a_thread(member) as wake:
+            assert GATES["asleep"].wait(60)
+            assert (get(port)[0], get(port, "/alive")) == (200, (200, "alive\n"))
+            world.clock.advance(READY_LIMIT_S + 1)
+            status, text = get(port)
+            assert (status, "no round has ended for 16 s" in text) == (503, True)
+            assert get(port, "/alive")[0] == 200
+            world.clock.advance(STEP_LIMIT_S - READY_LIMIT_S)
+            status, text = get(port, "/alive")
+            assert (status, text) == (503, "one step takes 61 s: task 0: a batch of 1 examples and 1 labels\n")
+            assert _samples(port)["areba_step_seconds"] == 61
+            wake.set()
+            _until(lambda: get(port) == (200, "task 0: live\ntask 1: live\n"))
+            assert get(port, "/alive")[0] == 200
 
-    def die() -> None:
-        with start._observed(config, ManualClock()) as observer:
-            assert isinstance(observer, HealthObserver)
-            found = re.search(r"answering at http://127\.0\.0\.1:(\d+)/metrics and http", caplog.text)
-            assert found is not None
-            ports.append(int(found[1]))
-            assert _get(ports[0]) == (503, "the group was not joined yet\n")
-            raise UnknownOutcomeError("as a worker ends that starts afresh")
 
-    with pytest.raises(UnknownOutcomeError):
-        die()
-    [port] = ports
-    with pytest.raises(ConnectionRefusedError):
-        _get(port)
-    again = _config(worker={"http_port": port})
-    with start._observed(again, ManualClock()):
-        assert _get(port)[0] == 503
+def test_a_stopped_broker() -> None:
+    """It never makes a worker look dead: to restart all workers would not help. Nor does it look ready."""
+    world = World()
+    observer = HealthObserver(world.clock)
+    stopped = _Stopped(world.broker, world.config.transactional_id, timeout_s=10_000.0)
+    member = _started(world.worker(transaction=stopped, observer=observer))
+    with _served(observer) as port:
+        _turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
+        world.send(1)
+        with _in_a_thread(member) as wake:
+            assert GATES["asleep"].wait(60)
+            world.clock.advance(READY_LIMIT_S - 1)
+            assert get(port)[0] == 200
+            world.clock.advance(2)
+            status, text = get(port)
+            assert (status, "no round has ended for 16 s" in text) == (503, True)
+            world.clock.advance(5_000)
+            assert (get(port)[0], get(port, "/alive")) == (503, (200, "alive\n"))
+            wake.set()
+            _until(lambda: get(port)[0] == HTTPStatus.OK)
 
 
-def test_two_workers_of_a_process_share_nothing() -> None:
-    """Each has a registry of its own."""
-    one, two = HealthObserver(ManualClock()), HealthObserver(ManualClock())
-    one.assigned([0])
-    with _served(one) as first, _served(two) as second:
-        assert _states(_samples(first)) == {"0": "restoring"}
-        assert _states(_samples(second)) == {}
+def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
+    """Idle rounds end, so only the age of the last answer tells."""
+    world = World()
+    observer = HealthObserver(world.clock)
+    silence_s = 0.0
+    member = _started(world.worker(observer=observer, silence_s=lambda: silence_s))
+    _turns(member, until=lambda: observer.health().is_ready)
+    silence_s = READY_LIMIT_S + 3
+    member.turn()
+    health = observer.health()
+    assert (health.is_ready, health.is_alive) == (False, True)
+    assert health.ready_text().startswith("no Kafka broker has answered for 18 s\n")
+    silence_s = 0.0
+    member.turn()
+    assert observer.health().is_ready
+
+
+def test_a_long_restore_is_alive() -> None:
+    """It is many steps, each of them short: a supervisor that killed it would have it begin again, for ever."""
+    world = World(_config(worker={"max_batch_records": 1}))
+    world.send(60)
+    first = _started(world.worker())
+    _turns(first, until=_all_at(first, 60))
+    world.use(_Ticking())
+    observer = HealthObserver(world.clock)
+    again = _started(world.worker(observer=observer))
+    begun_s, seen = world.clock.monotonic_s(), []
+
+    def done() -> bool:
+        health = observer.health()
+        seen.append(health.is_alive)
+        return _all_at(again, 60)()
+
+    _turns(again, until=done)
+    assert world.clock.monotonic_s() - begun_s > 2 * STEP_LIMIT_S
+    assert all(seen)
+
+
+def test_compiling_gets_ahead() -> None:
+    """Minutes of it are one function after the other; only a function that takes too long is a standstill."""
+    clock = ManualClock()
+    observer = HealthObserver(clock)
+    with observer.step("compiling"), reporting_compiled(observer.progressed):
+        clock.advance(STEP_LIMIT_S + 1)
+        assert not observer.health().is_alive
+        compile_now: Any = numba.njit  # without a cache
+        compile_now(_one)(1)
+        assert observer.health().is_alive
+        clock.advance(STEP_LIMIT_S + 1)
+        assert observer.health().alive_text() == "one step takes 61 s: compiling\n"
+    assert observer.health().is_alive
+    with Observer(clock).step("nobody asks"):
+        pass
+
+
+def _one(number: int) -> int:
+    return number + 1
+
+
+def test_every_metric_is_published() -> None:
+    """By name and meaning, with what a scraper wants to know of the build and the process."""
+    observer = HealthObserver(ManualClock())
+    observer.assigned([3])
+    observer.committed(3, (1, 1), 5)
+    with _served(observer) as port:
+        _, text = get(port, "/metrics")
+        described = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))
+        assert {metric.name for metric in metrics.METRICS} <= described
+        assert re.search(r'^areba_build_info\{.*version="\d', text, re.MULTILINE)
+        assert _samples(port)["process_resident_memory_bytes"] > 0
+        assert _samples(port)['areba_output_records_total{task="3"}'] == 5

@@ -50,7 +50,7 @@ def test_a_healthy_application() -> None:
 
     member = _started(world.worker())
     _turns(member, until=_all_at(member, 3))
-    _turns(member, until=lambda: not any(task.writes_snapshot for task in member.tasks))
+    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     world.send(2, first=3, partitions=[1])
     found = inspect(world.cluster, world.config)
     assert (found.ok, found.workers) == (True, 1)
@@ -77,7 +77,7 @@ def test_a_task_that_the_breaker_stopped() -> None:
     assert found.tasks[0].command == "areba resume --task 0"
     [line] = found.problems()
     assert line == (
-        "task 0: stopped by the breaker: 3 malformed records in a row (limit 3); mend the producer, then: "
+        "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); mend the producer, then: "
         "areba resume --task 0"
     )
     sequence = member.tasks[0].point.sequence
@@ -102,7 +102,7 @@ def test_a_task_that_the_breaker_stopped() -> None:
         (_other_offsets, f"ends at offsets {COUNT}/{COUNT}, committed are {COUNT - 1}/{COUNT - 1}", RECOMMIT),
         (_unequal_offsets, "do not belong together", RECOMMIT),
         (_other_digest, "the committed offsets name 0000000000000000", RECOMMIT),
-        (_newer_format, "offset metadata has format '3'", None),
+        (_newer_format, "offset metadata has format '4'", None),
     ],
 )
 def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], text: str, command: str | None) -> None:
@@ -122,7 +122,7 @@ def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], text: s
     ("damage", "text"),
     [
         (_lose_examples, "examples[0] starts at offset 7, offset 0 is needed to restore the task"),
-        (_lose_progress, "progress begins with sequence 2, and the committed offsets name no snapshot"),
+        (_lose_progress, "progress begins with sequence 1, and the committed offsets name no snapshot"),
         (_new_topic, "committed are 99/20"),
     ],
 )
@@ -229,15 +229,20 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert plain["tasks"][0] == {
         "task": 0,
         "state": "tripped",
-        "problem": "3 malformed records in a row (limit 3)",
+        "problem": "3 unreadable examples in a row (limit 3)",
         "command": "areba resume --task 0",
         "examples": {"topic": "examples", "committed": 9, "end": 9, "lag": 0},
         "labels": {"topic": "labels", "committed": 6, "end": 6, "lag": 0},
         "sequence": plain["tasks"][0]["sequence"],
         "snapshots": 0,
         "snapshot_sequence": None,
+        "snapshot_bytes": None,
         "engine": plain["tasks"][0]["engine"],
+        "dead_letters": [{"reason": "wrong-schema", "records": 3, "offset": 2, "stream": ""}],
+        "dead_letters_are_all": True,
+        "label_flow": plain["tasks"][0]["label_flow"],
     }
+    assert [one["stream"] for one in plain["tasks"][0]["label_flow"]] == ["s0"]
     assert plain["tasks"][1]["state"] == "running"
 
 

@@ -29,8 +29,14 @@ class _Admin:
         return {topic.topic: done for topic in topics}
 
     def list_topics(self, **_: float) -> SimpleNamespace:
-        topic = SimpleNamespace(error=None, partitions={0: None})
+        topic = SimpleNamespace(error=None, partitions={0: SimpleNamespace(replicas=[1, 2])})
         return SimpleNamespace(topics=dict.fromkeys(next(self._lists), topic))
+
+    def describe_topics(self, topics: Any, **_: float) -> dict[str, Future[Any]]:  # noqa: ANN401  (the client's own)
+        answers: dict[str, Future[Any]] = {name: Future() for name in topics.topic_names}
+        for name, future in answers.items():
+            future.set_result(SimpleNamespace(topic_id=f"id of {name}", authorized_operations=None))
+        return answers
 
     def describe_configs(self, resources: list[Any], **_: float) -> dict[Any, Future[Any]]:
         self.asked.append([resource.name for resource in resources])

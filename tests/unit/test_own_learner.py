@@ -99,7 +99,7 @@ def test_the_pages_configuration_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         ("Missing", {}, "has no attribute 'Missing'"),
         ("PAGE", {}, "not a class"),
         ("Half", {}, "has no learn, arrays, load"),
-        ("Broken", {"wrong": "make"}, "Broken failed: RuntimeError: no"),
+        ("Broken", {"wrong": "make"}, r"Broken failed: .*:\d+: RuntimeError: no"),
         ("Broken", {"wrong": "drift"}, "learner test: predict changes what"),
         ("Broken", {"wrong": "nan"}, "predict gave nan"),
         ("Broken", {"wrong": "two"}, "predict gave 2.0"),
@@ -116,9 +116,10 @@ def test_an_error_in_it_names_the_learner() -> None:
     """A worker with ten learners ends: whose fault was it?"""
     examples, _ = stream(2, 2)
     which = learner(method=f"{HERE}Broken")
-    with pytest.raises(ConfigurationError, match="learner test: learn failed: KeyError"):
+    here = re.escape(__file__)
+    with pytest.raises(ConfigurationError, match=rf"^learner test: learn failed: {here}:\d+: KeyError: "):
         which.run(operations([(PREDICT, 0, -1), (LEARN, 0, 1)]), examples, ids(2))
-    with pytest.raises(StateError, match="learner test: load failed: IndexError: too short"):
+    with pytest.raises(StateError, match=rf"learner test: load failed: {here}:\d+: IndexError: too short"):
         which.load(which.arrays())
 
 

@@ -9,8 +9,8 @@ import pytest
 from stream_app import codec, order
 from stream_app.config import Config
 from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, EmbeddedTransaction, ManualClock
-from stream_app.embedded import partition_of as java_partition_of
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
+from stream_app.partitioner import partition_of as java_partition_of
 from stream_app.ports import LogReader, TopicInfo, TopicPartition
 from stream_app.promote import FIRST_LOOK_RECORDS, promote
 from stream_app.records import Mark, MarkKind, OutputRecords, RawRecords
@@ -30,7 +30,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.broker = EmbeddedBroker(self.clock)
-        for name in (CONFIG.topics.examples, CONFIG.topics.labels):
+        for name in (CONFIG.topics.examples, CONFIG.topics.labels, CONFIG.topics.progress):
             self.broker.create_topic(TopicInfo(name, PARTITIONS, {"retention.ms": "-1"}))
 
     def fill(self, times: Sequence[int], partition: int, topic: str = EXAMPLES) -> None:
@@ -168,9 +168,9 @@ def test_streams_that_no_file_names() -> None:
 class _Silent(EmbeddedCluster):
     """Its readers never have anything to say."""
 
-    def reader(self, partition: TopicPartition) -> LogReader:
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """A reader."""
-        reader = super().reader(partition)
+        reader = super().reader(partition, committed=committed)
         reader.poll = lambda *_: None  # type: ignore[method-assign]
         return reader
 

@@ -468,7 +468,7 @@ def _run(
     sender: ListSender | None = None,
 ) -> Result:
     """`areba-replay run` on a cluster in memory."""
-    for variable in (*cli.BOOTSTRAP_VARIABLES, cli.TOPIC_PREFIX_VARIABLE, "AREBA_DATA_DIR"):
+    for variable in (*cli.BOOTSTRAP_VARIABLES, *cli.TOPIC_PREFIX_VARIABLES, "AREBA_DATA_DIR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(cli, "KafkaCluster", lambda *_: cluster or FakeCluster(retention_ms="604800000"))
     monkeypatch.setattr(cli, "KafkaSender", lambda *_: sender or ListSender())

@@ -26,7 +26,6 @@ from stream_app.errors import (
     FencedAgainError,
     FencedError,
     StateError,
-    TopicError,
     TransactionAbortedError,
     UnknownOutcomeError,
 )
@@ -69,7 +68,15 @@ class World:
         self.broker = EmbeddedBroker(self.clock)
         self.cluster = EmbeddedCluster(self.broker)
         for name in self.config.topics:
-            self.broker.create_topic(TopicInfo(name, PARTITIONS, {}))
+            self.add_topic(name)
+
+    def add_topic(self, name: str) -> None:
+        """With a partition for each task."""
+        self.broker.create_topic(TopicInfo(name, PARTITIONS, {}))
+
+    def open_transaction(self, transactional_id: str) -> EmbeddedTransaction:
+        """A producer of any transactional id."""
+        return EmbeddedTransaction(self.broker, transactional_id)
 
     def use(self, clock: ManualClock) -> None:
         """Go on by another clock."""
@@ -110,7 +117,8 @@ class World:
         source = EmbeddedSource(self.broker, chosen.group_id)
         writer = transaction or EmbeddedTransaction(self.broker, chosen.transactional_id)
         is_cut_off = options.pop("is_cut_off", lambda: False)
-        ports = Ports(source, writer, cluster or self.cluster, self.clock, is_cut_off)
+        silence_s = options.pop("silence_s", lambda: 0.0)
+        ports = Ports(source, writer, cluster or self.cluster, self.clock, self.open_transaction, is_cut_off, silence_s)
         return Worker(chosen, ports, options.pop("observer", None) or Observer(self.clock), **options)
 
     def rows(self, topic: str, partition: int) -> list[tuple[Any, ...]]:
@@ -390,7 +398,7 @@ def test_a_restarted_worker_stays_stopped() -> None:
     world, _ = _tripped_world()
     again = _started(world.worker())
     _turns(again, until=lambda: [task.stage for task in again.tasks] == [Stage.TRIPPED, Stage.LIVE])
-    assert again.tasks[0].problem == "3 malformed records in a row (limit 3)"
+    assert again.tasks[0].problem == "3 unreadable examples in a row (limit 3)"
 
 
 # What cannot be restored ----------------------------------------------------------------------------------------------
@@ -471,7 +479,7 @@ def _lose_examples(world: World) -> None:
 
 def _lose_progress(world: World) -> None:
     for number in range(PARTITIONS):
-        world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 2)
+        world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 3)
 
 
 def _new_topic(world: World) -> None:
@@ -495,7 +503,7 @@ def _foreign_offsets(world: World) -> None:
 
 
 def _newer_format(world: World) -> None:
-    _commit_offsets(world, lambda _: ("3 1 00", (20, 20)))
+    _commit_offsets(world, lambda _: ("4 1 00", (20, 20)))
 
 
 def _unequal_offsets(world: World) -> None:
@@ -525,7 +533,10 @@ def _forge_ranges(world: World) -> None:
     [
         (_lose_offsets, r"sequence 1 is recorded, but the group has no committed offsets.*application\.id"),
         (_lose_examples, r"examples\[\d\] starts at offset 7, offset 0 is needed.*application\.id"),
-        (_lose_progress, r"progress\[\d\] offset \d: progress begins with sequence \d, sequence 0 is needed.*recommit"),
+        (
+            _lose_progress,
+            r"progress\[\d\] offset \d+: progress begins with sequence \d, sequence 0 is needed.*commit",
+        ),
         (_new_topic, r"examples\[\d\] ends at offset 20, offset 99 is committed.*application\.id"),
         (_other_digest, r"digest [0-9a-f]{16} of sequence \d+, the committed offsets name 0000000000000000"),
         (
@@ -533,14 +544,15 @@ def _forge_ranges(world: World) -> None:
             r"sequence \d+ is recorded, \d+ is committed: the group's offsets were reset.*application\.id",
         ),
         (_foreign_offsets, r"committed offset without our metadata \(''\): the group was reset.*areba state recommit"),
-        (_newer_format, r"offset metadata has format '3', this version reads 2"),
+        (_newer_format, r"offset metadata has format '4', this version reads 3"),
         (_unequal_offsets, r"task \d: committed offsets of examples and labels do not belong together"),
         (_forge_commit, r"gave digest [0-9a-f]{16}, committed was 0101010101010101 by areba"),
         (_forge_ranges, r"its ranges start at 3/20, 20/20 are next"),
     ],
 )
-def test_state_that_does_not_fit(damage: Callable[[World], None], line: str) -> None:
+def test_state_that_does_not_fit(damage: Callable[[World], None], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status 3 and one line with both numbers, before a single record is written."""
+    monkeypatch.setattr("stream_app.restore.MAX_UNNAMED_COMMITS", 0)
     world = _processed()
     damage(world)
     before = world.outputs()
@@ -550,33 +562,61 @@ def test_state_that_does_not_fit(damage: Callable[[World], None], line: str) -> 
     assert world.outputs() == before
 
 
+@pytest.mark.parametrize("damage", [_lose_offsets, _older_offsets])
+def test_offsets_whose_markers_were_lost_are_committed_again(damage: Callable[[World], None]) -> None:
+    """A few commits in a row may have lost the markers of their offsets: progress has them."""
+    world = _processed()
+    before = world.broker.committed("app", list(world.broker._group("app").offsets))
+    outputs = world.outputs()
+    damage(world)
+    again = _started(world.worker())
+    _turns(again, until=lambda: len(again.tasks) == PARTITIONS and all(t.stage is Stage.LIVE for t in again.tasks))
+    assert {place: known and known.offset for place, known in world.broker.committed("app", list(before)).items()} == {
+        place: known and known.offset for place, known in before.items()
+    }
+    assert world.outputs() == outputs
+
+
 def test_metadata() -> None:
     """What is written with the offsets is read again; anything else is refused."""
     point = Point(7, bytes(range(32)))
     snapshots = (Snapshot(Place(12, 1, 300, "a" * 64), 7), Snapshot(Place(3, 64, 2, "b" * 64), 5))
     target = Target(point, snapshots)
     assert parse_metadata(point.metadata(snapshots), "task 0") == target
-    assert parse_metadata(f"1 7 {point.digest.hex()}", "of the release before") == Target(point)
+    assert parse_metadata(f"1 7 {point.digest.hex()}", "of the first releases") == Target(point)
+    words = " ".join(["2 7", point.digest.hex(), *map(str, snapshots)])
+    assert parse_metadata(words, "of areba 0.x") == target
+    ids = ("hwuN0cXkTnuGmqm1VQYhKw", "4yVGZmaRSAKLhlPgYiPUwA")
+    assert parse_metadata(point.metadata(snapshots, ids), "task 0") == Target(point, snapshots, ids)
     inputs = (TopicPartition("examples", 0), TopicPartition("labels", 0))
     assert committed_target(inputs, {}) is None
     committed = {place: Committed(3, point.metadata(snapshots)) for place in inputs}
     assert committed_target(inputs, committed) == target
     with pytest.raises(StateError):
         committed_target(inputs, {inputs[0]: Committed(3, point.metadata()), inputs[1]: None})
+    for wrong in ("", "3", f"3 7 {point.digest.hex()}", f"3 7 {point.digest.hex()} a,b,c", f"4 7 {point.digest.hex()}"):
+        with pytest.raises(StateError):
+            parse_metadata(wrong, "task 0")
 
 
 class _Silent(EmbeddedCluster):
-    """Its readers of this topic never have anything to say."""
+    """Its readers of this topic have nothing to say once a start has asked progress for the number of tasks."""
 
     def __init__(self, broker: EmbeddedBroker, topic: str = "progress") -> None:
         super().__init__(broker)
         self._topic = topic
+        self._left = topic == "progress"  # a start reads how many tasks there are
 
-    def reader(self, partition: TopicPartition) -> LogReader:
+    def answers_once(self) -> None:
+        """The next reader has something to say."""
+        self._left = True
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """A reader."""
-        reader = super().reader(partition)
-        if partition.topic.endswith(self._topic):
+        reader = super().reader(partition, committed=committed)
+        if partition.topic.endswith(self._topic) and not self._left:
             reader.poll = lambda *_: None  # type: ignore[method-assign]
+        self._left = False
         return reader
 
 
@@ -603,14 +643,16 @@ def test_an_outage_is_no_fault_of_the_state() -> None:
 def test_a_process_that_was_frozen_has_not_waited() -> None:
     """A laptop that slept, a container that was paused in mid-restore: it goes on where it was."""
     world = _processed()
-    member = _started(world.worker(cluster=_Silent(world.broker)))
+    cluster = _Silent(world.broker)
+    member = _started(world.worker(cluster=cluster))
     for _ in range(5):
         member.turn()
     world.clock.advance(MAX_POLL_INTERVAL_S - 5)
     member.turn()
     assert [task.stage for task in member.tasks] == [Stage.READING] * PARTITIONS
+    cluster.answers_once()
     with pytest.raises(StateError, match="no progress for 60 s while restoring"):
-        member.run(_never())
+        _turns(*[member] * 20, until=lambda: False)
 
 
 # Configuration --------------------------------------------------------------------------------------------------------
@@ -662,14 +704,6 @@ def _at(member: Worker, offset: int) -> Worker:
 # Groups and fencing ---------------------------------------------------------------------------------------------------
 
 
-def test_partitions_must_come_in_pairs() -> None:
-    """A label whose examples are elsewhere can never be joined: better no worker than a wrong one."""
-    world = World()
-    world.broker._topics[world.config.topics.labels] = TopicInfo(world.config.topics.labels, 1, {})
-    with pytest.raises(TopicError, match=r"labels\[1\] was assigned to another worker than its twin"):
-        world.worker().run(_never())
-
-
 class _Forgetful(EmbeddedSource):
     """Loses its place in the group behind the worker's back, as a client does whose heartbeats were too late."""
 
@@ -687,7 +721,13 @@ def test_the_generation_is_that_of_the_assignment() -> None:
     """A client that lost its place may have no generation left, and a broker takes offsets without one from anybody."""
     world = World()
     world.send(20)
-    ports = Ports(_Forgetful(world.broker), EmbeddedTransaction(world.broker, "app-w"), world.cluster, world.clock)
+    ports = Ports(
+        _Forgetful(world.broker),
+        EmbeddedTransaction(world.broker, "app/w"),
+        world.cluster,
+        world.clock,
+        world.open_transaction,
+    )
     member = _started(Worker(world.config, ports, Observer(world.clock)))
     _turns(member, until=_all_at(member, 20))
 
@@ -709,7 +749,7 @@ class _Fenced(EmbeddedTransaction):
 @pytest.mark.parametrize(
     ("age_s", "open_s", "was_fenced", "again"),
     [
-        (0.0, 0.1, False, True),  # just started: nothing of ours can have timed out
+        (0.0, 0.1, False, False),  # somebody may have taken our id over while we started
         (20.0, 0.1, False, False),  # the first time: start again, and see
         (20.0, 0.1, True, True),  # the second time: two of one name
         (20.0, 11.0, True, False),  # open for long: timed out
@@ -772,7 +812,9 @@ def test_an_idle_worker_sleeps() -> None:
     """Records that must wait for the other side are no reason to spin; nor is a task that stands."""
     world = World(_config(**BREAKER))
     source = _Polls(world.broker)
-    ports = Ports(source, EmbeddedTransaction(world.broker, "app-w"), world.cluster, world.clock)
+    ports = Ports(
+        source, EmbeddedTransaction(world.broker, "app/w"), world.cluster, world.clock, world.open_transaction
+    )
     member = _started(Worker(world.config, ports, Observer(world.clock)))
     world.send(5)
     for _ in range(3):

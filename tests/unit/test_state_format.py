@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parents[1] / "golden"
 
 TOPICS = ("examples", "labels")
 
-EXPECTED = {1: "5effeb79efdd748e45d51179d5e21bbe658fe7e01338eb3274acc7db95127cec37074cd91ef6e073"}
+EXPECTED = dict.fromkeys((1, 2), "5effeb79efdd748e45d51179d5e21bbe658fe7e01338eb3274acc7db95127cec37074cd91ef6e073")
 """By format: the digest of what 60 more records of each side give."""
 
 
@@ -36,8 +36,18 @@ def _records(first: int, count: int) -> tuple[RawRecords, RawRecords]:
     labels = [Label("ab"[n % 2], f"id-{n}", int(n % 5 == 0)) for n in numbers]
     offsets = np.arange(first, first + count, dtype=np.int64)
     return (
-        RawRecords(offsets, 10 * offsets + 1, [None] * count, list(map(codec.encode, examples))),
-        RawRecords(offsets.copy(), 10 * offsets + 35, [None] * count, list(map(codec.encode, labels))),
+        RawRecords(
+            offsets,
+            10 * offsets + 1,
+            [record.stream.encode() for record in examples],
+            list(map(codec.encode, examples)),
+        ),
+        RawRecords(
+            offsets.copy(),
+            10 * offsets + 35,
+            [record.stream.encode() for record in labels],
+            list(map(codec.encode, labels)),
+        ),
     )
 
 
@@ -103,7 +113,7 @@ def _write() -> str:
         digest="0" * 64,
         offsets=(60, 60),
         settings=task.settings.to_json(),
-        malformed=(0, 0, 0),
+        unreadable=((0, 0, 0), (0, 0, 0)),
         entries=entries,
     )
     tensors = {blob.key: np.frombuffer(blob.content, np.uint8) for blob in blobs}

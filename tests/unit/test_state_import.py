@@ -1,5 +1,7 @@
 """A saved model goes on in another application, or in this one: the same bits for whoever restores it later."""
 
+import base64
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -148,13 +150,27 @@ def test_what_does_not_fit_is_refused(saved: Path) -> None:
     assert world.rows("progress", 0) == before
 
 
-def test_parts_of_a_seed_that_do_not_belong_together(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_old_parts(text: str) -> list[str]:
+    """Cut a seed as versions before act.v3 did: each part is a document of its own."""
+    plain = json.loads(text)
+    content = base64.b64decode(plain["content"])
+    pieces = [content[start : start + 500] for start in range(0, len(content), 500)]
+    return [
+        json.dumps(
+            {**plain, "parts": len(pieces), "part": number, "content": base64.b64encode(piece).decode()},
+            separators=(",", ":"),
+        )
+        for number, piece in enumerate(pieces)
+    ]
+
+
+def test_parts_of_a_seed_that_do_not_belong_together(saved: Path) -> None:
     """A state in parts: one that was cut off counts for nothing, and mixed ones are refused with what is wrong."""
-    monkeypatch.setattr("stream_app.seed.PART_BYTES", 500)
     config = _config(application={"id": "second"}, **SAVED)
     world = World(config)
     _import(_place(world), world, saved)
-    texts = [record.text for record in world.progress(0) if isinstance(record, Act) and record.kind == SEED]
+    (text,) = [record.text for record in world.progress(0) if isinstance(record, Act) and record.kind == SEED]
+    texts = _in_old_parts(text)
     assert len(texts) > 3
     seeds = Seeds()
     for text in texts[:-1]:

@@ -155,6 +155,8 @@ def test_what_cannot_be_explained() -> None:
     world = _ran()
     with pytest.raises(StateError, match="has no example 'nobody' of stream 's0'"):
         explain(_place(world), "s0", "nobody", 0)
+    with pytest.raises(ConfigurationError, match="there is no stream 'nostream'"):
+        explain(_place(world), "nostream", "0", 0)
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "late", [1.0])), 1_000)
     with pytest.raises(StateError, match="s0 late: examples offset 40 was not processed yet"):
         explain(_place(world), "s0", "late", 0)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ops.keeper import KeptProcess
+
 ROOT = Path(__file__).parents[2]
 
 DEADLINE_S = 300.0
@@ -57,13 +59,12 @@ def test_a_name_that_is_not_there_is_a_line(folder: Path) -> None:
 @pytest.mark.slow
 def test_ctrl_c_loses_nothing(folder: Path) -> None:
     """What was finished is there, is not run again, and the same command goes on to the end."""
-    process = subprocess.Popen(
+    process = KeptProcess(
         _command(folder, "run", "small", "--reps", "5000", "--jobs", "1"),
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
     )
     try:
         deadline = time.monotonic() + DEADLINE_S

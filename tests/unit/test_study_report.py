@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("statsmodels", reason="the optional extra `study` is not installed")
 
-from rich.console import Console
 
+from stream_app.terminal import Terminal
 from study.compare import compare_repetitions
 from study.experiment import Run, parse, runs_of
 from study.report import write_report
@@ -81,7 +81,7 @@ def _right_until_the_drift() -> Repetition:
 def _report(folder: Path, runs: list[Run]) -> Path:
     store = folder / "store"
     _fill(Store(store, engine_version()), runs)
-    return write_report(runs, store, folder / "results", "areba study report", Console(quiet=True))
+    return write_report(runs, store, folder / "results", "areba study report", Terminal(quiet=True))
 
 
 @pytest.fixture(scope="module")

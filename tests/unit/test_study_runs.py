@@ -18,7 +18,7 @@ from study.experiment import Run, Varies, parse
 from study.parallel import missing
 from study.runs import Repetition, batches, plan_of, repeat, settings_of
 from study.scores import curves_of
-from study.store import Store, own_code
+from study.store import Store, engine_sources, engine_version, own_code
 from study.streams import data_of, data_seed, made
 from study.summary import recovery, summarise
 from study.tables import FINAL_COLUMNS, write_final, write_repetitions
@@ -149,6 +149,31 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [item.repetition for item in missing([run], store, 2)] == [0]
     assert len(missing([run], _store(tmp_path, "2"), None)) == 3
     assert len(missing([_run("data")], store, None)) == 3
+
+
+def test_the_engine_is_all_that_a_repetition_imports(tmp_path: Path) -> None:
+    """A result that a changed source would not give again must not be shown as its result."""
+    names = {path.name for path in engine_sources()}
+    assert {"runs.py", "task.py", "records.py", "config.py", "avro.py", "native.py", "synthetic.py"} <= names
+    assert not names & {"kafka.py", "worker.py", "store.py"}, "what decides nothing costs no repetition"
+    start = tmp_path / "study" / "runs.py"
+    files = {
+        "study/runs.py": "from stream_app.one import ONE",
+        "stream_app/one.py": "def late():\n    import stream_app.deep.two",
+        "stream_app/deep/two.py": "TWO = 2",
+        "stream_app/other.py": "",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(text)
+    versions = [engine_version(start)]
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\nMORE = 1")
+        versions.append(engine_version(start))
+    assert len(set(versions)) == len(files), "each counts but the last"
+    assert versions[-1] == versions[-2]
 
 
 def test_another_version_of_an_own_learner_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,12 @@ import pytest
 
 from stream_app import codec
 from stream_app.config import LearnerSettings, MetricSettings, StreamSettings, TaskSettings
+from stream_app.join import HASH_KEY_BYTES
 from stream_app.learners import METHODS
+from stream_app.learners.workshop import Workshop
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label, Metric, Prediction, RawRecords
+from stream_app.stream import Shared, Stream, seed_of
 from stream_app.task import Task
 from tests.learner_steps import stream
 
@@ -114,3 +117,21 @@ def test_each_can_be_the_champion(champion: str, whole: tuple[Task, Values]) -> 
     task, values = run(champion, 1)
     assert {record.learner for record in published(values, Prediction) if record.champion} == {champion}
     assert task.model_digests() == whole[0].model_digests()
+
+
+def test_no_two_learners_have_one_seed() -> None:
+    """Names that run together to one text would draw the same numbers: an ensemble would be no second opinion."""
+    names = [("ab", "c", "d"), ("a", "bc", "d"), ("a", "b", "cd"), ("", "abc", "d"), ("abc", "", "d"), ("ab", "cd", "")]
+    assert len({seed_of(*parts) for parts in names}) == len(names)
+    first, second = (
+        Stream(
+            name,
+            StreamSettings(features=2, champion=learner, learners={learner: LEARNERS["oob"]}),
+            Shared(settings("oob"), bytes(HASH_KEY_BYTES), Workshop()),
+        )
+        for name, learner in (("ab", "c"), ("a", "bc"))
+    )
+    for one in (first, second):
+        one.set_features(2)
+    weights = [one.learners[0].arrays()["parameters"] for one in (first, second)]
+    assert (weights[0] != weights[1]).any()

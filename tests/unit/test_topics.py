@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stream_app import topics
+from stream_app import ports, topics
 from stream_app.config import Config
 from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, ManualClock
 from stream_app.ports import TopicInfo
@@ -72,7 +72,8 @@ def test_missing_topics_are_all_named() -> None:
         ("metrics", "max.message.bytes", "100000", "must be at least 1001024"),
         ("predictions", "message.timestamp.after.max.ms", "1000", "must be at least 3600000, that of the inputs"),
         ("outcomes", "message.timestamp.before.max.ms", "86400000", "must be 9223372036854775807"),
-        ("dead_letters", "max.message.bytes", "1048588", "must be at least 1064972"),
+        ("dead_letters", "max.message.bytes", "1001023", "must be at least 1001024"),
+        ("predictions", "max.message.bytes", "1001023", "must be at least 1001024"),
         ("progress", "message.timestamp.type", "CreateTime", "must be LogAppendTime"),
         ("progress", "retention.ms", "604800000", "must be -1"),
         ("progress", "retention.bytes", "1000000000", "must be -1"),
@@ -119,8 +120,19 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert len(lines) == 6
 
 
-def test_the_producer_takes_the_largest_dead_letter() -> None:
-    """A record that the input topic let in must go out again, with its headers."""
+def test_dead_letters_may_be_smaller_than_the_inputs() -> None:
+    """What does not fit leaves a part out; as `plan` makes the topic, whole letters fit."""
     planned = _planned(NAMES.dead_letters)
-    found = _found(replace(planned, settings={**planned.settings, "max.message.bytes": "20000000"}))
-    assert topics.largest_message_bytes(found, NAMES) == 20_000_000
+    assert topics.largest_batch_bytes(planned) == topics.largest_batch_bytes(_planned(NAMES.examples)) + 16_384
+    least = str(ports.MAX_BATCH_BYTES + topics.RECORD_OVERHEAD_BYTES)
+    assert not _check(_found(replace(planned, settings={**planned.settings, "max.message.bytes": least})))
+
+
+def test_one_copy_is_warned_of() -> None:
+    """On three brokers the default of one copy voids exactly-once at the first disk."""
+    plan = topics.plan(NAMES, 1)
+    copies = {1: "replication is 1", 3: "", None: ""}
+    for replication, warned in copies.items():
+        lines = topics.warnings({topic.name: replace(topic, replication=replication) for topic in plan})
+        assert len(lines) == bool(warned)
+        assert all(warned in line and NAMES.progress in line for line in lines)

@@ -64,7 +64,7 @@ def _more(world: World, member: Worker, total: int) -> None:
     world.clock.advance(trim.TRIM_INTERVAL_S)
     world.send(6, first=total - 6)
     _turns(member, until=_all_at(member, total))
-    _turns(member, until=lambda: not any(task.writes_snapshot for task in member.tasks))
+    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     _turns(member, until=lambda: not any(trimmer.is_busy for trimmer in member._trimmers.values()))
 
 
@@ -158,10 +158,10 @@ class _Counting(EmbeddedCluster):
         self.readers = 0
         self.failure: ArebaError | None = None
 
-    def reader(self, partition: TopicPartition) -> LogReader:
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """A reader."""
         self.readers += partition.topic.endswith("progress")
-        return super().reader(partition)
+        return super().reader(partition, committed=committed)
 
     def delete_records(self, partition: TopicPartition, before: int) -> int:
         """Delete, or not."""
@@ -223,9 +223,9 @@ def test_a_refusal_does_no_harm(failure: ArebaError, attempts: int, caplog: pyte
 class _Mute(_Counting):
     """Its readers of progress have nothing to say once retention was at work."""
 
-    def reader(self, partition: TopicPartition) -> LogReader:
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """A reader."""
-        made = super().reader(partition)
+        made = super().reader(partition, committed=committed)
         if partition.topic.endswith("progress") and self.failure is not None:
             made.poll = _nothing  # type: ignore[method-assign]
         return made

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from producers.faults import Faults
 from producers.label_delay import parse_label_delay
@@ -24,7 +23,9 @@ from stream_app.books import MAX_FINDINGS, Output
 from stream_app.config import Config, LearnerSettings
 from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.errors import ConfigurationError, TopicError
+from stream_app.identity import RULES
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
+from stream_app.left_out import Fields, fitted
 from stream_app.outputs import chain_digest
 from stream_app.ports import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import (
@@ -48,6 +49,7 @@ from stream_app.recount import Recount
 from stream_app.restore import GENESIS, Point
 from stream_app.state import Place, Snapshot
 from stream_app.task import Task
+from stream_app.terminal import Terminal
 
 CONFIG = Config.model_validate(
     {
@@ -103,7 +105,7 @@ class Log:
         """Not for a reader."""
         raise NotImplementedError
 
-    def reader(self, partition: TopicPartition) -> "ListReader":
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> "ListReader":  # noqa: ARG002  (the port's)
         """From the first record on."""
         return ListReader(partition, self.records[partition.topic])
 
@@ -127,7 +129,7 @@ class Log:
             self.after_read()
         return found
 
-    def members(self, group_id: str) -> int:
+    def members(self, group_id: str) -> Sequence[str]:
         """Nobody asks."""
         raise NotImplementedError
 
@@ -221,7 +223,7 @@ def oracle(name: str, settings: LearnerSettings, features: int, seed: bytes, scr
 
 def encoded(record: Example | Label | Mark, timestamp_ms: int) -> Stored:
     """As a producer writes it, some with a trace."""
-    headers = (("traceparent", b"00-1-2-03"),) if timestamp_ms % 7 == 0 else ()
+    headers = (("traceparent", b"00-%032x-%016x-01" % (timestamp_ms, timestamp_ms)),) if timestamp_ms % 7 == 0 else ()
     return Stored(timestamp_ms, record.stream.encode(), codec.encode(record), headers)
 
 
@@ -328,7 +330,7 @@ def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log
             log.records[getattr(TOPICS, name.replace("-", "_"))] += [
                 Stored(*cell, tuple(records.headers.get(row, ()))) for row, cell in enumerate(cells)
             ]
-        commit = Commit(sequence + 1, *ranges, digest, outputs.records, None)
+        commit = Commit(sequence + 1, *ranges, digest, outputs.records, None, rules=RULES)
         log.records[TOPICS.progress].append(Stored(0, None, codec.encode(commit)))
         at = end
         for side, topic in enumerate((TOPICS.examples, TOPICS.labels)):
@@ -398,13 +400,13 @@ def test_a_true_history_balances(seed: int, batch: int, kept: float) -> None:
 def test_the_books_are_shown(log: Log) -> None:
     """The operator reads this: the verdict, each stream, each reason."""
     out = io.StringIO()
-    verify.verify(log, CONFIG).show(Console(file=out, width=120))
+    verify.verify(log, CONFIG).show(Terminal(file=out, width=120))
     text = out.getvalue()
     assert "the books balance (1 partitions" in text
     assert "dead letters of sine from examples: bad-id 1" in text
     put(log, TOPICS.predictions, 4, None)
     out = io.StringIO()
-    verify.verify(log, CONFIG).show(Console(file=out, width=120))
+    verify.verify(log, CONFIG).show(Terminal(file=out, width=120))
     assert "the books are off" in out.getvalue()
     assert f"{TOPICS.predictions}[0] offset" in out.getvalue()
 
@@ -671,6 +673,21 @@ def test_a_closing_before_its_time(log: Log) -> None:
     assert expected in findings(log)
 
 
+def test_an_example_of_the_very_time_of_a_mark_that_was_left_open() -> None:
+    """A pair of marks closes up to its time, and that time too: such an example must have its outcome."""
+    mark = encoded(Mark("sine", MarkKind.ADVANCE, time_ms=1_020), 1_030)
+    examples = [encoded(Example("sine", str(number), [0.5, 0.5]), 1_000 + 10 * number) for number in range(3)]
+    log = Log()
+    log.records[TOPICS.examples], log.records[TOPICS.labels] = [*examples, mark], [mark]
+    processed(log, 97, 1.0)
+    assert findings(log) == ""
+    offset, outcome = where(log, TOPICS.outcomes, lambda record: record.id == "2")
+    assert isinstance(outcome, Outcome)
+    assert outcome.outcome == "unlabelled"
+    put(log, TOPICS.outcomes, offset, None)
+    assert f"{TOPICS.examples}[0] offset 2: is still pending, but " in findings(log)
+
+
 def test_a_missing_dead_letter(log: Log) -> None:
     """Nothing is lost silently, above all not what could not be read."""
     offset = next(
@@ -692,8 +709,22 @@ def test_a_changed_dead_letter(log: Log) -> None:
     records[0] = replace(records[0], value=b"other")
     records[1] = replace(records[1], headers=(("mine", b"1"), *records[1].headers))
     text = findings(log)
-    assert f"{TOPICS.dead_letters}[0] offset 0: its bytes are not those of" in text
-    assert f"{TOPICS.dead_letters}[0] offset 1: its headers are not those of" in text
+    assert f"{TOPICS.dead_letters}[0] offset 0: has not the value of" in text
+    assert f"{TOPICS.dead_letters}[0] offset 1: has not the headers of" in text
+
+
+def test_a_dead_letter_that_left_its_value_out(log: Log) -> None:
+    """What it says of the value must be true of the input record; then the books balance."""
+    records, limit = log.records[TOPICS.dead_letters], 10
+    one, two = (
+        fitted(Fields(stored.key, stored.value, stored.headers[:-6]), stored.headers[-6:], limit)
+        for stored in records[:2]
+    )
+    records[0] = replace(records[0], key=one.key, value=one.value, headers=tuple(one.headers))
+    assert verify.verify(log, CONFIG).ok
+    wrong = tuple((name, b"00" if name == "areba.value.sha256" else value) for name, value in two.headers)
+    records[1] = replace(records[1], key=two.key, value=two.value, headers=wrong)
+    assert f"{TOPICS.dead_letters}[0] offset 1: has not the value of" in findings(log)
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def a_changed_dead_letter(log: Log) -> Found:
     """It could not be sent back as it came."""
     offset, origin = _dead(log, b"wrong-dimension")
     log.records[TOPICS.dead_letters][offset] = replace(log.records[TOPICS.dead_letters][offset], value=b"x")
-    return [_at(TOPICS.dead_letters, offset) + f"its bytes are not those of {TOPICS.examples}[0] offset {origin}"]
+    return [_at(TOPICS.dead_letters, offset) + f"has not the value of {TOPICS.examples}[0] offset {origin}"]
 
 
 def a_dead_letter_with_another_reason(log: Log) -> Found:

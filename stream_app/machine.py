@@ -1,0 +1,56 @@
+"""How much memory the machine, or the container, gives a process."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+OWN_CGROUPS = Path("/proc/self/cgroup")
+
+
+def memory_limit_bytes(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, str]:
+    """Find the least limit: of physical memory, and of the cgroups (version 1 or 2) that this process is in.
+
+    Args:
+        cgroups: Where their files are mounted.
+        own: Which are those of this process (`man 7 cgroups`).
+
+    Returns:
+        The limit, and its name for people.
+    """
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [(limit, "the cgroup") for limit in _cgroup_limits(cgroups, own)]
+    return min([(physical, "the machine"), *limits])
+
+
+def _cgroup_limits(cgroups: Path, own: Path) -> Iterator[int]:
+    """The limits of each cgroup from that of the process up; in a container its own is the root."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = cgroups, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = cgroups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        place = root / path.strip("/")
+        for folder in (place, *place.parents):
+            limit = _limit_in(folder / name)
+            if limit is not None:
+                yield limit
+            if folder == root:
+                break
+
+
+def _limit_in(file: Path) -> int | None:
+    """None: no limit, or no such file."""
+    try:
+        text = file.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,121 @@
+"""The memory bound: what streams, buffers and queues take when all of them are full at the configured limits.
+
+With d features (`limits.max_features` where a stream names none), L learners, S of them with a scaler, P, W and C for
+the bounds on pending, waiting and closed, R records in a batch, and B bytes of labels that wait:
+
+    stream   = 2 (P + W + R) x (4 d (1 + S) + 142 + 5 L)    slots: they double, and are free again after a batch
+             + 2 (C + 1) x 106                              closed; 130 with `corrections` = `correct`
+             + 64 (P + W + C + R)                           table of ids: 16 bytes, at most a quarter used
+             + B + 300 W + 20,000 + its learners
+    B        = the lesser of W x the largest record of the topic, and join.max_waiting_bytes_per_stream
+    learner  = 16 x parameters x networks                   weights, two moments, gradient: float32
+             + r (4 d + 100)                                r rows: 2 B for AREBA, B for QBR, W for Sliding, else 1
+             + 8 (r + 16) x (units of each layer + 64)      scratch
+    snapshot = twice what a stream's rows, labels and learners take: the bytes, and the records that they are cut into
+
+A configured stream is in one partition, so it counts once, whatever the number of tasks. Memory of learners of your own
+comes on top.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from stream_app.config import METHOD_SETTINGS, Config, LearnerSettings, StreamSettings, TaskSettings, is_own
+from stream_app.records import ID_WORDS
+
+ID_BYTES = 8 * ID_WORDS
+SLOT_BYTES = ID_BYTES + 70
+"""A row of the join beside its features: id, hashes, times, offset, class, and its places in the heaps."""
+CLOSED_BYTES = ID_BYTES + 34
+"""A closed example: id, hashes, class, revision, outcome, time."""
+CORRECTION_BYTES = 24
+"""With `corrections` = `correct`, a closed example's place among the labels and what was predicted."""
+TABLE_BYTES = 64
+"""An id's share of the hash table: 16 bytes, of which at least a quarter is used after growing."""
+SCORE_BYTES = 5
+"""One learner's score and class."""
+LABEL_BYTES = 300
+"""A waiting label as Python objects, beside what its key, value and headers hold."""
+STREAM_BYTES = 20_000
+"""What every stream takes: the histogram of delays, above all."""
+PROCESS_BYTES = 250 << 20
+"""Python, Numba, the Kafka client: a worker without streams, measured."""
+PRODUCER_KBYTES, CONSUMER_KBYTES = 262_144, 65_536
+"""Of the client's queues, unless `kafka.*` has `queue.buffering.max.kbytes` or `queued.max.messages.kbytes`."""
+
+
+class MemoryBound(NamedTuple):
+    """Bytes, all at once.
+
+    Attributes:
+        streams: Of the configured streams, with a snapshot of each under way.
+        task: Of each task: its buffers, and with `unknown_streams` = `model` the streams that may come.
+        process: Of each process: itself, and the queues of its clients.
+    """
+
+    streams: int
+    task: int
+    process: int
+
+    def total(self, tasks: int) -> int:
+        """Of a worker that has all configured streams and so many tasks."""
+        return self.streams + tasks * self.task + self.process
+
+    def text(self, tasks: int) -> str:
+        """For people."""
+        parts = (self.total(tasks), self.streams, self.task, self.process)
+        total, streams, task, process = (size >> 20 for size in parts)
+        return f"{total} MB (configured streams {streams} MB, each task {task} MB, process and queues {process} MB)"
+
+
+def bound_of(config: Config, settings: TaskSettings, largest_label_bytes: int) -> MemoryBound:
+    """The bound of a worker.
+
+    Args:
+        config: For buffers, batches and queues.
+        settings: Of its tasks, `config.task_settings()`.
+        largest_label_bytes: `max.message.bytes` of the topic of labels.
+    """
+    kafka, worker = config.kafka, config.worker
+    producer = {**kafka.all, **kafka.producer}.get("queue.buffering.max.kbytes", PRODUCER_KBYTES)
+    consumer = {**kafka.all, **kafka.consumer}.get("queued.max.messages.kbytes", CONSUMER_KBYTES)
+    given = settings, largest_label_bytes, worker.max_batch_records
+    streams = sum(_stream_bytes(stream, *given) for stream in settings.streams.values())
+    task = 2 * worker.buffer_bytes
+    if settings.unknown_streams == "model":
+        room = max(0, settings.limits.max_streams_per_task - len(settings.streams))
+        task += room * _stream_bytes(settings.default_stream, *given)
+    return MemoryBound(streams, task, PROCESS_BYTES + (int(producer) + int(consumer)) * 1024)
+
+
+def _stream_bytes(stream: StreamSettings, settings: TaskSettings, largest_label_bytes: int, batch_records: int) -> int:
+    join, learners = settings.join, stream.learners.values()
+    row_bytes = 4 * (settings.limits.max_features if stream.features is None else stream.features)
+    copies = 1 + sum(learner.scaler != "none" for learner in learners)
+    slot_bytes = row_bytes * copies + SLOT_BYTES + SCORE_BYTES * len(learners)
+    closed_bytes = CLOSED_BYTES + (CORRECTION_BYTES if join.corrections == "correct" else 0)
+    waiting = join.max_pending_per_stream + join.max_waiting_per_stream
+    labels = min(join.max_waiting_per_stream * largest_label_bytes, join.max_waiting_bytes_per_stream)
+    own = sum(_learner_bytes(learner, row_bytes) for learner in learners)
+    snapshot = waiting * slot_bytes + join.max_closed_per_stream * closed_bytes + labels + own
+    return (
+        2 * (waiting + batch_records) * slot_bytes
+        + 2 * (join.max_closed_per_stream + 1) * closed_bytes
+        + TABLE_BYTES * (waiting + batch_records + join.max_closed_per_stream)
+        + labels
+        + LABEL_BYTES * join.max_waiting_per_stream
+        + STREAM_BYTES
+        + own
+        + 2 * snapshot
+    )
+
+
+def _learner_bytes(learner: LearnerSettings, row_bytes: int) -> int:
+    if is_own(learner.method):
+        return 0
+    sizes = (row_bytes // 4, *learner.hidden, 1)
+    parameters = sum((inputs + 1) * units for inputs, units in pairwise(sizes))
+    rows = {"areba": 2 * learner.budget, "qbr": learner.budget, "sliding": learner.window}.get(learner.method, 1)
+    networks = learner.ensemble_size if "ensemble_size" in METHOD_SETTINGS.get(learner.method, ()) else 1
+    scratch = 8 * (max(rows, networks) + 16) * sum(units + 64 for units in sizes[1:])
+    return 16 * networks * parameters + rows * (row_bytes + ID_BYTES + 28) + scratch

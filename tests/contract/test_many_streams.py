@@ -1,0 +1,110 @@
+"""Ten thousand configured streams: no record grows with their number, and whoever comes next restores them."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+
+from stream_app import codec
+from stream_app.config import Config, TaskSettings
+from stream_app.kafka import SystemClock
+from stream_app.observe import Observer
+from stream_app.parts import whole_acts
+from stream_app.ports import TopicPartition
+from stream_app.records import Act, Commit, Example, Label, Prediction
+from stream_app.restore import Stage
+from stream_app.state import CHUNK_BYTES
+from stream_app.topics import plan
+from stream_app.worker import Ports, Worker
+from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values
+
+STREAMS = 10_000
+TRADING = ("shop-00000", "shop-04711", "shop-09999")
+LARGEST_BYTES = 500_000
+
+
+@pytest.fixture(scope="module")
+def settings() -> Config:
+    """Many shops, each with a model."""
+    plain = {
+        "streams": {f"shop-{number:05}": {"features": 2} for number in range(STREAMS)},
+        "limits": {"max_streams_per_task": STREAMS},
+        "worker": {"snapshot_after_ms": 0, "commit_interval_ms": 0},
+    }
+    return Config.model_validate(plain)
+
+
+def _member(backend: Backend, config: Config) -> Worker:
+    transaction = backend.transaction(config.transactional_id, initialised=False)
+    ports = Ports(
+        backend.source(config.group_id),
+        transaction,
+        backend.cluster(),
+        SystemClock(),
+        partial(backend.transaction, initialised=False),
+    )
+    return Worker(config, ports, Observer(SystemClock()))
+
+
+def _send(backend: Backend, config: Config, first: int) -> None:
+    """Four examples and labels of some streams."""
+    sender, names = backend.sender(), config.topics
+    for number in range(first, first + 4):
+        for stream in TRADING:
+            example, label = Example(stream, str(number), [1.0, number]), Label(stream, str(number), number % 2)
+            for topic, value in ((names.examples, example), (names.labels, label)):
+                sender.send(topic, stream.encode(), codec.encode(value), START_MS + number, partition=0)
+    sender.flush(DEADLINE_S)
+
+
+def _run(member: Worker, until: Callable[[Worker], bool]) -> None:
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + DEADLINE_S
+    while not until(member):
+        assert clock.monotonic_s() < deadline_s, [(task.stage, task.problem, task.offsets) for task in member.tasks]
+        member.turn()
+
+
+def _is_at(records: int) -> Callable[[Worker], bool]:
+    """Whether so many records of each input are behind it, and a snapshot is whole and named."""
+    return lambda member: any(
+        task.stage is Stage.LIVE and task.offsets == (records, records) and not task.is_saving for task in member.tasks
+    )
+
+
+def _predicted(backend: Backend, config: Config) -> Sequence[tuple[str, str]]:
+    values = log_values(backend.cluster(), TopicPartition(config.topics.predictions, 0))
+    records = [codec.decode_one(value or b"") for value in values]
+    return [(record.stream, record.id) for record in records if isinstance(record, Prediction)]
+
+
+def test_ten_thousand_configured_streams_start(backend: Backend, prefix: str, settings: Config) -> None:
+    """Their configuration is 3 MB, and was one record: the first transaction failed for ever."""
+    own = {"application": settings.application.model_copy(update={"id": f"{prefix}app"})}
+    config = settings.model_copy(update=own | {"kafka": settings.kafka.model_copy(update={"topic_prefix": prefix})})
+    cluster = backend.cluster()
+    cluster.create(plan(config.topics, 1, max_clock_lead_ms=3_600_000, max_record_bytes=1_000_000), 1)
+    _send(backend, config, 0)
+    member = _member(backend, config)
+    member.start()
+    _run(member, _is_at(12))
+    digests = member.tasks[0].model_digest()
+    member._close()
+    progress = log_values(cluster, TopicPartition(config.topics.progress, 0))
+    assert max(len(value or b"") for value in progress) < LARGEST_BYTES
+    records = [record for value in progress if isinstance(record := codec.decode_one(value or b""), Act | Commit)]
+    assert [record.sequence for record in records] == list(range(len(progress)))
+    (act,) = [record for record in whole_acts(records) if isinstance(record, Act)]
+    recorded, given = TaskSettings.from_json(act.text), config.task_settings()
+    assert recorded == given.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
+    changelog = log_values(cluster, TopicPartition(config.topics.changelog, 0))
+    assert max(len(value or b"") for value in changelog) <= CHUNK_BYTES
+
+    _send(backend, config, 4)
+    again = _member(backend, config)
+    again.start()
+    _run(again, lambda one: any(task.task is not None for task in one.tasks))
+    assert again.tasks[0].loaded_sequence >= 0, "from the snapshot, whose manifest has the settings"
+    _run(again, _is_at(24))
+    assert again.tasks[0].model_digest() != digests
+    assert _predicted(backend, config) == [(stream, str(number)) for number in range(8) for stream in TRADING]

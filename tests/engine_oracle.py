@@ -1,0 +1,83 @@
+"""The oracle of order and join with the memories of its learners: all of the engine but the arithmetic of networks."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stream_app.config import TaskSettings
+from stream_app.records import Example, Metric
+from tests.learner_oracle import NEGATIVE, POSITIVE, Kept, Queues
+from tests.oracle import Oracle, Stream
+
+
+class Memory(NamedTuple):
+    """What a metric says of a learner: lengths and capacities of both queues, and the sizes of both classes."""
+
+    negative_queue: int
+    positive_queue: int
+    negative_capacity: int
+    positive_capacity: int
+    negative_size: float
+    positive_size: float
+
+    @classmethod
+    def of(cls, queues: Queues) -> "Memory":
+        """What should be said."""
+        negative, positive = queues.of[NEGATIVE], queues.of[POSITIVE]
+        lengths = len(negative.examples), len(positive.examples)
+        return cls(*lengths, negative.capacity, positive.capacity, *queues.sizes)
+
+    @classmethod
+    def told(cls, metric: Metric) -> "Memory":
+        """What is said."""
+        return cls(*(getattr(metric, name) for name in cls._fields))
+
+
+class EngineOracle(Oracle):
+    """Takes all records of a task in merge order, and keeps what AREBA and QBR keep.
+
+    Args:
+        settings: Of the task.
+        queues: Makes the memory of a learner.
+
+    Attributes:
+        learners: The memories by stream and learner; other methods have none.
+        features: Of each stream's examples that were predicted, by id.
+        memories: What was in them at each event `Reported`, in order; None for other methods.
+    """
+
+    def __init__(self, settings: TaskSettings, queues: Callable[..., Queues] = Queues) -> None:
+        super().__init__(settings)
+        self.learners: dict[tuple[str, str], Queues] = {}
+        self.features: dict[tuple[str, str], tuple[float, ...]] = {}
+        self.memories: list[Memory | None] = []
+        self._queues = queues
+
+    def begin(self, stream: Stream, learner: str) -> None:
+        """Both queues are empty."""
+        settings = stream.learners[learner]
+        self.learners.pop((stream.name, learner), None)
+        if settings.method in {"areba", "qbr"}:
+            queues = self._queues(settings.method, settings.budget, settings.theta)
+            self.learners[stream.name, learner] = queues
+
+    def predict(self, stream: Stream, example: Example, offset: int) -> None:
+        """What is learned is what came."""
+        self.features[stream.name, example.id] = tuple(example.features)
+        super().predict(stream, example, offset)
+
+    def learn(self, stream: Stream, learner: str, id_: str, label: int) -> None:
+        """One time step of the paper."""
+        if queues := self.learners.get((stream.name, learner)):
+            queues.learn(Kept(id_, self.features[stream.name, id_]), label)
+
+    def correct(self, stream: Stream, learner: str, id_: str, label: int) -> None:
+        """The example moves."""
+        if queues := self.learners.get((stream.name, learner)):
+            queues.correct(id_, label)
+
+    def report(self, stream: Stream) -> None:
+        """As it is now."""
+        super().report(stream)
+        for learner in stream.learners:
+            queues = self.learners.get((stream.name, learner))
+            self.memories.append(Memory.of(queues) if queues else None)

@@ -1,0 +1,199 @@
+"""What AREBA and QBR must do with their labels, in plain Python: lists, floats, one number after the other.
+
+Written from the paper (Malialis, Panayiotou, Polycarpou 2020: algorithms 1 and 2, equations 1 and 2, "Compared
+methods"), not from stream_app: it shares nothing with it. It beside `tests.oracle`, which says when an example is
+predicted and when its label is learned, is the whole engine once more.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+LEAK = 0.01
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-7
+POSITIVE, NEGATIVE = 1, 0
+
+
+class Kept(NamedTuple):
+    """An example in a queue: its id and its features."""
+
+    id: str
+    features: tuple[float, ...]
+
+
+@dataclass
+class Queue:
+    """A window on the newest examples of a class, oldest first, with the capacity of the moment."""
+
+    capacity: int = 1
+    examples: list[Kept] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next one pushes the oldest out."""
+        return len(self.examples) == self.capacity
+
+    def append(self, example: Kept) -> None:
+        """Take the newest in, and drop the oldest of a full queue."""
+        self.examples.append(example)
+        self.limit(self.capacity)
+
+    def limit(self, capacity: int) -> None:
+        """Set the capacity; what does not fit any more is dropped, the oldest first."""
+        self.capacity = capacity
+        del self.examples[: max(0, len(self.examples) - capacity)]
+
+
+class Queues:
+    """The memory of one learner.
+
+    Args:
+        method: Algorithm 1 (`qbr`) or 2 (`areba`).
+        budget: B.
+        theta: The decay of the class sizes.
+
+    Attributes:
+        of: The queue of each class.
+        sizes: s_n and s_p; zeros with QBR, which has none.
+        updates: How many labels were learned.
+    """
+
+    def __init__(self, method: Literal["areba", "qbr"], budget: int, theta: float = 0.99) -> None:
+        self.of = (Queue(), Queue())
+        self.sizes = [0.0, 0.0]
+        self.updates = 0
+        self._method, self._budget, self._theta = method, budget, theta
+
+    def learn(self, example: Kept, label: int) -> None:
+        """One time step, up to the training set."""
+        if self._method == "areba":
+            for k in (NEGATIVE, POSITIVE):
+                self.sizes[k] = self._theta * self.sizes[k] + (1.0 - self._theta if k == label else 0.0)
+        self.of[label].append(example)
+        if self._method == "qbr":
+            self._grow_to_half()
+        elif not self.of[POSITIVE].examples:
+            self._grow_alone(self.of[NEGATIVE])
+        elif not self.of[NEGATIVE].examples:
+            self._grow_alone(self.of[POSITIVE])
+        elif self.sizes[NEGATIVE] > self.sizes[POSITIVE]:
+            self._rebalance(minority=self.of[POSITIVE], majority=self.of[NEGATIVE])
+        else:
+            self._rebalance(minority=self.of[NEGATIVE], majority=self.of[POSITIVE])
+        self.updates += 1
+
+    def correct(self, id_: str, label: int) -> None:
+        """Another class for an example (not in the paper): it moves, if it is kept, and is the newest of its queue.
+
+        With QBR that queue grows as at a label; with AREBA a queue that is emptied so begins again.
+        """
+        queue = self.of[1 - label]
+        for kept in queue.examples:
+            if kept.id == id_:
+                queue.examples.remove(kept)
+                self.of[label].append(kept)
+                if self._method == "qbr":
+                    self._grow_to_half()
+                elif not queue.examples:
+                    queue.capacity = 1
+                return
+
+    def training_set(self) -> list[tuple[tuple[float, ...], int]]:
+        """The union of both queues."""
+        return [(kept.features, k) for k in (NEGATIVE, POSITIVE) for kept in self.of[k].examples]
+
+    def _grow_to_half(self) -> None:
+        """Algorithm 1, lines 15 to 24."""
+        for queue in self.of:
+            if queue.is_full and queue.capacity < self._budget // 2:
+                queue.capacity += 1
+
+    def _grow_alone(self, queue: Queue) -> None:
+        """Lines 19 to 28: the other class has no example."""
+        if queue.capacity < self._budget:
+            queue.capacity += 1
+
+    def _rebalance(self, minority: Queue, majority: Queue) -> None:
+        """Lines 30 to 45."""
+        if not minority.is_full:
+            return
+        if minority.capacity < self._budget // 2:
+            minority.capacity += 1
+            majority.limit(minority.capacity - 1)
+        elif minority.capacity == self._budget // 2 != majority.capacity:
+            majority.limit(minority.capacity)
+
+
+class Network:
+    """Fully connected: LeakyReLU between the layers, a sigmoid at the end, Adam on the mean cross-entropy.
+
+    Args:
+        widths: Inputs, hidden units..., 1.
+        parameters: Of each layer the weights, inputs by units, and then the biases.
+        learning_rate: Of Adam.
+
+    Attributes:
+        first: Adam's moving mean of the gradients.
+        second: Adam's moving mean of their squares.
+        updates: Steps taken.
+    """
+
+    def __init__(self, widths: Sequence[int], parameters: Sequence[float], learning_rate: float) -> None:
+        self.parameters = list(parameters)
+        self.first = [0.0] * len(self.parameters)
+        self.second = [0.0] * len(self.parameters)
+        self.updates = 0
+        self._shapes, self._rate = list(pairwise(widths)), learning_rate
+
+    def score(self, features: Sequence[float]) -> float:
+        """P(class 1)."""
+        return _sigmoid(self._forward(features)[-1][0])
+
+    def train(self, examples: Sequence[tuple[Sequence[float], int]]) -> None:
+        """One step on all of them."""
+        gradient = [0.0] * len(self.parameters)
+        for features, label in examples:
+            values = self._forward(features)
+            errors = [(_sigmoid(values[-1][0]) - label) / len(examples)]
+            end = len(self.parameters)
+            for layer in range(len(self._shapes) - 1, -1, -1):
+                inputs, units = self._shapes[layer]
+                end -= (inputs + 1) * units
+                for i, value in enumerate([*values[layer], 1.0]):  # the biases are weights of a 1
+                    for u, error in enumerate(errors):
+                        gradient[end + i * units + u] += value * error
+                sums = [
+                    sum(self.parameters[end + i * units + u] * error for u, error in enumerate(errors))
+                    for i in range(inputs)
+                ]
+                errors = [one if value > 0 else LEAK * one for one, value in zip(sums, values[layer], strict=True)]
+        self._adam(gradient)
+
+    def _forward(self, features: Sequence[float]) -> list[list[float]]:
+        """The inputs of each layer, and the logit."""
+        values, at = [list(features)], 0
+        for layer, (inputs, units) in enumerate(self._shapes):
+            sums = [self.parameters[at + inputs * units + u] for u in range(units)]
+            for i, value in enumerate(values[-1]):
+                for u in range(units):
+                    sums[u] += value * self.parameters[at + i * units + u]
+            is_last = layer == len(self._shapes) - 1
+            values.append(sums if is_last else [one if one > 0 else LEAK * one for one in sums])
+            at += (inputs + 1) * units
+        return values
+
+    def _adam(self, gradient: Sequence[float]) -> None:
+        """Kingma and Ba 2015, algorithm 1, with epsilon outside the bias correction's root."""
+        self.updates += 1
+        size = self._rate / (1.0 - BETA1**self.updates)
+        scale = 1.0 / math.sqrt(1.0 - BETA2**self.updates)
+        for k, slope in enumerate(gradient):
+            self.first[k] = BETA1 * self.first[k] + (1.0 - BETA1) * slope
+            self.second[k] = BETA2 * self.second[k] + (1.0 - BETA2) * slope * slope
+            self.parameters[k] -= size * self.first[k] / (math.sqrt(self.second[k]) * scale + EPSILON)
+
+
+def _sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else 1.0 - 1.0 / (1.0 + math.exp(x))

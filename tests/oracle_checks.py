@@ -1,0 +1,199 @@
+"""What a task published, held against the events of the oracle; a difference is told in words, with both sides."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from struct import pack
+from typing import NamedTuple, TypeVar
+
+from stream_app import codec
+from stream_app.config import TaskSettings
+from stream_app.records import Header, Metric, Outcome, OutputRecords, Prediction
+from tests.engine_oracle import EngineOracle, Memory
+from tests.oracle import Dead, Event, Predicted, Record, Reported, Settled, merge
+
+ONE_STEP_A_LABEL = frozenset({"areba", "qbr", "baseline", "sliding", "adaptive_cs"})
+"""Methods whose version is the count of their labels; ensembles draw how often they learn each."""
+
+TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+"""A `traceparent` of W3C Trace Context, level 1; later versions may append more, which nothing here does."""
+
+Predictions = dict[tuple[int, str], Prediction]
+"""By offset of the example, and learner."""
+
+
+class Row(NamedTuple):
+    """One output record."""
+
+    key: bytes | None
+    value: bytes | None
+    time_ms: int
+    headers: tuple[Header, ...]
+
+
+def rows_of(records: OutputRecords) -> Iterator[Row]:
+    """The rows of one topic."""
+    cells = zip(records.keys, records.values, records.timestamps, strict=True)
+    for number, (key, value, time_ms) in enumerate(cells):
+        yield Row(key, value, int(time_ms), tuple(records.headers.get(number, ())))
+
+
+class DiffersError(AssertionError):
+    """A task published something else than the oracle says."""
+
+
+def same(what: str, found: object, wanted: object) -> None:
+    """Hold one thing that was published against what it should be.
+
+    Raises:
+        DiffersError: It is another.
+    """
+    if found != wanted:
+        raise DiffersError(f"{what}: published is {found}, the oracle says {wanted}")
+
+
+class SecondOpinion:
+    """What the oracle says of a task, batch by batch.
+
+    Args:
+        settings: Of the task.
+        topics: Full names of the two input topics, `examples` first.
+        partition: Its number.
+
+    Attributes:
+        oracle: Has taken all records so far.
+        predictions: All that were published.
+        sequence: All records, in merge order.
+    """
+
+    def __init__(self, settings: TaskSettings, topics: tuple[str, str], partition: int) -> None:
+        self.oracle = EngineOracle(settings)
+        self.predictions: Predictions = {}
+        self.sequence: list[Record] = []
+        self._inputs = topics, partition
+
+    def check(self, examples: Sequence[Record], labels: Sequence[Record], rows: Mapping[str, list[Row]]) -> list[Event]:
+        """Hold what a task made of one batch against what it should be; the events.
+
+        Raises:
+            DiffersError: A record is not what it should be, or there are too few or too many.
+        """
+        begun, reported = len(self.oracle.events), len(self.oracle.memories)
+        for record in merge(examples, labels):
+            self.sequence.append(record)
+            self.oracle.apply(record)
+        events = self.oracle.events[begun:]
+        self._check_predictions(rows["predictions"], [event for event in events if isinstance(event, Predicted)])
+        self._check_outcomes(rows["outcomes"], [event for event in events if isinstance(event, Settled)])
+        self._check_dead(rows["dead-letters"], [event for event in events if isinstance(event, Dead)])
+        reports = [event for event in events if isinstance(event, Reported)]
+        self._check_metrics(rows["metrics"], reports, self.oracle.memories[reported:])
+        return events
+
+    def _check_predictions(self, got: Sequence[Row], wanted: Sequence[Predicted]) -> None:
+        """Which examples are predicted by whom, with how many updates."""
+        same("predictions", len(got), len(wanted))
+        for row, event in zip(got, wanted, strict=True):
+            record = _decoded(Prediction, row)
+            found = event._replace(stream=record.stream, id=record.id, learner=record.learner, champion=record.champion)
+            if self._takes_one_step(event.stream, event.learner):
+                found = found._replace(updates=record.model_version)
+            same("a prediction", found, event)
+            same("a score between 0 and 1", 0 <= record.score <= 1, wanted=True)
+            self.predictions[event.offset, event.learner] = record
+            self._check_envelope(row, event.stream, event.position)
+
+    def _check_outcomes(self, got: Sequence[Row], wanted: Sequence[Settled]) -> None:
+        """How each example and repeat ended; scores are those published on arrival."""
+        same("outcomes", len(got), len(wanted))
+        for row, event in zip(got, wanted, strict=True):
+            score = None
+            if event.learner is not None and event.example_offset is not None:
+                score = self.predictions[event.example_offset, event.learner].score
+            content = event.stream, event.id, event.outcome, event.label, event.learner, score
+            expected = Outcome(*content, event.delay_ms, event.example_offset, event.label_offset)
+            same("an outcome", _decoded(Outcome, row), expected)
+            self._check_envelope(row, event.stream, event.position)
+
+    def _check_dead(self, got: Sequence[Row], wanted: Sequence[Dead]) -> None:
+        """Which records became dead letters, why, and that they are as they came."""
+        topics, partition = self._inputs
+        same("dead letters", len(got), len(wanted))
+        for row, event in zip(got, wanted, strict=True):
+            record = event.record
+            same("the time of a dead letter", row.time_ms, max(1, self.sequence[event.position].time_ms))
+            topic, reason = topics[record.side], event.reason.text
+            ours = (
+                ("__connect.errors.topic", topic.encode()),
+                ("__connect.errors.partition", b"%d" % partition),
+                ("__connect.errors.offset", b"%d" % record.offset),
+                ("__connect.errors.exception.class.name", b"areba." + reason.encode()),
+                (
+                    "__connect.errors.exception.message",
+                    f"{topic}[{partition}] offset {record.offset}: {reason}".encode(),
+                ),
+                ("areba.reason", reason.encode()),
+            )
+            expected = _letter(record, ours, self.oracle.settings.dead_letter_bytes)
+            same("a dead letter", (row.key, row.value, row.headers), expected)
+
+    def _check_metrics(self, got: Sequence[Row], wanted: Sequence[Reported], memories: Sequence[Memory | None]) -> None:
+        """When metrics are published, the counts in them, and what the learner keeps."""
+        same("metrics", len(got), len(wanted))
+        for row, event, memory in zip(got, wanted, memories, strict=True):
+            metric = _decoded(Metric, row)
+            found = Reported(event.position, *(getattr(metric, name) for name in Reported._fields[1:]))
+            if not self._takes_one_step(event.stream, event.learner):
+                found = found._replace(updates=event.updates)
+            same("metrics", found, event)
+            if memory is not None:
+                same(f"the queues of {event.learner}", Memory.told(metric), memory)
+            self._check_envelope(row, event.stream, event.position)
+
+    def _takes_one_step(self, stream: str, learner: str) -> bool:
+        return self.oracle.streams[stream].learners[learner].method in ONE_STEP_A_LABEL
+
+    def _check_envelope(self, row: Row, stream: str, position: int) -> None:
+        """Key, time and trace of every output are those of its stream and of the record that caused it."""
+        cause = self.sequence[position]
+        traces = tuple(header for header in cause.headers if header[0] == "traceparent")
+        carried = traces if len(traces) == 1 and TRACE.fullmatch(traces[0][1] or b"") else ()
+        expected = stream.encode(), max(1, cause.time_ms), carried
+        same("key, time and trace", (row.key, row.time_ms, row.headers), expected)
+
+
+def _letter(
+    record: Record, ours: tuple[Header, ...], most_bytes: int
+) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
+    """Key, value and headers of a dead letter: without its headers, its value, its key, as far as it is too large."""
+    parts = {
+        "headers": b"".join(
+            pack("<i", -1) if cell is None else pack("<i", len(cell)) + cell
+            for name, value in record.headers
+            for cell in (name.encode(), value)
+        ),
+        "value": record.value or b"",
+        "key": record.key or b"",
+    }
+    key, value, headers, said = record.key, record.value, record.headers, ours
+    for name, part in parts.items():
+        every = (*headers, *said)
+        size = len(key or b"") + len(value or b"") + sum(len(one.encode()) + len(cell or b"") for one, cell in every)
+        if size + 100 + 10 * len(every) <= most_bytes:  # a batch's own bytes, and a header's
+            break
+        if part:
+            key, value = (None if name == "key" else key), (None if name == "value" else value)
+            headers = () if name == "headers" else headers
+            digest = sha256(part).hexdigest().encode()
+            said = (*said, (f"areba.{name}.length", b"%d" % len(part)), (f"areba.{name}.sha256", digest))
+    return key, value, (*headers, *said)
+
+
+Published = TypeVar("Published", Prediction, Outcome, Metric)
+
+
+def _decoded(kind: type[Published], row: Row) -> Published:
+    record = codec.decode_one(row.value or b"")
+    if not isinstance(record, kind):
+        raise DiffersError(f"{record} is no {kind.__name__}")
+    return record

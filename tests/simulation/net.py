@@ -1,0 +1,16 @@
+"""A user's own network, as configurations of the simulation name it."""
+
+import torch
+
+
+class Net(torch.nn.Module):
+    """Trained through autograd."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(features, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
+
+    def forward(self, examples: torch.Tensor) -> torch.Tensor:
+        """Logits `[n, 1]`."""
+        logits: torch.Tensor = self.layers(examples)
+        return logits

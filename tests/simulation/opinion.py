@@ -1,0 +1,56 @@
+"""The second opinion on a task's outputs: the oracle, with a decoder of its own, along the recorded ranges."""
+
+from stream_app.config import TaskSettings
+from stream_app.outputs import OUTPUT_TOPICS, Outputs
+from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reason, Side
+from tests.avro_reference import judge
+from tests.oracle import Meaning, Record
+from tests.oracle_checks import SecondOpinion, rows_of
+
+
+class Opinion:
+    """What the oracle says of a task, batch by batch.
+
+    Args:
+        settings: Of the task.
+        topics: Full names of the two input topics, `examples` first.
+        number: That of the task.
+    """
+
+    def __init__(self, settings: TaskSettings, topics: tuple[str, str], number: int) -> None:
+        self._settings = settings
+        self._second = SecondOpinion(settings, topics, number)
+
+    def reconfigure(self, settings: TaskSettings) -> None:
+        """Go on under other settings."""
+        self._settings = settings
+        self._second.oracle.reconfigure(settings)
+
+    def reset(self, stream: str) -> None:
+        """A stream begins anew."""
+        self._second.oracle.reset(stream)
+
+    def check(self, examples: RawRecords, labels: RawRecords, outputs: Outputs) -> None:
+        """Hold what a task made of a batch against what it should be.
+
+        Raises:
+            DiffersError: It is something else.
+        """
+        rows = {topic: list(rows_of(outputs.topics[topic])) for topic in OUTPUT_TOPICS}
+        self._second.check(self._records(Side.EXAMPLES, examples), self._records(Side.LABELS, labels), rows)
+
+    def _records(self, side: Side, raw: RawRecords) -> list[Record]:
+        cells = zip(raw.offsets.tolist(), raw.timestamps.tolist(), raw.keys, raw.values, strict=True)
+        return [
+            Record(side, offset, time_ms, self._meaning(side, value), key, value, tuple(raw.headers.get(row, ())))
+            for row, (offset, time_ms, key, value) in enumerate(cells)
+        ]
+
+    def _meaning(self, side: Side, value: bytes | None) -> Meaning:
+        limits = self._settings.limits
+        verdict = judge(value, side, limits.max_record_bytes, limits.max_features)
+        if verdict.reason is not None:
+            return Reason(verdict.reason)
+        if verdict.name == "mark":
+            return Mark(**{**verdict.fields, "kind": MarkKind[verdict.fields["kind"].upper()]})
+        return Example(**verdict.fields) if side is Side.EXAMPLES else Label(**verdict.fields)

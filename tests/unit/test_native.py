@@ -1,0 +1,113 @@
+"""The cache of compiled code: what its digest covers."""
+
+import ast
+import builtins
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from stream_app import native
+
+PACKAGE = Path(native.__file__).parent
+
+DECORATORS = frozenset({"compiled", "inlined", "bare", "bare_inlined"})
+
+
+class Module(NamedTuple):
+    """A source: what each name of its first level uses, where each imported name is from, what is compiled."""
+
+    uses: Mapping[str, frozenset[str]]
+    imported: Mapping[str, str]
+    compiled: frozenset[str]
+
+
+def _names(node: ast.AST) -> frozenset[str]:
+    return frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
+def _bindings(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _names(target)
+    elif isinstance(node, ast.AnnAssign):
+        yield from _names(node.target)
+
+
+def _is_compiled(node: ast.stmt) -> bool:
+    """By one of our decorators, or as an intrinsic of Numba."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    return any(DECORATORS & _names(one) or "intrinsic" in ast.dump(one) for one in node.decorator_list)
+
+
+def _read(path: Path) -> Module:
+    uses: dict[str, frozenset[str]] = {}
+    imported: dict[str, str] = {}
+    compiled = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+        for name in _bindings(node):
+            uses[name] = uses.get(name, frozenset()) | _names(node)
+        if _is_compiled(node) and isinstance(node, ast.FunctionDef):
+            compiled.add(node.name)
+    return Module(uses, imported, frozenset(compiled))
+
+
+def _needed(module: Module) -> Iterator[str]:
+    """Full names of all that compiled code of this module takes from others, by way of its constants, too."""
+    open_, seen = list(module.compiled), set(module.compiled)
+    while open_:
+        name = open_.pop()
+        if name in module.imported:
+            yield module.imported[name]
+        for used in module.uses.get(name, frozenset()) - seen - vars(builtins).keys():
+            seen.add(used)
+            open_.append(used)
+
+
+def _source_of(full_name: str) -> Path | None:
+    """The file of ours that a full name is from: a module's own, or that of the module that has it."""
+    parts = full_name.split(".")
+    for end in (len(parts), len(parts) - 1):
+        base = PACKAGE.parent.joinpath(*parts[:end])
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if parts[0] == PACKAGE.name and path.exists():
+                return path
+    return None
+
+
+def test_the_digest_covers_all_that_is_compiled_in() -> None:
+    """A constant that changes in a file that the digest leaves out is the old one for whoever has compiled before."""
+    covered = set(native.sources())
+    missing = set()
+    compiled = 0
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = _read(path)
+        compiled += len(module.compiled)
+        if module.compiled and path not in covered:
+            missing.add(f"{path.relative_to(PACKAGE)}: compiles")
+        for name in _needed(module):
+            source = _source_of(name)
+            if source is not None and source not in covered:
+                missing.add(f"{path.relative_to(PACKAGE)}: compiles in {name}")
+    assert not missing
+    assert compiled > 100, "this test has lost sight of what is compiled"
+
+
+@pytest.mark.parametrize("name", ["records.py", "lanes.py", "learners/base.py", "join.py"])
+def test_another_constant_is_another_cache(name: str, tmp_path: Path) -> None:
+    """The folder of the compiled code is named by what was compiled."""
+    package = tmp_path / "stream_app"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    before = native.digest_of(native.sources(package))
+    with (package / name).open("a", encoding="utf-8") as file:
+        file.write("ANOTHER = 1\n")
+    assert native.digest_of(native.sources(package)) != before

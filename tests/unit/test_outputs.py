@@ -1,0 +1,56 @@
+"""The chain of digests: what a restored task made of the same records is compared through it, so it must see all."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stream_app.outputs import NOTHING, OUTPUT_TOPICS, Outputs, chain_digest
+from stream_app.records import OutputRecords
+
+RECORDS = OutputRecords(
+    [b"a", b"b", None], [b"1", b"22", None], [10, 20, 30], {0: [("one", b"x"), ("two", None)], 2: [("one", b"")]}
+)
+
+NONE = np.zeros(3, np.bool_)
+"""Nothing of it is unreadable."""
+
+CHANGES: Mapping[str, Callable[[OutputRecords], OutputRecords]] = {
+    "a key": lambda records: replace(records, keys=[b"a", b"c", None]),
+    "where a key ends": lambda records: replace(records, keys=[b"ab", b"", None]),
+    "no key": lambda records: replace(records, keys=[b"a", b"b", b""]),
+    "a value": lambda records: replace(records, values=[b"1", b"23", None]),
+    "where a value ends": lambda records: replace(records, values=[b"12", b"2", None]),
+    "no value": lambda records: replace(records, values=[b"1", b"22", b""]),
+    "a time": lambda records: replace(records, timestamps=[10, 20, 31]),
+    "a header's name": lambda records: replace(records, headers={**records.headers, 2: [("two", b"")]}),
+    "a header's value": lambda records: replace(records, headers={**records.headers, 2: [("one", b"y")]}),
+    "no value of a header": lambda records: replace(records, headers={**records.headers, 2: [("one", None)]}),
+    "the order of headers": lambda records: replace(
+        records, headers={**records.headers, 0: [("two", None), ("one", b"x")]}
+    ),
+    "whose header it is": lambda records: replace(records, headers={0: records.headers[0], 1: records.headers[2]}),
+    "no headers": lambda records: replace(records, headers={}),
+    "a record less": lambda records: OutputRecords(records.keys[:2], records.values[:2], records.timestamps[:2], {}),
+}
+
+
+def digest(topic: str, records: OutputRecords, previous: bytes = bytes(32), end: int = 3) -> bytes:
+    """Of a batch with these records in one topic."""
+    topics = {**dict.fromkeys(OUTPUT_TOPICS, NOTHING), topic: records}
+    return chain_digest(previous, (0, end, 0, 2), Outputs(topics, (NONE, NONE), (), (), np.zeros(0, np.int64)))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_digest_sees_every_cell(change: str) -> None:
+    """A worker that publishes other headers, say another trace, would be taken for one that restored all of it."""
+    digests = {digest(topic, records) for topic in OUTPUT_TOPICS for records in (RECORDS, CHANGES[change](RECORDS))}
+    assert len(digests) == 2 * len(OUTPUT_TOPICS)
+
+
+def test_the_digest_sees_ranges_and_the_link_before() -> None:
+    """Two histories with equal outputs are two."""
+    changed = {digest("metrics", RECORDS), digest("metrics", RECORDS, end=4), digest("metrics", RECORDS, b"\1" * 32)}
+    assert len(changed) == 3
+    assert digest("metrics", RECORDS) == digest("metrics", replace(RECORDS, headers=dict(RECORDS.headers)))

@@ -1,0 +1,100 @@
+"""No command lets text of a record act on a terminal: one place writes, and it shows what is there."""
+
+import ast
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.progress import Progress, TextColumn
+from rich.table import Table
+
+from stream_app.terminal import LogFormatter, Terminal, printable, say
+
+ROOT = Path(__file__).parents[2]
+
+HOSTILE = "evil[/a] [bold]x[/] :skull: \x1b[2J\x1b]0;owned\x07\r\n\x9b31m\u202ename\ud800"
+
+SHOWN = r"evil[/a] [bold]x[/] :skull: \x1b[2J\x1b]0;owned\x07\r\n\x9b31m\u202ename\ud800"
+
+
+def _check(text: str) -> None:
+    """It is there, letter by letter, and nothing else acts."""
+    assert SHOWN in text
+    assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_every_letter_is_shown() -> None:
+    """Escapes of Python for what cannot be seen, all else as it is; twice is once."""
+    assert printable(HOSTILE) == SHOWN
+    assert printable(SHOWN) == SHOWN
+    assert printable("Größe 42 µm, 温度") == "Größe 42 µm, 温度"
+
+
+def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line feed in a name forges no line of ours."""
+    say(HOSTILE)
+    say(HOSTILE, err=True)
+    told = capsys.readouterr()
+    assert (told.out, told.err) == (f"{SHOWN}\n", f"{SHOWN}\n")
+
+
+def test_a_table_is_no_markup() -> None:
+    """`[/a]` alone ended `areba verify` with a traceback."""
+    out = io.StringIO()
+    table = Table(HOSTILE, title=HOSTILE, caption=HOSTILE)
+    table.add_row(HOSTILE)
+    Terminal(file=out, width=400).print(table)
+    Terminal(file=out, width=400).print(HOSTILE, style="red")
+    assert out.getvalue().count(SHOWN) == 5
+    _check(out.getvalue())
+
+
+def test_progress_is_no_markup() -> None:
+    """What a bar describes may be a name."""
+    out = io.StringIO()
+    with Progress(TextColumn("{task.description}", markup=False), console=Terminal(file=out, width=400)) as bars:
+        bars.add_task(printable(HOSTILE), total=1)
+    _check(out.getvalue())
+
+
+def test_the_log_has_a_line_for_each_record() -> None:
+    """Also where a message quotes a name."""
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(LogFormatter("%(levelname)s %(message)s"))
+    logger = logging.Logger("a test")  # noqa: LOG001  (no registry is to keep it)
+    logger.addHandler(handler)
+    logger.warning("stream %s", HOSTILE)
+    assert out.getvalue() == f"WARNING stream {SHOWN}\n"
+
+
+def _writers(tree: ast.AST) -> Iterator[int]:
+    """Lines that write on a terminal by themselves."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "rich.console":
+            yield from (node.lineno for name in node.names if name.name == "Console")
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name in {"click.echo", "click.secho", "Console", "rich.print", "sys.stdout.write", "sys.stderr.write"}:
+                yield node.lineno
+            if name == "TextColumn" and not _is_plain(node):
+                yield node.lineno
+
+
+def _is_plain(column: ast.Call) -> bool:
+    """A column of fixed text, or without markup."""
+    return "{" not in ast.unparse(column.args[0]) or any(keyword.arg == "markup" for keyword in column.keywords)
+
+
+@pytest.mark.parametrize("folder", ["stream_app", "producers", "ops", "study"])
+def test_nobody_else_writes(folder: str) -> None:
+    """A command that is new is as safe as the others."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "terminal.py"
+        for line in _writers(ast.parse(path.read_text()))
+    ]
+    assert not found
