@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import codec, learners, restarts, snapshots, way, worker
+from benchmarks import codec, learners, opening, restarts, snapshots, way, worker
 from benchmarks.rows import Row
+from stream_app.terminal import Terminal
 
 RESULTS = Path(__file__).with_name("results.json")
 
@@ -20,6 +20,7 @@ GROUPS: Mapping[str, Callable[[], list[Row]]] = {
     "learners": learners.rows,
     "codec": codec.rows,
     "way": way.rows,
+    "opening": opening.rows,
     "worker": worker.rows,
     "snapshots": snapshots.rows,
     "restarts": restarts.rows,
@@ -46,9 +47,9 @@ def main(names: list[str]) -> None:
     """Run the named groups, or all; only a full run is written."""
     chosen = {name: GROUPS[name] for name in names} if names else GROUPS
     rows: list[Row] = []
-    console = Console(width=160 if not sys.stdout.isatty() else None)
+    console = Terminal(width=160 if not sys.stdout.isatty() else None)
     begin = time.monotonic()
-    with Progress(console=Console(stderr=True)) as progress:
+    with Progress(console=Terminal(stderr=True)) as progress:
         steps = progress.add_task("benchmarks", total=len(chosen))
         for name, run in chosen.items():
             progress.update(steps, description=name)

@@ -4,12 +4,11 @@ Three brokers, records all the time, a new interpreter for each worker; `tests.c
 """
 
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from benchmarks.rows import Row, below
+from ops.keeper import temporary_folder
 from tests.chaos.restarts import STREAMS, measure
 
 RESTARTS = 50
@@ -21,8 +20,8 @@ SAME_S, OTHER_S = 15.0, 30.0
 
 def rows() -> list[Row]:
     """Half of the restarts, and nearly all of them."""
-    with TemporaryDirectory(prefix="areba-restarts-") as folder:
-        times = measure(Path(folder) / "run", RESTARTS, lambda: None)
+    with temporary_folder("areba-restarts-") as folder:
+        times = measure(folder / "run", RESTARTS, lambda: None)
     return [
         *_rows("the same instance comes back", times.same_ms, SAME_S),
         *_rows("another takes over", times.other_ms, OTHER_S),

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -138,7 +139,8 @@ def live(name: str, servers: str, prefix: str, application: str, snapshot_after_
     source = KafkaSource(servers, config.group_id)
     transaction = KafkaTransaction(servers, config.transactional_id)
     observer = _Counting(clock)
-    worker = Worker(config, Ports(source, transaction, KafkaCluster(servers), clock), observer)
+    ports = Ports(source, transaction, KafkaCluster(servers), clock, partial(KafkaTransaction, servers))
+    worker = Worker(config, ports, observer)
     begun: list[tuple[float, float]] = []
     total = 2 * case.streams * case.examples
     end = time.monotonic() + LIMIT_S

@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from statistics import median
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from benchmarks.rows import Row, at_most
 from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
+from ops.keeper import KeptProcess, temporary_folder
 from ops.local_kafka import start as start_kafka
 from stream_app import codec, start
 from stream_app.config import Config
@@ -40,6 +40,9 @@ WARM_S = 10.0
 
 LIMIT_S = 120.0
 """No run may take longer."""
+
+STOP_S = 30.0
+"""A worker that is asked to stop ends its round and leaves the group."""
 
 P99_MS = 60.0
 POLL_S = 0.02
@@ -80,7 +83,11 @@ def run_ours(servers: str, prefix: str, count: int) -> float:
     clock = SystemClock()
     source = KafkaSource(servers, config.group_id)
     transaction = KafkaTransaction(servers, config.transactional_id)
-    worker = Worker(config, Ports(source, transaction, KafkaCluster(servers), clock), Observer(clock))
+    worker = Worker(
+        config,
+        Ports(source, transaction, KafkaCluster(servers), clock, partial(KafkaTransaction, servers)),
+        Observer(clock),
+    )
     cpu: list[float] = []
     end = time.monotonic() + LIMIT_S
 
@@ -111,7 +118,7 @@ def run_loop(servers: str, prefix: str, count: int) -> float:
         assigned.extend(partitions)  # type: ignore[arg-type]  # TopicPartitions
         source.start_at(dict.fromkeys(assigned, 0))
 
-    source.subscribe((topics.examples, topics.labels), on_assign, lambda _: None)
+    source.subscribe((topics.examples, topics.labels), on_assign, lambda _: None, 100)
     outputs = {topics.examples: (topics.predictions, bytes(75)), topics.labels: (topics.outcomes, bytes(75))}
     done, cpu = 0, 0.0
     end = time.monotonic() + LIMIT_S
@@ -142,8 +149,14 @@ def run_loop(servers: str, prefix: str, count: int) -> float:
 def _side(side: str, servers: str, prefix: str, count: int) -> float:
     """CPU seconds of one side in a new process."""
     command = [sys.executable, "-m", "benchmarks.worker", side, servers, prefix, str(count)]
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=2 * LIMIT_S, check=True)
-    return float(json.loads(result.stdout.splitlines()[-1])["cpu_s"])
+    process = KeptProcess(command, stdout=subprocess.PIPE, text=True)
+    try:
+        text, _ = process.communicate(timeout=2 * LIMIT_S)
+    finally:
+        process.end(STOP_S)
+    if process.returncode != 0:
+        raise RuntimeError(f"{side} ended with status {process.returncode}")
+    return float(json.loads(text.splitlines()[-1])["cpu_s"])
 
 
 def _throughput(servers: str) -> Row:
@@ -165,20 +178,19 @@ def _throughput(servers: str) -> Row:
 @contextmanager
 def _worker(config: Config) -> Iterator[None]:
     """A worker process of its own, as users run it."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "bench.json"
+    with temporary_folder("areba-bench-") as folder:
+        file = folder / "bench.json"
         file.write_text(
             json.dumps(
                 config.model_dump(mode="json", exclude={"learners"}) | {"learners": {"areba": {"method": "areba"}}}
             )
         )  # JSON is YAML
         command = [sys.executable, "-m", "stream_app.cli", "run", "-c", str(file)]
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            try:
-                yield
-            finally:
-                process.terminate()
-                process.wait(timeout=30)
+        process = KeptProcess(command, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.end(STOP_S)
 
 
 def _latency(servers: str) -> list[Row]:

@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from ops import broker as brokers
 from ops import figure, table
+from ops.keeper import unless_interrupted
 from ops.watch import Watch
 from ops.workers import RESTORED, ProcessWorkers, ThreadWorkers, Workers, tasks_of
 from producers.label_delay import parse_label_delay
@@ -41,11 +41,13 @@ from producers.replay import Plan, Schedule, StreamPlan, replay, schedule
 from producers.sources import parse_source
 from stream_app import topics as topic_plan
 from stream_app.config import Config, load
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, partition_of
+from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender
 from stream_app.errors import ArebaError
 from stream_app.kafka import KafkaCluster, KafkaSender, SystemClock
+from stream_app.partitioner import partition_of
 from stream_app.ports import Cluster, Sender
 from stream_app.records import Side
+from stream_app.terminal import Terminal
 from stream_app.verify import Report, verify
 
 FOLDER = Path(".local/demo")
@@ -160,7 +162,7 @@ def main(*, bootstrap_servers: str | None = None, short: bool = False) -> int:
         bootstrap_servers: A Kafka that runs already.
         short: Smaller streams.
     """
-    console = Console(highlight=False)
+    console = Terminal()
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     logging.getLogger().setLevel(logging.WARNING)
@@ -172,7 +174,8 @@ def main(*, bootstrap_servers: str | None = None, short: bool = False) -> int:
             console.print("interrupted; everything that was started has been stopped")
             return INTERRUPTED
         except ArebaError as error:
-            console.print(str(error), style="red", markup=False)
+            for line in str(error).splitlines():
+                console.print(line, style="red")
             return error.exit_code
 
 
@@ -238,11 +241,11 @@ class _World:
     workers: Workers
 
 
-def _run(console: Console, interruption: _Interruption, bootstrap_servers: str | None, *, short: bool) -> int:
+def _run(console: Terminal, interruption: _Interruption, bootstrap_servers: str | None, *, short: bool) -> int:
     with ExitStack() as stack:
         chosen = stack.enter_context(brokers.choose(bootstrap_servers, tell=console.print))
         stack.callback(interruption.ignore)
-        folder = _folder()
+        folder = stack.enter_context(unless_interrupted(_folder()))
         config = _config(folder, chosen.bootstrap_servers)
         world = _world(config, folder, chosen.bootstrap_servers)
         stack.callback(world.sender.close)
@@ -340,7 +343,7 @@ def _plan(config: Config, *, short: bool) -> Plan:
     return Plan(tuple(streams), seed=1, topic_prefix=config.kafka.topic_prefix, rate=rate)
 
 
-def _wait_for_group(console: Console, workers: Workers) -> None:
+def _wait_for_group(console: Terminal, workers: Workers) -> None:
     """Until every task has an owner and every worker a task.
 
     Raises:
@@ -462,7 +465,7 @@ class _Totals:
 class _Show:
     """The live view: bars, what happened, and a row for each stream and learner."""
 
-    def __init__(self, console: Console, watch: Watch, plan: Plan) -> None:
+    def __init__(self, console: Terminal, watch: Watch, plan: Plan) -> None:
         self.console = console
         self.watch = watch
         self.sent = 0
@@ -473,7 +476,7 @@ class _Show:
         self.records_total = len(planned)
         self.streams = tuple(stream.stream for stream in plan.streams)
         self._bars = Progress(
-            TextColumn("{task.description:>9}"),
+            TextColumn("{task.description:>9}", markup=False),
             BarColumn(None),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -508,7 +511,7 @@ class _Show:
 
     def say(self, text: str, style: str = "") -> None:
         """Something happened."""
-        self.console.print(Text(text, style=style), soft_wrap=True)
+        self.console.print(text, style=style, soft_wrap=True)
 
     def rows(self) -> list[table.LiveRow]:
         """Streams in the plan's order, learners as they are configured."""

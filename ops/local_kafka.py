@@ -36,10 +36,10 @@ from types import TracebackType
 from typing import Self
 
 import click
-from rich.console import Console
 
 from stream_app.errors import ArebaError, ConfigurationError
 from stream_app.kafka import KafkaCluster
+from stream_app.terminal import Terminal, say
 
 KAFKA_VERSION = "4.3.0"
 HOST = "127.0.0.1"
@@ -160,7 +160,7 @@ def _cache_folder() -> Path:
 
 def _fetch_jars(folder: Path, pom: bytes) -> None:
     """Replace the folder by one with what the pom names."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     console.print(
         f"Fetching Apache Kafka {KAFKA_VERSION} with Maven (54 MB, only this once) into {folder}", soft_wrap=True
     )
@@ -434,10 +434,15 @@ class LocalKafka:
         process.wait()
         (self.folder / f"broker-{broker}.pid").unlink(missing_ok=True)
 
-    def restart(self, broker: int) -> None:
-        """Start a killed broker again, on its ports and its data, and wait until it has joined."""
-        self._processes[broker] = _spawn(self.folder, broker, self._library)
+    def restart(self, *brokers: int) -> None:
+        """Start killed brokers again, on their ports and their data, and wait until they have joined."""
+        for broker in brokers:
+            self._processes[broker] = _spawn(self.folder, broker, self._library)
         self.wait_ready()
+
+    def pid(self, broker: int) -> int:
+        """The process of this broker, to be sent a signal."""
+        return self._processes[broker].pid
 
     def stop(self) -> None:
         """End all brokers; a temporary folder is removed. Does nothing the second time."""
@@ -593,27 +598,27 @@ def down(*, delete: bool, folder: Path) -> None:
     folder = folder.absolute()
     plan = ClusterPlan.load(folder)
     if plan is None:
-        click.echo(f"No cluster in {folder}")
+        say(f"No cluster in {folder}")
         return
     with _lock(folder / "lock", READY_TIMEOUT_S):
         _stop_all(folder, [broker.node for broker in plan.brokers], at_once=delete)
     if delete:
         shutil.rmtree(folder)
-    click.echo(f"Stopped; {'its folder is removed' if delete else f'its data stays in {folder}'}")
+    say(f"Stopped; {'its folder is removed' if delete else f'its data stays in {folder}'}")
 
 
 def _report(folder: Path) -> bool:
     """Print one line for each broker, and how to use them; whether all run."""
     plan = ClusterPlan.load(folder)
     if plan is None:
-        click.echo(f"No cluster in {folder}")
+        say(f"No cluster in {folder}")
         return False
     pids = {broker: _pid(folder, broker.node) for broker in plan.brokers}
     for broker, pid in pids.items():
         state = f"runs (process {pid})" if pid else "is stopped"
-        click.echo(f"broker {broker.node} {state}, {HOST}:{broker.port}, log {folder / f'broker-{broker.node}.log'}")
+        say(f"broker {broker.node} {state}, {HOST}:{broker.port}, log {folder / f'broker-{broker.node}.log'}")
     if any(pids.values()):
-        click.echo(f"export AREBA_KAFKA__BOOTSTRAP_SERVERS={plan.bootstrap_servers}")
+        say(f"export AREBA_KAFKA__BOOTSTRAP_SERVERS={plan.bootstrap_servers}")
     return all(pids.values())
 
 
@@ -621,5 +626,6 @@ if __name__ == "__main__":
     try:
         main()
     except ArebaError as problem:
-        click.echo(str(problem), err=True)
+        for line in problem.lines:
+            say(line, err=True)
         sys.exit(problem.exit_code)

@@ -86,7 +86,7 @@ def final(rows: Sequence[FinalRow]) -> Table:
     """One row a stream and learner; rows in the order given."""
     headings = (
         *("stream", "learner", "examples", "predicted", "labelled", "unlabelled"),
-        *("recall", "specif.", "G-mean", "median\ndelay"),
+        *("recall", "specif.", "G-mean", "median delay"),
     )
     table = _table("Every stream and learner", headings)
     stream = None

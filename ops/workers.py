@@ -11,12 +11,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from ops.keeper import KeptProcess
 from stream_app.config import Config
 from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
 from stream_app.kafka import SystemClock
+from stream_app.ports import CLIENT_NAME
 
 INSTANCE_VARIABLE = "AREBA__APPLICATION__INSTANCE"
 
@@ -70,7 +73,7 @@ class ProcessWorkers:
         self._config_path = config_path
         self._folder = folder
         self._environment = environment
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, KeptProcess] = {}
 
     def log_path(self, name: str) -> Path:
         """Where it writes to."""
@@ -79,13 +82,12 @@ class ProcessWorkers:
     def start(self, name: str) -> str:
         """Start one in a session of its own: a Ctrl-C at the terminal is for us, not for it."""
         with self.log_path(name).open("ab") as log:
-            process = subprocess.Popen(
+            process = KeptProcess(
                 [sys.executable, "-m", "stream_app.cli", "run", "-c", str(self._config_path)],
                 env={**self._environment, INSTANCE_VARIABLE: name},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
             )
         self._processes[name] = process
         return f"process {process.pid}"
@@ -190,10 +192,11 @@ class ThreadWorkers:
         application = self._config.application.model_copy(update={"instance": name})
         config = self._config.model_copy(update={"application": application})
         ports = Ports(
-            EmbeddedSource(self._broker, config.group_id),
+            EmbeddedSource(self._broker, config.group_id, f"{CLIENT_NAME}/{name}"),
             EmbeddedTransaction(self._broker, config.transactional_id),
             EmbeddedCluster(self._broker),
             clock,
+            partial(EmbeddedTransaction, self._broker),
         )
         try:
             warm_up(config.task_settings())

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from stream_app.errors import ArebaError, ConfigurationError
+from stream_app.terminal import Terminal
 from study.experiment import FOLDER, choose, load_all, runs_of
 
 INTERRUPTED_EXIT_CODE = 130
@@ -30,7 +30,7 @@ def list_runs(store: Path, experiments: Path | None) -> int:
     for run in runs_of(load_all(experiments or FOLDER)):
         count = f"{len(finished.finished(run))}/{run.experiment.repetitions}"
         table.add_row(run.name, run.experiment.group, run.varies, count, run.experiment.title)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Terminal(width=None if sys.stdout.isatty() else 160).print(table)
     return 0
 
 
@@ -40,7 +40,7 @@ def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: 
     from study.parallel import missing, run_all  # noqa: PLC0415  (as above)
     from study.store import Store, engine_version  # noqa: PLC0415
 
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     engine = engine_version()
     todo = missing(chosen, Store(store, engine), repetitions)
     if not todo:
@@ -61,7 +61,7 @@ def report(names: Sequence[str], store: Path, results: Path, experiments: Path |
         raise ConfigurationError(f"the report needs {', '.join(missing)}: pip install 'areba[study]'")
     from study.report import write_report  # noqa: PLC0415  (as above)
 
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     chosen = choose(runs_of(load_all(experiments or FOLDER)), names or ["all"])
     command = shlex.join(["areba", "study", "report", *names])
     path = write_report(chosen, store, results, command, console)

@@ -8,9 +8,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from stream_app.terminal import Terminal
 from study.experiment import Experiment, Run, Varies
 from study.store import Store
 
@@ -49,7 +49,7 @@ def _work(experiment: str, varies: Varies, repetition: int, folder: Path, engine
     gc.collect()
 
 
-def run_all(todo: Sequence[Todo], folder: Path, engine: str, jobs: int, console: Console) -> None:
+def run_all(todo: Sequence[Todo], folder: Path, engine: str, jobs: int, console: Terminal) -> None:
     """Run and keep them.
 
     Args:
@@ -63,7 +63,7 @@ def run_all(todo: Sequence[Todo], folder: Path, engine: str, jobs: int, console:
         ArebaError: A repetition failed; those that were finished are kept.
     """
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

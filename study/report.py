@@ -5,9 +5,9 @@ import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import track
 
+from stream_app.terminal import Terminal
 from study import beyond, differences, sections
 from study.claims import check
 from study.experiment import VARIES_TEXT, Run
@@ -41,7 +41,7 @@ SECTIONS: tuple[Callable[[Context], list[str]], ...] = (
 )
 
 
-def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command: str, console: Console) -> Path:
+def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command: str, console: Terminal) -> Path:
     """Write everything that the finished repetitions say; the path of the page.
 
     Raises:

@@ -9,7 +9,7 @@ complete or not there. Nothing is pickled.
 import ast
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,6 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-import producers
 import stream_app
 from stream_app.errors import StateError
 from study.experiment import Run
@@ -28,43 +27,41 @@ from study.streams import source_of
 KEY_CHARACTERS = 16
 """64 bits of the digest tell the few versions of one experiment apart."""
 
-ENGINE_PATHS = (
-    "stream_app/addresses.py",
-    "stream_app/autograd.py",
-    "stream_app/batch.py",
-    "stream_app/codec.py",
-    "stream_app/evaluate.py",
-    "stream_app/join.py",
-    "stream_app/kernels.py",
-    "stream_app/lanes.py",
-    "stream_app/learners",
-    "stream_app/network.py",
-    "stream_app/order.py",
-    "stream_app/outputs.py",
-    "stream_app/stream.py",
-    "stream_app/streams.py",
-    "stream_app/task.py",
-    "producers/arithmetic.py",
-    "producers/datasets",
-    "producers/draws.py",
-    "producers/label_delay.py",
-    "producers/replay.py",
-    "producers/synthetic.py",
-    "study/runs.py",
-    "study/streams.py",
-)
-"""The sources that decide what a repetition gives."""
+ENGINE = Path(__file__).with_name("runs.py")
+"""What gives a repetition; it and all that it imports decide on the result."""
 
 
-def engine_version() -> str:
+def engine_sources(start: Path = ENGINE) -> Sequence[Path]:
+    """A source and all sources of ours that it imports, by whatever way, in order of their names."""
+    root = start.parents[1]
+    packages = {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
+    found, open_ = {start}, [start]
+    while open_:
+        for name in _imports(open_.pop()):
+            parts = name.split(".")
+            for end in range(1, len(parts) + 1) if parts[0] in packages else ():
+                place = root.joinpath(*parts[:end])
+                for path in (place.with_suffix(".py"), place / "__init__.py"):
+                    if path.exists() and path not in found:
+                        found.add(path)
+                        open_.append(path)
+    return sorted(found, key=lambda path: path.relative_to(root).as_posix())
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Full names of the modules that a file imports, anywhere in it, and of what it takes from them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def engine_version(start: Path = ENGINE) -> str:
     """The version of areba and a digest of the sources that decide results; comments and docstrings do not count."""
-    roots = {"stream_app": stream_app.__file__, "producers": producers.__file__, "study": __file__}
     digest = hashlib.sha256()
-    for name in ENGINE_PATHS:
-        package, _, rest = name.partition("/")
-        path = Path(str(roots[package])).parent / rest
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(f"{file.name} {_code_of(file)}".encode())
+    for file in engine_sources(start):
+        digest.update(f"{file.relative_to(start.parents[1]).as_posix()} {_code_of(file)}".encode())
     return f"{stream_app.__version__}+{digest.hexdigest()[:12]}"
 
 
