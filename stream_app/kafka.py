@@ -388,6 +388,21 @@ def _error(problem: KafkaException) -> KafkaError:
     return error
 
 
+@contextlib.contextmanager
+def _fatal_unwrapped() -> Iterator[None]:
+    """Raise a client's fatal error as itself.
+
+    A producer raises it while it serves its callbacks. If it has a log line to deliver too, the interpreter finds that
+    callback's result beside an exception, and wraps the exception into a SystemError.
+    """
+    try:
+        yield
+    except SystemError as problem:
+        if isinstance(problem.__cause__, KafkaException):
+            raise problem.__cause__ from None
+        raise
+
+
 _MISSING_OPERATIONS: Mapping[int, str] = MappingProxyType(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED: "Write",
@@ -849,8 +864,9 @@ class KafkaTransaction:
         self.initialise()
         self._begun_s = time.monotonic()
         try:
-            self._producer.poll(0)  # may raise, see `_call`
-            self._producer.begin_transaction()
+            with _fatal_unwrapped():
+                self._producer.poll(0)  # may raise, see `_call`
+                self._producer.begin_transaction()
         except KafkaException as problem:
             self._fail("begin", _error(problem))
         self._open = True
@@ -888,7 +904,8 @@ class KafkaTransaction:
         deadline = time.monotonic() + ROOM_TIMEOUT_S
         before = len(self._producer)
         while len(self._producer) >= before:
-            self._producer.poll(RETRY_PAUSE_S)
+            with _fatal_unwrapped():
+                self._producer.poll(RETRY_PAUSE_S)
             if time.monotonic() > deadline:
                 self._give_up(f"the send queue stayed full for {ROOM_TIMEOUT_S:.0f} s")
 
@@ -923,10 +940,11 @@ class KafkaTransaction:
         """Release the client; an open transaction is aborted if the broker answers in time."""
         self._side.close()
         try:
-            if self._open:
-                self._open = False
-                self._producer.abort_transaction(CLOSE_TIMEOUT_S)
-            self._producer.close()
+            with _fatal_unwrapped():
+                if self._open:
+                    self._open = False
+                    self._producer.abort_transaction(CLOSE_TIMEOUT_S)
+                self._producer.close()
         except KafkaException as problem:
             LOGGER.info("transaction of %s: left to the broker: %s", self._id, _text(problem))
 
@@ -952,14 +970,16 @@ class KafkaTransaction:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                request(min(ATTEMPT_TIMEOUT_S, timeout_s))
+                with _fatal_unwrapped():
+                    request(min(ATTEMPT_TIMEOUT_S, timeout_s))
             except KafkaException as problem:
                 error = _error(problem)
                 if not error.retriable() or time.monotonic() > deadline:
                     self._fail(what, error)
                 LOGGER.debug("%s: %s; again", what, error.str())
                 try:
-                    self._producer.poll(RETRY_PAUSE_S)  # what the client has to say, it says now
+                    with _fatal_unwrapped():
+                        self._producer.poll(RETRY_PAUSE_S)  # what the client has to say, it says now
                 except KafkaException as fatal:  # comes this way, and not to the callback
                     self._fail(what, _error(fatal))
             else:

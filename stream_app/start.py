@@ -55,7 +55,7 @@ TELL_INTERVAL_S = 5.0
 """Between two lines that say that we wait, and for what."""
 
 SHORTEST_ATTEMPT_S = 0.5
-"""The last look before the patience ends."""
+"""One look when the patience is nearly at its end."""
 
 ATTEMPT_S = 4.0
 """One look: three of a cluster's addresses may be dead, each for a second, before one answers."""
@@ -235,7 +235,8 @@ def _wait_for_topics(
     deadline = math.inf if restarted else time.monotonic() + config.worker.start_timeout_ms / 1000
     said_s = -math.inf
     while not should_stop():
-        if cluster.broker_count(min(ATTEMPT_S, max(deadline - time.monotonic(), SHORTEST_ATTEMPT_S))):
+        left_s = deadline - time.monotonic()  # a look takes half of it, so that the first report comes before the end
+        if cluster.broker_count(min(ATTEMPT_S, max(left_s / 2, SHORTEST_ATTEMPT_S))):
             try:
                 found = check_topics(config, cluster)
                 _check_rights(config, cluster)

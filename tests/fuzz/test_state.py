@@ -23,7 +23,18 @@ from stream_app.errors import ConfigurationError, StateError
 from stream_app.ports import Fetched, TopicPartition
 from stream_app.records import RawRecords
 from stream_app.snapshot import Blob, Book, load_task
-from stream_app.state import Entry, Manifest, Place, Snapshot, checksum_of, chunk_key, pack, read_manifest, unpack
+from stream_app.state import (
+    FORMAT,
+    Entry,
+    Manifest,
+    Place,
+    Snapshot,
+    checksum_of,
+    chunk_key,
+    pack,
+    read_manifest,
+    unpack,
+)
 from stream_app.task import Task
 from tests.property.test_task import PARTITION, TOPICS, fixed_input
 from tests.rows import columns
@@ -63,7 +74,7 @@ class Original:
             for entry in self.entries
         )
         return Manifest(
-            format=1,
+            format=FORMAT,
             engine="test",
             partition=PARTITION,
             sequence=1,
@@ -263,8 +274,8 @@ def test_claims_of_size_take_no_memory(original: Original) -> None:
 def test_another_tasks_or_a_newer_snapshot(original: Original) -> None:
     """State of another version or task is told apart from damage."""
     manifest = original.manifest(original.contents)
-    with pytest.raises(StateError, match=r"offset 7: a snapshot of format 2, this version reads 1"):
-        read_manifest(manifest.model_copy(update={"format": 2}).to_bytes(), "offset 7")
+    with pytest.raises(StateError, match=rf"offset 7: a snapshot of format {FORMAT + 1}, this version reads {FORMAT}"):
+        read_manifest(manifest.model_copy(update={"format": FORMAT + 1}).to_bytes(), "offset 7")
     text = manifest.model_copy(update={"partition": PARTITION + 1}).to_bytes()
     rows = [(5, chunk_key("1/manifest", 0), text)]
     loaded = _read(rows, Place(5, 1, len(text), checksum_of(text)))

@@ -20,7 +20,7 @@ from stream_app.errors import ConfigurationError, StateError
 from stream_app.identity import RULES
 from stream_app.kafka import KafkaSender, KafkaTransaction
 from stream_app.ports import TopicPartition
-from stream_app.records import Act, Commit, Prediction
+from stream_app.records import Act, Commit, Prediction, RawRecords
 from stream_app.restore import Point, Stage, Target, parse_metadata
 from stream_app.worker import Worker
 from tests.kafka.support import (
@@ -293,14 +293,28 @@ def _delete_inputs(app: App, admin: AdminClient, to_offset: int, *topics: str) -
         future.result(DEADLINE_S)
 
 
+def _progress(app: App) -> dict[int, RawRecords]:
+    """Read the progress of each task."""
+    return {n: read_raw(app.cluster, TopicPartition(app.config.topics.progress, n)) for n in range(app.partitions)}
+
+
+def _whole(before: Mapping[int, RawRecords], left: Mapping[int, RawRecords]) -> dict[int, list[bytes | None]]:
+    """Return each task's progress from its first record on, though its worker has deleted a part since `before`."""
+    result = {}
+    for number, old in before.items():
+        new = bisect.bisect_right(left[number].offsets, old.offsets[-1])
+        result[number] = [*old.values, *left[number].values[new:]]
+    return result
+
+
 def test_inputs_older_than_a_snapshot_are_not_needed(done: App, admin: AdminClient) -> None:
     """Retention may take what was processed: the next worker begins at the snapshot and goes on to the same bits."""
     done.send(all_records(STREAMS, 100, int(time.time() * 1000) - 20_000, seed=15))
-    inputs = {number: read_inputs(done, number) for number in range(done.partitions)}
+    inputs, before = {number: read_inputs(done, number) for number in range(done.partitions)}, _progress(done)
     ends = done.input_ends()
     _delete_inputs(done, admin, 50)
     models = run_to(done.config, ends)
-    expected = check_exactly_once(done, inputs)
+    expected = check_exactly_once(done, inputs, _whole(before, _progress(done)))
     assert models == {number: result.models for number, result in expected.items()}
 
 
@@ -311,7 +325,7 @@ def test_progress_behind_retention_is_deleted(app: App, admin: AdminClient) -> N
     app.send(all_records(STREAMS, 200, int(time.time() * 1000) - 60_000, seed=25))
     run_to(config, app.input_ends())
     places = {number: TopicPartition(app.config.topics.progress, number) for number in range(app.partitions)}
-    before = {number: read_raw(app.cluster, place) for number, place in places.items()}
+    before = _progress(app)
     app.send(all_records(STREAMS, 100, int(time.time() * 1000) - 20_000, seed=26))
     inputs, ends = {number: read_inputs(app, number) for number in range(app.partitions)}, app.input_ends()
     _delete_inputs(app, admin, 100, *app.input_topics)
@@ -321,16 +335,13 @@ def test_progress_behind_retention_is_deleted(app: App, admin: AdminClient) -> N
         return there == ends and all(app.cluster.watermarks(place).low > 0 for place in places.values())
 
     run_until(worker_of(config), is_trimmed)
-    progress: dict[int, list[bytes | None]] = {}
-    for number, place in places.items():
-        left, old = read_raw(app.cluster, place), before[number]
-        first = _record(left.values[0])
+    left = _progress(app)
+    for records in left.values():
+        first = _record(records.values[0])
         assert first.sequence > 5
         assert isinstance(first, Commit)
         assert max(first.examples_end, first.labels_end) > 100, "not a record too many was deleted"
-        new = bisect.bisect_right(left.offsets, old.offsets[-1])
-        progress[number] = [*old.values, *left.values[new:]]
-    expected = check_exactly_once(app, inputs, progress)
+    expected = check_exactly_once(app, inputs, _whole(before, left))
     again = run_to(config, ends)
     assert again == {number: result.models for number, result in expected.items()}
 

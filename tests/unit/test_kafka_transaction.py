@@ -1,6 +1,7 @@
 """What the transaction makes of a client that breaks down; what it does on a real broker is in tests/contract."""
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -16,8 +17,9 @@ def _failure(code: int, **kind: bool) -> KafkaException:
 class _Client:
     """Stands in for the producer: every commit has to be asked for again, and a poll raises what it is told to."""
 
-    def __init__(self, fatal: KafkaException) -> None:
+    def __init__(self, fatal: KafkaException, *, logs: bool = False) -> None:
         self._fatal = fatal
+        self._logs = logs
         self.is_broken = False
         self.is_initialised = False
         self.is_closed = False
@@ -25,13 +27,19 @@ class _Client:
     def init_transactions(self, _: float) -> None:
         """What this client is for; raises what it is told to."""
         if self.is_broken:
-            raise self._fatal
+            self._raise()
         self.is_initialised = True
 
     def poll(self, _: float) -> int:
         if self.is_broken:
-            raise self._fatal
+            self._raise()
         return 0
+
+    def _raise(self) -> NoReturn:
+        """Raise as the client's C code does, which may call the log callback while its error is set."""
+        if self._logs:
+            raise SystemError("a callback returned a result with an exception set") from self._fatal
+        raise self._fatal
 
     def begin_transaction(self) -> None:
         """Nothing to do."""
@@ -47,8 +55,16 @@ class _Client:
 class _Clients:
     """All clients that a transaction has made."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, transaction: KafkaTransaction, fatal: KafkaException) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        transaction: KafkaTransaction,
+        fatal: KafkaException,
+        *,
+        logs: bool = False,
+    ) -> None:
         self._fatal = fatal
+        self._logs = logs
         self.made: list[_Client] = []
         monkeypatch.setattr(transaction, "_make", self._make)
         monkeypatch.setattr(transaction, "_look_for_broker", lambda _: None)
@@ -56,7 +72,7 @@ class _Clients:
         transaction.initialise()
 
     def _make(self) -> _Client:
-        self.made.append(_Client(self._fatal))
+        self.made.append(_Client(self._fatal, logs=self._logs))
         return self.made[-1]
 
 
@@ -72,6 +88,7 @@ def _begin(transaction: KafkaTransaction, client: _Client) -> None:
 
 
 @pytest.mark.parametrize("act", [_commit, _begin])
+@pytest.mark.parametrize("logs", [False, True])
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -83,6 +100,7 @@ def _begin(transaction: KafkaTransaction, client: _Client) -> None:
 def test_a_fatal_error_that_a_poll_raises_is_told(
     monkeypatch: pytest.MonkeyPatch,
     act: Callable[[KafkaTransaction, _Client], None],
+    logs: bool,
     code: int,
     expected: type[ArebaError],
 ) -> None:
@@ -92,7 +110,7 @@ def test_a_fatal_error_that_a_poll_raises_is_told(
     A permission that is missing made a worker start itself afresh ten times.
     """
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
-    clients = _Clients(monkeypatch, transaction, _failure(code, fatal=True))
+    clients = _Clients(monkeypatch, transaction, _failure(code, fatal=True), logs=logs)
     with pytest.raises(expected):
         act(transaction, clients.made[0])
 
