@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NoReturn
 
 from stream_app import codec, order
 from stream_app.bounds import TRANSACTION, Room
@@ -999,24 +1000,30 @@ class Worker:
 
     def _look_between(self, place: TopicPartition, start: int, first: int) -> None:
         until_s = self._ports.clock.monotonic_s() + GAP_TIMEOUT_S
-        cluster, transaction = self._ports.cluster, self._ports.transaction
+        cluster = self._ports.cluster
         with closing(cluster.reader(place)) as reader:
-            reader.seek(start)
             while cluster.ends([place])[place].stable < first:
                 self._ports.clock.sleep(GAP_POLL_S)
                 if self._ports.clock.monotonic_s() > until_s:
-                    transaction.abort()
-                    raise TransactionAbortedError(
-                        f"{place.topic}[{place.partition}]: another transaction is open there"
-                    )
+                    self._abort(f"{place.topic}[{place.partition}]: another transaction is open there")
             reader.seek(start)
-            while (fetched := reader.poll(POLL_RECORDS, GAP_TIMEOUT_S)) is not None:
-                for row, offset in enumerate(fetched.records.offsets.tolist()):
+            is_seen = False
+            while not is_seen:
+                fetched = reader.poll(POLL_RECORDS, GAP_TIMEOUT_S)
+                if fetched is None:
+                    self._abort(
+                        f"{place.topic}[{place.partition}]: records before offset {first} were not read in time"
+                    )
+                offsets = fetched.records.offsets.tolist()
+                for row, offset in enumerate(offsets):
                     if offset < first and not self._writer.adopts and is_by_task(fetched.records.headers.get(row, ())):
-                        transaction.abort()
+                        self._ports.transaction.abort()
                         raise ForeignRecordsError(place.topic, place.partition, offset)
-                if fetched.at_end:
-                    break
+                is_seen = fetched.at_end or offsets[-1] >= first - 1
+
+    def _abort(self, reason: str) -> NoReturn:
+        self._ports.transaction.abort()
+        raise TransactionAbortedError(reason)
 
     def _start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
         """Throw away the state of these tasks; they are restored behind the next poll, if they are still ours then."""

@@ -3,7 +3,9 @@
 import pytest
 
 from stream_app.config import Config
-from stream_app.errors import ForeignRecordsError
+from stream_app.embedded import EmbeddedCluster, EmbeddedLogReader
+from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
+from stream_app.ports import Fetched, LogReader, TopicPartition
 from stream_app.records import ADOPT, Act
 from stream_app.restore import Stage
 from stream_app.worker import Worker
@@ -38,6 +40,46 @@ def test_the_second_of_two_writers_ends() -> None:
     with pytest.raises(ForeignRecordsError) as raised:
         _turns(two, until=_all_at(two, 10))
     assert raised.value.exit_code == 2
+    assert world.outputs() == outputs, "the second published nothing"
+
+
+class _SilentOnceReader(EmbeddedLogReader):
+    """A reader whose first poll has no answer."""
+
+    is_silent = True
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """Return nothing, then what is there."""
+        if self.is_silent:
+            self.is_silent = False
+            return None
+        return super().poll(max_records, timeout_s)
+
+
+class _SilentOnceCluster(EmbeddedCluster):
+    """A cluster whose readers of output topics do not answer at first, once `is_silent` is set."""
+
+    is_silent = False
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """Open a reader."""
+        if self.is_silent:
+            return _SilentOnceReader(self._broker, partition, committed=committed)
+        return super().reader(partition, committed=committed)
+
+
+def test_what_was_not_read_is_not_taken_for_nothing() -> None:
+    """A broker that is slow to give what lies between two of our records: nothing is committed on top of it."""
+    world = World()
+    cluster = _SilentOnceCluster(world.broker)
+    one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True, cluster=cluster))
+    _turns(one, two, until=lambda: _live(one) and _live(two))
+    world.send(10)
+    _turns(one, until=_all_at(one, 10))
+    outputs = world.outputs()
+    cluster.is_silent = True
+    with pytest.raises((ForeignRecordsError, UnknownOutcomeError)):
+        _turns(two, until=_all_at(two, 10))
     assert world.outputs() == outputs, "the second published nothing"
 
 
