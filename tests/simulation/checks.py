@@ -95,6 +95,7 @@ def check(world: World) -> None:
     if world.wrong:
         raise WrongError("; ".join(world.wrong))
     _check_offsets(world)
+    _check_grown(world)
     for number in range(world.shape.partitions):
         _check_task(world, number)
     _check_subscriber(world)
@@ -115,6 +116,17 @@ def _check_offsets(world: World) -> None:
         wanted = tuple(ends[place] for place in places)
         if found != wanted:
             raise WrongError(f"task {number}: committed are {found}, the inputs end at {wanted}")
+
+
+def _check_grown(world: World) -> None:
+    """No worker has touched a partition beyond the recorded number of them."""
+    config, first = world.config("w1"), world.shape.partitions
+    for name in config.topics:
+        for number in range(first, world.broker.topic(name).partitions):
+            place = TopicPartition(name, number)
+            sent = int(number == first and name in (config.topics.examples, config.topics.labels))
+            if len(world.read(place)) != sent or world.broker.offsets(config.group_id, [place])[place] is not None:
+                raise WrongError(f"{place}: was read or written, the application has {first} partitions")
 
 
 def _check_subscriber(world: World) -> None:

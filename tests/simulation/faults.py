@@ -44,6 +44,7 @@ class Fault(StrEnum):
     RESET = "reset"
     SHRUNK = "shrunk"
     RECOMMIT = "recommit"
+    GROWN = "grown"
 
 
 MEANINGS: Mapping[Fault, str] = {
@@ -77,6 +78,7 @@ MEANINGS: Mapping[Fault, str] = {
     Fault.RESET: "an operator lets a stream begin anew, with examples pending and labels waiting",
     Fault.SHRUNK: "max.message.bytes of the dead letters is lowered: records and letters are larger than they take",
     Fault.RECOMMIT: "the group's offsets are deleted or reset; an operator commits them again",
+    Fault.GROWN: "topics are given more partitions; a record is sent to each new partition of an input",
 }
 
 COSTLY = frozenset(
@@ -112,6 +114,7 @@ DISASTERS = (
     Fault.RESET,
     Fault.SHRUNK,
     Fault.RECOMMIT,
+    Fault.GROWN,
 )
 """At any time, whatever a worker does."""
 

@@ -259,6 +259,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "labels_at_end=labels.at_end and len(labels) <= limit",
         "labels_at_end=True",
     ),
+    "growth-followed": Mutant(
+        "the number of tasks follows a topic that was given more partitions",
+        "stream_app/partitions.py",
+        "partitions_of",
+        "return tasks_of(cluster, found[names.progress]) or found[names.progress].partitions",
+        "return found[names.progress].partitions",
+    ),
     "reset-forgets": Mutant(
         "what a stream held when it was reset gets no end",
         "stream_app/task.py",

@@ -631,6 +631,7 @@ class World:
             Fault.RESET: self._want_reset,
             Fault.SHRUNK: self._shrink,
             Fault.RECOMMIT: self._lose_offsets,
+            Fault.GROWN: self._grow,
         }
         while not self.faults.is_calm:
             self.scheduler.pause(self.draw.choice((0.05, 0.5, 3.0)) * self.draw.random())
@@ -769,6 +770,27 @@ class World:
 
         def act() -> None:
             self._will_lose_offsets = True
+
+        return act
+
+    def _grow(self) -> Callable[[], None] | None:
+        """Somebody gives topics more partitions, once the application has recorded its number of them."""
+        topics = self.config("w1").topics
+        able = [name for name in topics if self.broker.topic(name).partitions == self.shape.partitions]
+        places = [TopicPartition(topics.progress, number) for number in range(self.shape.partitions)]
+        if not able or not any(self.broker.ends(place).stable and self.read(place) for place in places):
+            return None
+
+        def act() -> None:
+            chosen = self.draw.sample(able, self.draw.randint(1, len(able)))
+            self.say(f"more partitions: {', '.join(chosen)}")
+            for name in chosen:
+                self.broker.grow_topic(name, self.shape.partitions + self.draw.choice((1, 2)))
+                if name in (topics.examples, topics.labels):
+                    side = name == topics.labels
+                    sent = next((sent for sent in self.shape.records if sent.side == side), None)
+                    record = (sent.key, sent.value, sent.time_ms, sent.headers) if sent else (b"s", b"", 0, ())
+                    self.broker.append(TopicPartition(name, self.shape.partitions), [record])
 
         return act
 
