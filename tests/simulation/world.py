@@ -26,7 +26,7 @@ from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import CLIENT_NAME, Committed, Fetched, TopicInfo, TopicPartition
 from stream_app.rebuild import resume_after
 from stream_app.recommit import recommit
-from stream_app.records import Act, Commit, OutputRecords
+from stream_app.records import Act, Commit, OutputRecords, Side
 from stream_app.reset import reset
 from stream_app.restore import WAY_ON, Stage, parse_metadata
 from stream_app.skip import skip
@@ -787,7 +787,7 @@ class World:
             for name in chosen:
                 self.broker.grow_topic(name, self.shape.partitions + self.draw.choice((1, 2)))
                 if name in (topics.examples, topics.labels):
-                    side = name == topics.labels
+                    side = Side.LABELS if name == topics.labels else Side.EXAMPLES
                     sent = next((sent for sent in self.shape.records if sent.side == side), None)
                     record = (sent.key, sent.value, sent.time_ms, sent.headers) if sent else (b"s", b"", 0, ())
                     self.broker.append(TopicPartition(name, self.shape.partitions), [record])
