@@ -594,9 +594,9 @@ class OwnedTask:
         if self._target is not None and reached < self._target.sequence:
             self._at_end = False
             return False
-        if settled.foreign and not self._written_by.adopts:
+        if settled.foreign and self._logs.outputs is not None and not self._written_by.adopts:
             topic, offset = next(iter(settled.foreign.items()))
-            raise ForeignRecordsError(topic, self.number, offset)
+            raise ForeignRecordsError(*self._logs.outputs.places[topic], offset)
         if any(isinstance(one.record, Act) and one.record.kind == SKIP for one in self._recent):
             settled = self._without_skipped(settled)
         self._settled = settled

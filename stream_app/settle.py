@@ -30,7 +30,7 @@ import numpy as np
 from stream_app.errors import StateError
 from stream_app.letters import SENT_BACK, START
 from stream_app.outputs import OUTPUT_TOPICS
-from stream_app.ports import Ends, LogReader
+from stream_app.ports import Ends, LogReader, TopicPartition
 from stream_app.records import ADOPT, REPAIR, Act, Commit, Header, Longs
 
 POLL_RECORDS = 1_000
@@ -86,12 +86,14 @@ class OutputLogs:
     """What there is to ask of a task's partitions.
 
     Attributes:
-        ends: Ends of the partitions of these topics; "progress" is one of them.
+        places: The partition of each of these topics; "progress" is one of them.
+        ends: Ends of these partitions.
         low: The first offset of the partition of an output topic.
         reader: Opens a reader of the partition of an output topic.
         uncommitted: Opens a reader of progress that gives what is aborted, too.
     """
 
+    places: Mapping[str, TopicPartition]
     ends: Callable[[], Mapping[str, Ends]]
     low: Callable[[str], int]
     reader: Callable[[str], LogReader]

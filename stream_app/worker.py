@@ -557,6 +557,7 @@ class Worker:
             return {topic: found[place] for topic, place in places.items()}
 
         return OutputLogs(
+            places,
             ends,
             lambda topic: cluster.watermarks(places[topic]).low,
             lambda topic: cluster.reader(places[topic]),

@@ -11,10 +11,12 @@ from stream_app.restore import Stage
 from stream_app.worker import Worker
 from tests.unit.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns
 
+KAFKA = {"output_prefix": "out."}
+
 
 def _another(world: World) -> Config:
     """Another application with topics of its own, but for inputs and outputs."""
-    config = _config(application={"id": "other"})
+    config = _config(application={"id": "other"}, kafka=KAFKA)
     for name in set(config.topics) - set(world.config.topics):
         world.add_topic(name)
     return config
@@ -31,7 +33,7 @@ def _adopted(world: World) -> list[Act]:
 
 def test_the_second_of_two_writers_ends() -> None:
     """Two applications write to the same topics: who commits after the other aborts, and says where the record is."""
-    world = World()
+    world = World(_config(kafka=KAFKA))
     one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True))
     _turns(one, two, until=lambda: _live(one) and _live(two))
     world.send(10)
@@ -70,7 +72,7 @@ class _SilentOnceCluster(EmbeddedCluster):
 
 def test_what_was_not_read_is_not_taken_for_nothing() -> None:
     """A broker that is slow to give what lies between two of our records: nothing is committed on top of it."""
-    world = World()
+    world = World(_config(kafka=KAFKA))
     cluster = _SilentOnceCluster(world.broker)
     one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True, cluster=cluster))
     _turns(one, two, until=lambda: _live(one) and _live(two))
@@ -85,7 +87,7 @@ def test_what_was_not_read_is_not_taken_for_nothing() -> None:
 
 def test_the_first_of_two_writers_ends_too() -> None:
     """Nobody of the two goes on as if it were alone."""
-    world = World()
+    world = World(_config(kafka=KAFKA))
     one = _started(world.worker())
     world.send(10)
     _turns(one, until=_all_at(one, 10))
@@ -98,7 +100,7 @@ def test_the_first_of_two_writers_ends_too() -> None:
 
 def _after_another() -> World:
     """An application that begins where another one has published."""
-    world = World()
+    world = World(_config(kafka=KAFKA))
     one = _started(world.worker())
     world.send(10)
     _turns(one, until=_all_at(one, 10))
@@ -110,7 +112,7 @@ def test_a_first_start_on_outputs_of_somebody_else_is_refused() -> None:
     """A prefix that was copied from another application: nothing is published, nothing is recorded."""
     world = _after_another()
     theirs, two = world.outputs(), _started(world.worker())
-    with pytest.raises(ForeignRecordsError):
+    with pytest.raises(ForeignRecordsError, match=r"^out\.predictions\[\d\] offset 0: "):
         _turns(two, until=_all_at(two, 10))
     assert world.outputs() == theirs
     assert [world.progress(number) for number in range(PARTITIONS)] == [[]] * PARTITIONS
