@@ -27,9 +27,10 @@ setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
 demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
 	$(BIN)/areba demo
 
-test: setup ## every test, Kafka included, and the simulation
-	$(BIN)/python -m pytest
-	$(MAKE) --no-print-directory simulate
+test: setup ## every test, Kafka included, and half of the simulation
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka"
+	$(BIN)/python -m pytest -m kafka
+	$(MAKE) --no-print-directory simulate SEEDS=5000
 
 simulate: setup ## faults at every call of the shell: SEEDS seeds (10000), the same each time from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))

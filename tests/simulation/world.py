@@ -994,11 +994,13 @@ class World:
 
     def _is_settled(self) -> bool:
         """Whether every task is live in one process, at the end of its inputs, and nobody stands still."""
-        if self._open_inputs or self.broker.hangs(list(self.input_ends())):
+        if self._open_inputs:
             return False
         if any(process.gate.is_busy or process.worker is None for process in self._processes):
             return False
         ends = self.input_ends()
+        if self.broker.hangs(list(ends)):
+            return False
         places: dict[int, tuple[int, int]] = {}
         for process in self._processes:
             for task in process.worker.tasks if process.worker is not None else ():
