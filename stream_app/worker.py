@@ -1020,7 +1020,7 @@ class Worker:
                     if offset < first and not self._writer.adopts and is_by_task(fetched.records.headers.get(row, ())):
                         self._ports.transaction.abort()
                         raise ForeignRecordsError(place.topic, place.partition, offset)
-                is_seen = fetched.at_end or offsets[-1] >= first - 1
+                is_seen = fetched.at_end or max(offsets, default=-1) >= first - 1
 
     def _abort(self, reason: str) -> NoReturn:
         self._ports.transaction.abort()
