@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_app import join
-from stream_app.batch import OriginalRecord
+from stream_app.batch import OriginalRecord, size_of
+from stream_app.bounds import Costs
 from stream_app.outputs import Collector, DeadLetter, OutcomeRows
 from stream_app.records import NO_LONG, Floats, Integers, Longs, OutcomeKind, Reason, Words
 from stream_app.stream import Stream
@@ -37,6 +38,15 @@ class Leftovers(NamedTuple):
     champions: Integers
     scores: Floats
     labels: Sequence[OriginalRecord]
+
+    @property
+    def records(self) -> int:
+        """The number of outputs that end them."""
+        return len(self.offsets) + len(self.labels)
+
+    def bytes(self, costs: Costs) -> int:
+        """Bound the bytes of these outputs."""
+        return len(self.offsets) * costs.outcome + sum(size_of(label) + costs.letter for label in self.labels)
 
 
 def leftovers_of(stream: Stream) -> Leftovers:

@@ -9,6 +9,7 @@ be none.
 from collections.abc import Iterator
 
 from stream_app import __version__, codec
+from stream_app.config import MAX_HELD
 from stream_app.errors import ConfigurationError
 from stream_app.leftovers import leftovers_of
 from stream_app.ports import Sender
@@ -29,7 +30,7 @@ def reset(place: Place, sender: Sender, stream: str, task: int | None, *, dry_ru
         dry_run: Whether to only say so.
 
     Raises:
-        ConfigurationError: The task has no such stream.
+        ConfigurationError: The task has no such stream, or earlier resets have left it enough for one transaction.
         StateError: Workers run, or the task cannot be restored; nothing was written.
         UnknownOutcomeError: The broker fell silent.
     """
@@ -42,6 +43,12 @@ def reset(place: Place, sender: Sender, stream: str, task: int | None, *, dry_ru
         there = ", ".join(f"{name!r}" for name in names) or "none yet"
         raise ConfigurationError(f"task {number} has no stream {stream!r}; it has {there}")
     left, features = leftovers_of(known.stream(stream)), known.stream(stream).features
+    if known.reset_records and known.reset_records + left.records > MAX_HELD:
+        raise ConfigurationError(
+            f"task {number}: its next batch closes {known.reset_records:,} records of reset streams, {stream!r} holds "
+            f"{left.records:,}, and a transaction takes {MAX_HELD:,}. Start a worker, send the task a record, stop the "
+            "worker, and reset this stream then"
+        )
     if not dry_run:
         act = Act(sequence + 1, RESET, __version__, stream)
         sender.send(place.config.topics.progress, None, codec.encode(act), place.clock.now_ms(), partition=number)

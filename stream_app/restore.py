@@ -919,8 +919,11 @@ class OwnedTask:
             The batch; None where nothing fits.
         """
         start_s = self._clock.monotonic_s()
-        if self._pending_acts and self._live_task().apply_settings(self._settings):
-            self._writer.begin_anew()
+        if self._pending_acts and self._live_task().settings != self._settings:
+            if not must:
+                return None  # once it is applied, it has to be recorded: only a batch that must come is sure to come
+            if self._live_task().apply_settings(self._settings):
+                self._writer.begin_anew()
         opened = self._open(rows, room, must=must)
         if opened is None:
             return None

@@ -163,10 +163,13 @@ class Task:
         return False
 
     def _reset(self, name: str) -> None:
-        """Let a stream begin anew; what it held is closed by the next batch."""
+        """Let a stream begin anew; what it held is closed by the next batch.
+
+        After a `skip`, the state may be older than the stream: then there is nothing to reset.
+        """
         number = self._streams.number_of(name)
         if number < 0:
-            raise StateError(f"a reset of stream {name!r}, which this task does not have")
+            return
         self._leftovers.append(leftovers_of(self._streams[number]))
         self._streams.begin(number, self.settings.of_stream(name))
         self._changed.add(name)
@@ -237,7 +240,13 @@ class Task:
         one, two = (self._streams.numbers_of(side.stream_names) for side in batch.decoded)
         longest = max((len(name.encode()) for name in new), default=0)
         costs = costs_of(batch, max(longest, self._streams.longest_name), self._inputs.names)
-        return fitting(batch, columns_of(batch, (one, two)), self._streams.held, rules, costs, room)
+        left = room.less(self.reset_records, sum(left.bytes(costs) for left in self._leftovers))
+        return fitting(batch, columns_of(batch, (one, two)), self._streams.held, rules, costs, left)
+
+    @property
+    def reset_records(self) -> int:
+        """The number of outputs with which the next batch begins: what streams held that were reset since the last."""
+        return sum(left.records for left in self._leftovers)
 
     def run(self, batch: Batch) -> Outputs:
         """Carry an opened batch through all other stages."""

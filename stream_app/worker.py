@@ -206,8 +206,8 @@ class Worker:
         self._unread = OpenTransactions(ports.cluster, ports.clock)
         self._held: set[int] = set()  # tasks that wait for what hangs
         self._unstable_s: float | None = None  # since when a transaction holds the group's offsets
-        self._sent_s: float | None = None  # when offsets were committed of which nobody knows whether they are stable
-        self._asked_s = 0.0  # and when the broker was asked
+        self._sent: set[TopicPartition] = set()  # inputs whose offsets were committed and may not be stable
+        self._sent_s = self._asked_s = 0.0  # when they were committed, and when the broker was asked
         self._new: list[int] = []  # assigned, and not yet being restored
         self._ended: set[int] = set()  # those of them of which our own hanging transactions were ended
         self._announced: set[int] = set()  # those of them that have our transactional id in their progress
@@ -339,19 +339,23 @@ class Worker:
         self._confirm_offsets()
 
     def _confirm_offsets(self) -> None:
-        """Ask, once nothing more is committed, whether the group's offsets are stable; each commit ends what hangs."""
+        """Ask, once nothing more is committed, whether the group's offsets are stable; each commit ends what hangs.
+
+        Inputs that another worker has now are asked for too: that worker waits for them, and only we can end them.
+        """
         now = self._ports.clock.monotonic_s()
-        if self._sent_s is None or now - max(self._sent_s, self._asked_s) < UNREAD_INTERVAL_S:
+        if not self._sent or now - max(self._sent_s, self._asked_s) < UNREAD_INTERVAL_S:
             return
         self._asked_s = now
         try:
-            self._ports.source.committed([place for task in self.tasks for place in task.inputs], MARKER_TIMEOUT_S / 10)
+            self._ports.source.committed(sorted(self._sent), MARKER_TIMEOUT_S / 10)
         except UnstableOffsetsError:
             if now - self._sent_s < HANGS_AFTER_S:
                 return
+            self._sweep(())
             for task in self.tasks:
                 self._renew(task)
-        self._sent_s = None
+        self._sent.clear()
 
     def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
         """End what hangs: under our transactional id, and under those of processes that are gone."""
@@ -434,7 +438,7 @@ class Worker:
         self._new = numbers
         self._announced.clear()
         self._ended.clear()
-        self._unstable_s = self._sent_s = None
+        self._unstable_s = None
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         """Save what these have, while the group still takes it from us, and let them go."""
@@ -972,6 +976,7 @@ class Worker:
         self._check_gaps(parts)
         transaction.commit()
         self._aborts = 0
+        self._sent.update(offsets)
         self._sent_s = self._ports.clock.monotonic_s()
 
     def _produce(self, part: _Part, outputs: Mapping[str, OutputRecords], progress: Sequence[Commit | Act]) -> None:

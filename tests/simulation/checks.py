@@ -297,7 +297,7 @@ def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh
         fresh.task.apply(act)
         if fresh.opinion is not None:
             fresh.opinion.reconfigure(settings)
-    elif act.kind == RESET and fresh is not None:
+    elif act.kind == RESET and fresh is not None and act.text in fresh.task.stream_names:
         left = leftovers_of(fresh.task.stream(act.text))
         world.faults.events[Event.CLOSED_BY_RESET] += len(left.offsets) + len(left.labels)
         fresh.task.apply(act)

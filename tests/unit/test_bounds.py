@@ -15,8 +15,20 @@ from stream_app.embedded import EmbeddedTransaction
 from stream_app.join import EVICTIONS
 from stream_app.outputs import bytes_of
 from stream_app.ports import TopicPartition
-from stream_app.records import DEAD_LETTER_BYTES, Act, Label, Mark, MarkKind, Outcome, OutputRecords, RawRecords
+from stream_app.records import (
+    CONFIGURATION,
+    DEAD_LETTER_BYTES,
+    RESET,
+    Act,
+    Label,
+    Mark,
+    MarkKind,
+    Outcome,
+    OutputRecords,
+    RawRecords,
+)
 from stream_app.task import Task
+from stream_app.verify import verify
 from stream_app.worker import Worker
 from tests.unit.test_restore import PARTITIONS, World
 
@@ -93,6 +105,18 @@ def test_ten_full_streams_a_day_later() -> None:
     assert len(sizes) == len(STREAMS), "two streams of 100,000 and their own records are more than 200,000"
     assert all(records <= TRANSACTION.records and size <= TRANSACTION.bytes for records, size in sizes)
     assert sum(records for records, _ in sizes) == len(STREAMS) * (each + 1)
+
+
+def test_what_a_reset_leaves_has_its_room() -> None:
+    """The batch after a reset begins with all that the stream held: its own records get what is left of the room."""
+    task = Task(0, _config().task_settings(), ("examples", "labels"))
+    task.step(_examples("s0", 100, 1_000), NONE)
+    task.apply(Act(1, RESET, "0", "s0"))
+    room = Room(150, 1 << 20)
+    sizes = _outputs_of(task, _examples("s1", 100, 2_000), NONE, room)
+    assert len(sizes) > 1
+    assert all(records <= room.records for records, _ in sizes)
+    assert sum(records for records, _ in sizes) == 200
 
 
 @pytest.mark.parametrize("ends", ["advance", "expiry"])
@@ -293,6 +317,32 @@ def test_all_is_accounted_for_when_a_worker_dies_in_the_middle() -> None:
         settled += [(record.id, record.outcome) for record in outcomes if isinstance(record, Outcome)]
         assert len(world.rows("predictions", number)) == half * (each + 1)
     assert sorted(settled) == sorted((f"{name}-{k}", "unlabelled") for name in STREAMS for k in range(each))
+
+
+def test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot() -> None:
+    """A task that has no room in a transaction must not take over a configuration without its act.
+
+    Who loads its snapshot would not record it either, and nobody could compute the outputs again.
+    """
+    world = World(_config(worker={"snapshot_after_ms": 0, "commit_interval_ms": 0}))
+    recording, room = Recording(), Room(60, 1 << 20)
+    _fill(world, 10)
+    half = len(STREAMS) // PARTITIONS
+    _turn_until(_worker(world, recording, room), (10 * half,) * PARTITIONS)
+    other = {"baseline": {"method": "baseline"}, "new": {"method": "areba", "budget": 2}}
+    world.config = _config(learners=other, predictions="all", worker={"snapshot_after_ms": 0})
+    for number, name in enumerate(STREAMS):
+        for value in _examples(name, 10, 1_000, 10).values:
+            world.put("examples", number % PARTITIONS, name.encode(), value, 1_000)
+    member = _worker(world, recording, room)
+    while not any(task.offsets[0] > 10 * half for task in member.tasks):
+        member.turn()  # and no more: it is as if killed
+    member = _worker(world, recording, room)
+    _turn_until(member, (20 * half,) * PARTITIONS)
+    for number in range(PARTITIONS):
+        acts = [record for record in world.progress(number) if isinstance(record, Act)]
+        assert [act.kind for act in acts] == [CONFIGURATION] * 2
+    assert verify(world.cluster, world.config, rerun=True).ok
 
 
 def test_every_task_has_its_turn() -> None:

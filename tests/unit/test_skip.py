@@ -14,6 +14,7 @@ from stream_app.inspect_tasks import State, inspect
 from stream_app.ports import TopicPartition
 from stream_app.rebuild import progress_of
 from stream_app.records import SKIP, Act, Commit
+from stream_app.reset import reset
 from stream_app.restore import Stage
 from stream_app.skip import skip
 from stream_app.state_tools import Place, rebuild
@@ -163,6 +164,17 @@ def test_what_would_be_processed_again_is_gone() -> None:
     for place, rows in world.outputs().items():
         assert rows[: len(outputs[place])] == outputs[place]
         assert place[0] != "predictions" or len(rows) == COUNT + 20
+
+
+def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
+    """The state that a task continues from may not know the stream yet: its reset is nothing then, and stops nobody."""
+    world, _ = _ran(**NEVER)
+    place = Place(world.config, world.cluster, world.clock)
+    assert list(reset(place, EmbeddedSender(world.broker), "s0", 0))
+    _delete(world, 7)
+    assert "offset 0 is needed to restore the task" in _parked(world)
+    _skip(world)
+    _goes_on(world, COUNT)
 
 
 def test_nothing_is_skipped_that_is_there() -> None:
