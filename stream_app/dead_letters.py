@@ -610,16 +610,26 @@ class _Replay:
     # What there is to send --------------------------------------------------------------------------------------------
 
     def choose(self, partition: int) -> _Chosen:
-        """Chosen dead letters of a partition that were not sent back, as far as can be seen now."""
+        """Chosen dead letters of a partition that were not sent back, as far as can be seen now.
+
+        Raises:
+            ConfigurationError: There is no dead letter at a place that is chosen.
+        """
         chosen = _Chosen(self.topic.watermarks(partition)[0])
+        named = {place.offset for place in self._selection.places if place.partition == partition}
         with closing(self.topic.open(partition)) as reader:
             for row in self.topic.rows(reader, partition):
                 chosen.read_to = row.offset + 1
                 if self._is_sent_back(chosen, row):
                     continue
                 letter = letter_of(partition, row)
-                if letter is not None and self._selection.takes(letter):
-                    chosen.add(row.offset, letter.dead.reason)
+                if letter is not None:
+                    named.discard(row.offset)
+                    if self._selection.takes(letter):
+                        chosen.add(row.offset, letter.dead.reason)
+        if named:
+            where = f"{self.topic.name}[{partition}]"
+            raise ConfigurationError([f"{where} offset {offset}: there is no dead letter" for offset in sorted(named)])
         return chosen
 
     def _is_sent_back(self, chosen: _Chosen, row: Row) -> bool:

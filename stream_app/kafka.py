@@ -253,6 +253,11 @@ _ASK_AGAIN_CODES = frozenset(
 )
 """A partition that is new, or whose leader has just died, has none for a moment."""
 
+_COORDINATOR_CODES = frozenset(
+    {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+)
+"""A group's coordinator is new, or has just started: it knows the group in a moment."""
+
 _PARTITION_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001
 _AUTO_OFFSET_RESET = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 _TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001
@@ -1440,13 +1445,18 @@ class KafkaCluster:
             TopicError: The broker refuses to tell us.
             UnknownOutcomeError: It did not answer in time.
         """
-        futures = self._admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
-        try:
-            return [member.client_id for member in _result(futures[group_id], REQUEST_TIMEOUT_S).members]
-        except KafkaException as problem:
-            if _error(problem).code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return ()
-            raise _unanswered(problem, f"members of {group_id}", f"group {group_id}", "Describe") from None
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            futures = self._admin.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
+            try:
+                return [member.client_id for member in _result(futures[group_id], REQUEST_TIMEOUT_S).members]
+            except KafkaException as problem:
+                code = _error(problem).code()
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return ()
+                if code not in _COORDINATOR_CODES or time.monotonic() > deadline:
+                    raise _unanswered(problem, f"members of {group_id}", f"group {group_id}", "Describe") from None
+            time.sleep(10 * RETRY_PAUSE_S)
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Commit offsets for a group that nobody is a member of.

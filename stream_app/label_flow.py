@@ -5,9 +5,10 @@ delays so far) although examples came, and that is no chance. Or too many exampl
 `unlabelled` among the newest closed ones exceeds a setting.
 
 When is it chance? An example is overdue when it came after the newest join and has waited for longer than the usual
-delay. If labels came as ever, it would have met its own with the probability of the share of examples that get a label
-at all, so `n` overdue examples and no join have the probability `(1 - share)^n`. A stream with an example an hour, or
-with a label for every hundredth example, is silent for long, and nothing is wrong.
+delay, and than two producers may be apart. If labels came as ever, it would have met its own with the probability of
+the share of examples that get a label at all, so `n` overdue examples and no join have the probability
+`(1 - share)^n`. A stream with an example an hour, or with a label for every hundredth example, is silent for long, and
+nothing is wrong.
 """
 
 from typing import NamedTuple
@@ -40,6 +41,9 @@ ENOUGH = 100
 USUAL_SHARE = 0.99
 """Of the delays, which are at most the usual one."""
 
+SKEW_MS = 1_000
+"""Examples and labels come in two topics: where both have one time, the labels may still be read this much later."""
+
 CHANCE = 0.001
 """Silence that is less probable than this has a cause."""
 
@@ -51,7 +55,7 @@ class LabelFlow(NamedTuple):
         silence_ms: Since the newest join.
         usual_delay_ms: 99 % of the joined labels came within it.
         labelled_share: Of all closed examples, those that were joined.
-        overdue: Examples since the newest join that have waited for longer than the usual delay.
+        overdue: Examples since the newest join that have waited for longer than the usual delay, and `SKEW_MS`.
         unlabelled_share: Of the newest closed examples, those that ended `unlabelled`.
     """
 
@@ -70,7 +74,8 @@ class LabelFlow(NamedTuple):
             and silence_ms > 2 * usual_ms
             and (1.0 - USUAL_SHARE * self.labelled_share) ** self.overdue < CHANCE
         ):
-            return f"no label was joined for {silence_ms} ms of event time, usual is a delay of {usual_ms} ms"
+            silence_s, usual_s = silence_ms / 1000, usual_ms / 1000
+            return f"no label was joined for {silence_s:,.1f} s of event time; the usual delay is {usual_s:,g} s"
         if self.unlabelled_share is not None and self.unlabelled_share > max_unlabelled_share:
             return f"{self.unlabelled_share:.1%} of the newest examples ended without a label"
         return None
@@ -94,7 +99,7 @@ def flow_of(join: StreamJoin) -> LabelFlow:
         joined_ms = _newest_join(state["closed_outcomes"], state["closed_times"], first, end)
     usual_ms = _usual_delay_ms(state["delays"], labelled)
     times = state["times"][state["states"] == IS_PENDING]
-    overdue = np.count_nonzero((times > joined_ms) & (times <= now_ms - usual_ms))
+    overdue = np.count_nonzero((times > joined_ms) & (times <= now_ms - max(usual_ms, SKEW_MS)))
     return LabelFlow(now_ms - joined_ms, usual_ms, share, int(overdue), unlabelled)
 
 

@@ -12,7 +12,7 @@ from stream_app.avro import decode_one
 from stream_app.books import REASONS
 from stream_app.config import Config
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.label_flow import ENOUGH, WINDOW, LabelFlow
+from stream_app.label_flow import ENOUGH, SKEW_MS, WINDOW, LabelFlow
 from stream_app.letters import read_dead_letter, read_sent_back
 from stream_app.ports import Cluster, TopicPartition
 from stream_app.reading import Row, read_rows
@@ -267,7 +267,7 @@ def _flow(times: Sequence[int], ended: Sequence[_Ended], known: Sequence[_Known]
     # that came after the one before.
     expected_ms = 2 * metric_ms - known[1].time_ms if len(known) > 1 else metric_ms
     joined_ms = min(now_ms, max((one.time_ms for one in ended if one.outcome == "joined"), default=expected_ms))
-    due_ms = now_ms - metric.delay_ms_p99
+    due_ms = now_ms - max(metric.delay_ms_p99, SKEW_MS)
     waiting = [time_ms for time_ms in times if time_ms > joined_ms]
     is_cut = not are_all and min(times) > due_ms  # so many examples that the tail is shorter than the usual delay
     overdue = len(waiting) if is_cut else sum(time_ms <= due_ms for time_ms in waiting)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from stream_app.changelog import find_manifests, whole_ones
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError, TopicError
+from stream_app.gap import read_gap
 from stream_app.partitions import partitions_of
 from stream_app.ports import Cluster, Committed, TopicPartition, pair
 from stream_app.rebuild import finish, records_of
-from stream_app.records import Commit
+from stream_app.records import SKIP, Commit
 from stream_app.restore import Point, Target, check_topic_ids, parse_metadata, progress_record
 from stream_app.state import Snapshot
 
@@ -116,6 +117,7 @@ def look(cluster: Cluster, config: Config, task: int) -> Recommit:
         Snapshot(place, commits.offsets[manifest.sequence])
         for place, manifest in sorted(manifests, key=lambda one: one[1].sequence, reverse=True)
         if commits.digests.get(manifest.sequence) == bytes.fromhex(manifest.digest)
+        and commits.leads_on_from(manifest.sequence)
     ]
     whole = finish(cluster, changelog, lambda reader: whole_ones(reader, task, known))
     target = Target(Point(last.sequence, last.digest), whole, topic_ids)
@@ -133,6 +135,7 @@ class _Commits:
 
     def __init__(self, cluster: Cluster, progress: TopicPartition, sequences: AbstractSet[int]) -> None:
         self.last: Commit | None = None
+        self._gap = (-1, -1)  # the sequence of the last `skip`, and the one from which it continues
         self.digests: dict[int, bytes] = {}
         self.offsets: dict[int, int] = {}
         low, high = cluster.watermarks(progress)
@@ -151,7 +154,14 @@ class _Commits:
                 if record.sequence in sequences:
                     self.digests[record.sequence] = record.digest
                     self.offsets[record.sequence] = offset
+            elif record.kind == SKIP:
+                self._gap = record.sequence, read_gap(record.text).behind
         return self.last is not None and first is not None and first <= min(sequences, default=first)
+
+    def leads_on_from(self, sequence: int) -> bool:
+        """Whether a task continues from a snapshot of this sequence: an accepted gap leads on from one state alone."""
+        at, behind = self._gap
+        return sequence > at or sequence == behind
 
 
 def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequence[int]:

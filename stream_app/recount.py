@@ -51,6 +51,7 @@ class _Joined(NamedTuple):
     answers: Mapping[str, int]
     place: tuple[int, int]
     closing: int
+    time_ms: int
     corrected: int = -1  # offset of the correction
 
 
@@ -105,6 +106,7 @@ class _Learner:
 class _Stream:
     """`came` are labels by class as they came, `held` as they were corrected; `joined` is in order of closing."""
 
+    time_ms: int = 0
     labelled: int = 0
     learners: dict[str, _Learner] = field(default_factory=dict)
     came: list[int] = field(default_factory=lambda: [0, 0])
@@ -121,10 +123,14 @@ class _Stream:
         self.closings += 1
         before = self.joined.pop(outcome.id, None)
         if before is not None and outcome.label_offset is not None and before.corrected > outcome.label_offset:
-            for learner in self.learners.values():
-                learner.since = None
+            self.give_up()
         while self.joined and self.closings - next(iter(self.joined.values())).closing >= most:
             del self.joined[next(iter(self.joined))]
+
+    def give_up(self) -> None:
+        """Count no learner again from here on: what a correction corrected cannot be told."""
+        for learner in self.learners.values():
+            learner.since = None
 
 
 def _faded(fading: float, age: int) -> float:
@@ -145,6 +151,7 @@ class Recount:
         predictions: The predictions of the partition, in offset order.
         outcomes: Its outcomes.
         max_closed: Closed examples that the join remembers of a stream; 0 without corrections.
+        closed_ttl_ms: And for how long in event time.
     """
 
     def __init__(
@@ -153,8 +160,10 @@ class Recount:
         predictions: Iterable[Output[Prediction]],
         outcomes: Iterable[Output[Outcome]],
         max_closed: int = 0,
+        closed_ttl_ms: int = 0,
     ) -> None:
         self.unknown = 0
+        self._closed_ttl_ms = closed_ttl_ms
         self._fading = fading
         self._groups = grouped(predictions)
         self._outcomes = Ahead(outcomes)
@@ -168,7 +177,7 @@ class Recount:
         while stream.labelled < metric.labelled:
             if self._outcomes.peek() is None:
                 return f"tells of {metric.labelled:,} labels; there are {stream.labelled:,} joined outcomes"
-            self._take(self._outcomes.pop().content)
+            self._take(self._outcomes.pop())
         learner = stream.learners.setdefault(
             metric.learner, _Learner() if not stream.labelled else _Learner(since=None)
         )
@@ -185,15 +194,17 @@ class Recount:
         while not learner.since and (output := self._outcomes.peek()) is not None:
             if output.content.stream == stream and output.content.outcome == "joined":
                 return False
-            self._take(self._outcomes.pop().content)
+            self._take(self._outcomes.pop())
         return learner.count_move(self._fading)
 
-    def _correct(self, outcome: Outcome) -> None:
+    def _correct(self, stream: _Stream, outcome: Outcome) -> None:
         """A joined example has another class."""
-        stream = self._streams.setdefault(outcome.stream, _Stream())
         known, label = stream.joined.get(outcome.id), outcome.label or 0
         if known is None or known.label == label:
             return  # of a label that waits
+        if stream.time_ms - known.time_ms > self._closed_ttl_ms:
+            stream.give_up()  # of a label that waits, if the join had forgotten the example
+            return
         stream.joined[outcome.id] = known._replace(label=label, corrected=outcome.label_offset or 0)
         stream.held[label] += 1
         stream.held[1 - label] -= 1
@@ -203,13 +214,15 @@ class Recount:
                 move = _Move(label, known.answers[name], ages[1 - label], ages[label], stream.held[1 - label])
                 learner.since.append(move)
 
-    def _take(self, outcome: Outcome) -> None:
+    def _take(self, output: Output[Outcome]) -> None:
+        outcome = output.content
+        stream = self._streams.setdefault(outcome.stream, _Stream())
+        stream.time_ms = max(stream.time_ms, output.timestamp_ms)
         if outcome.outcome == "correction":
-            self._correct(outcome)
+            self._correct(stream, outcome)
         if outcome.outcome not in ("joined", "unlabelled", "evicted"):
             return
         answers = self._answers_to(outcome.stream, outcome.id)
-        stream = self._streams.setdefault(outcome.stream, _Stream())
         stream.close(outcome, self._max_closed)
         if outcome.outcome == "joined":
             self._join(stream, outcome, answers)
@@ -224,7 +237,7 @@ class Recount:
         stream.held[label] += 1
         if self._max_closed:
             place = (stream.came[0], stream.came[1])
-            stream.joined[outcome.id] = _Joined(label, answers, place, stream.closings)
+            stream.joined[outcome.id] = _Joined(label, answers, place, stream.closings, stream.time_ms)
         for name, learner in stream.learners.items():
             if name not in answers:
                 learner.since = None

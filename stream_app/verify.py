@@ -210,6 +210,7 @@ def verify(
         on_progress(partition, checker.partitions)
         _PartitionCheck(checker, partition).run()
     on_progress(checker.partitions, checker.partitions)
+    checker.check_unread()
     for tally in tallies:
         checker.check_digest(tally)
     return checker.report()
@@ -281,6 +282,18 @@ class _Checker:
         pair = [TopicPartition(topics.examples, partition), TopicPartition(topics.labels, partition)]
         found = self.cluster.committed(self.config.group_id, pair)
         return found.get(pair[0]), found.get(pair[1])
+
+    def check_unread(self) -> None:
+        """Find what lies in input partitions that no task reads: topics may have grown."""
+        topics = self.config.topics
+        for topic in self.cluster.topics((topics.examples, topics.labels)).values():
+            for number in range(self.partitions, topic.partitions):
+                low, high = self.cluster.watermarks(TopicPartition(topic.name, number))
+                if high > low:
+                    text = (
+                        f"{high - low:,} records from here on are not read: the application has {self.partitions} tasks"
+                    )
+                    self.findings.add(topic.name, number, low, f"{text} for good; they have to be sent again")
 
     def check_digest(self, tally: Tally) -> None:
         """Compare the digest of what was sent with that of what the topics hold, where their order can be told."""
@@ -691,6 +704,7 @@ class _PartitionCheck:
             self._again(self._names.predictions, Prediction),
             self._again(self._names.outcomes, Outcome),
             join.max_closed_per_stream if join.corrections == "correct" else 0,
+            join.closed_ttl_ms,
         )
         for output in self._outputs(self._metrics_topic, Metric):
             metric = output.content

@@ -96,6 +96,8 @@ SAVE_TIMEOUT_S = 10.0
 
 RESTORING = (Stage.LOADING, Stage.READING, Stage.REPLAYING)
 
+RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
+
 UNREAD_INTERVAL_S = 1.0
 """Between two looks at whether what was committed can be read: twice in a snapshot's time, and one request each."""
 
@@ -595,9 +597,11 @@ class Worker:
                 self._repair(task)
             else:
                 self._begin(task)
-        except (StateError, OwnCodeError) as error:
+        except (StateError, OwnCodeError, ForeignRecordsError) as error:
             if self._is_overtaken(task):
                 self._renew(task)
+            elif isinstance(error, ForeignRecordsError):
+                raise
             else:
                 self._park(task, str(error))
         return task.got_ahead
@@ -624,6 +628,9 @@ class Worker:
         part = _Part(task, repair=repair)
         try:
             self._commit([part])
+        except RecordTooLargeError as error:
+            self._park(task, f"committed records have to be published again, and do not fit: {error}. {RAISE_LIMIT}")
+            return
         except TransactionAbortedError as error:
             self._start_over([task], error)
             return

@@ -254,6 +254,7 @@ def draw_swarm(draw: Random) -> Swarm:
         rates.pop(Fault.LOSS, None)  # without their inputs, outputs that nobody can read cannot be computed again
         rates.pop(Fault.RESET, None)  # operators reset streams of a task that was stopped cleanly
         rates.pop(Fault.RECOMMIT, None)  # and what they commit again a worker must have settled
+        rates.pop(Fault.SHRUNK, None)  # a committed dead letter may be larger than its topic takes then
     return Swarm(
         rates=rates,
         budget=draw.choice((1, 2, 3, 4, 5, 6, 8)),

@@ -340,8 +340,15 @@ MUTANTS: Mapping[str, Mutant] = {
         "nobody asks whether the group's last offsets can be read",
         "stream_app/worker.py",
         "Worker._confirm_offsets",
-        "now = self._ports.clock.monotonic_s()\nif self._sent_s is None",
-        "now = 0.0\nif True or self._sent_s is None",
+        "now = self._ports.clock.monotonic_s()\nif not self._sent",
+        "now = 0.0\nif True or not self._sent",
+    ),
+    "moved-unconfirmed": Mutant(
+        "nobody asks for offsets of tasks that another worker has now",
+        "stream_app/worker.py",
+        "Worker._on_assign",
+        "self._unstable_s = None",
+        "self._unstable_s = None\nself._sent.clear()",
     ),
     # Found by tests: the simulation has one code on both sides, or never comes to such a place.
     "turned-forgotten": Mutant(

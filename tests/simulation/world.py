@@ -794,6 +794,11 @@ class World:
 
         return act
 
+    def unread_places(self) -> list[TopicPartition]:
+        """List the partitions of inputs that were added, and have a record that nobody reads."""
+        names, first = self.config("w1").topics[:2], self.shape.partitions
+        return [TopicPartition(name, first) for name in names if self.broker.topic(name).partitions > first]
+
     def _snapshot_offsets(self, number: int) -> tuple[int, int] | None:
         """Those of a snapshot that the committed offsets name."""
         config, (place, _) = self.config("w1"), self.input_places(number)

@@ -101,6 +101,17 @@ def test_nothing_is_usual_at_first() -> None:
     assert fed.feed([(500 + number, 6_000 + number) for number in range(500)]).problem(1.0) is None
 
 
+def test_examples_after_a_pause_whose_labels_are_read_later() -> None:
+    """Two topics are read in turn: a burst after minutes of nothing is no sign that labels have stopped."""
+    fed = _Fed()
+    now_ms = _usual(fed, 2 * ENOUGH, delay_ms=1) + 400_000
+    burst = [(2 * ENOUGH + number, now_ms + number) for number in range(500)]
+    assert fed.feed(burst).problem(1.0) is None
+    assert fed.feed([], [(number, time + 1) for number, time in burst]).problem(1.0) is None
+    gone = fed.feed([(1_000 + number, now_ms + 1_000 + 10 * number) for number in range(300)])
+    assert gone.problem(1.0) is not None, "and two seconds of it are"
+
+
 def test_labels_without_delay() -> None:
     """Twice nothing is nothing, and the next example is no alarm."""
     fed = _Fed()

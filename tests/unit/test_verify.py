@@ -623,7 +623,7 @@ def test_metrics_before_or_after_a_correction(negatives: float, positive: float,
         specificity=1.0 if positive else None,
         gmean=0.0 if positive else None,
     )
-    recount = Recount(0.99, asked, settled, max_closed=10)
+    recount = Recount(0.99, asked, settled, max_closed=10, closed_ttl_ms=10**9)
     assert (recount.fault(metric) is None) == right
     assert recount.unknown == 0
 
