@@ -31,10 +31,13 @@ from stream_app.errors import StateError
 from stream_app.letters import SENT_BACK, START
 from stream_app.outputs import OUTPUT_TOPICS
 from stream_app.ports import Ends, LogReader, TopicPartition
-from stream_app.records import ADOPT, REPAIR, Act, Commit, Header, Longs
+from stream_app.records import ADOPT, REPAIR, RESET, RESUME, SEED, SKIP, Act, Commit, Header, Longs
 
 POLL_RECORDS = 1_000
 """Records of one poll: some milliseconds of work."""
+
+BY_OPERATORS = frozenset({RESUME, RESET, SEED, SKIP})
+"""Acts that commands write, each by itself: they belong to no transaction of a worker."""
 
 MARK_OFFSETS = 2
 """Offsets of the record with which an owner announces itself, and of its abort marker."""
@@ -172,6 +175,8 @@ def _attempts(rows: Iterable[tuple[bytes | None, bytes | None]], decode: "Decode
             records.clear()
             continue
         record = decode(value)
+        if isinstance(record, Act) and record.kind in BY_OPERATORS:
+            continue
         if records and record.sequence != records[-1].sequence + 1:
             records.clear()  # its transaction ended before its commit record was written
         records.append(record)

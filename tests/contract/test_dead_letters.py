@@ -516,6 +516,8 @@ def test_what_does_not_exist_is_named(world: Callable[..., World]) -> None:
     ):
         with pytest.raises(ConfigurationError, match=message):
             show_letter(here.cluster, here.config, place)
+    with pytest.raises(ConfigurationError, match=rf"\[0\] offset {end + 9}: there is no dead letter"):
+        here.replay(Selection(places=frozenset({Place(0, 0), Place(0, end + 9)})))
     with pytest.raises(ConfigurationError, match="no reason 'undecodabel'; did you mean undecodable"):
         here.replay(Selection(reasons=frozenset({"undecodabel"})))
     elsewhere = Config.model_validate({"kafka": {"topic_prefix": "nowhere-"}})

@@ -163,6 +163,7 @@ class Event(StrEnum):
     PROMOTED = "promoted"
     CORRECTED = "correction"
     RECOMMITTED = "offsets committed again"
+    UNREPAIRABLE = "task parked: its topic takes less than has to be published again"
     UNCONFIGURED = "prediction for a stream that is not configured"
     AREBA = "learned by areba"
     QBR = "learned by qbr"
@@ -254,7 +255,6 @@ def draw_swarm(draw: Random) -> Swarm:
         rates.pop(Fault.LOSS, None)  # without their inputs, outputs that nobody can read cannot be computed again
         rates.pop(Fault.RESET, None)  # operators reset streams of a task that was stopped cleanly
         rates.pop(Fault.RECOMMIT, None)  # and what they commit again a worker must have settled
-        rates.pop(Fault.SHRUNK, None)  # a committed dead letter may be larger than its topic takes then
     return Swarm(
         rates=rates,
         budget=draw.choice((1, 2, 3, 4, 5, 6, 8)),

@@ -77,7 +77,8 @@ class Sum:
         """Kinds of faults, and what comes of them, that no seed met; empty for a run too small to say."""
         if self.seeds < ENOUGH_SEEDS:
             return []
-        events = [kind for kind in Event if kind is not Event.OUTDATED]  # two races at once: not in each run
+        rare = {Event.OUTDATED, Event.UNREPAIRABLE}  # two faults at once: not in each run
+        events = [kind for kind in Event if kind not in rare]
         missed = [*(kind for kind in Fault if not self.hits[kind]), *(kind for kind in events if not self.events[kind])]
         return list(map(str, missed))
 

@@ -349,6 +349,23 @@ MUTANTS: Mapping[str, Mutant] = {
         "Worker._on_assign",
         "self._unstable_s = None",
         "self._unstable_s = None\nself._sent.clear()",
+        ("tests/unit/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
+    ),
+    "configuration-early": Mutant(
+        "a configuration is applied though its batch, and its act, may have no room",
+        "stream_app/restore.py",
+        "OwnedTask.step",
+        "if not must:",
+        "if False:",
+        ("tests/unit/test_bounds.py::test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot",),
+    ),
+    "gap-behind": Mutant(
+        "the operator names snapshots that an accepted gap does not lead on from",
+        "stream_app/recommit.py",
+        "_Commits.leads_on_from",
+        "return sequence > at or sequence == behind",
+        "return True",
+        ("tests/unit/test_recommit.py::test_a_snapshot_that_a_gap_has_left_behind_is_not_named",),
     ),
     # Found by tests: the simulation has one code on both sides, or never comes to such a place.
     "turned-forgotten": Mutant(

@@ -32,7 +32,7 @@ from stream_app.restore import WAY_ON, Stage, parse_metadata
 from stream_app.skip import skip
 from stream_app.state import read_manifest
 from stream_app.state_tools import Place
-from stream_app.worker import Ports, Worker
+from stream_app.worker import RAISE_LIMIT, Ports, Worker
 from tests.rows import Read, Sent
 from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
 from tests.simulation.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
@@ -327,6 +327,9 @@ class Notes(Observer):
         super().parked(task, problem)
         if task in self._world.lost and WAY_ON in problem:
             self._world.faults.events[Event.PARKED] += 1
+        elif RAISE_LIMIT in problem:
+            self._world.faults.events[Event.UNREPAIRABLE] += 1
+            self._world.raise_limit()
         else:
             self._world.wrong.append(f"task {task} was parked: {problem}")
 
@@ -593,7 +596,7 @@ class World:
             self.faults.events[Event.REFUSED_OLD_CONFIGURATION] += 1
             if process.version == self.version:
                 self.wrong.append(f"{process.name}: {error}")
-        elif not (self.lost and isinstance(error, StateError)):
+        elif not (isinstance(error, StateError) and (self.lost or RAISE_LIMIT in str(error))):
             self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
 
     def _start_afresh(self, process: Process, error: RestartNeededError) -> None:
@@ -762,6 +765,14 @@ class World:
             self.broker.alter_topic(name, {"max.message.bytes": str(SMALLEST_BYTES)})
 
         return act
+
+    def raise_limit(self) -> None:
+        """Give the topic of dead letters its limit back, and start the workers again, as a parked task asks for."""
+        name = self.config("w1").topics.dead_letters
+        self.say(f"the operator: {name} takes {self.shape.dead_letter_bytes} bytes again")
+        self.broker.alter_topic(name, {"max.message.bytes": str(self.shape.dead_letter_bytes)})
+        for process in self._processes:
+            process.is_asked_to_stop = True
 
     def _lose_offsets(self) -> Callable[[], None] | None:
         """They may be changed while no member is there; that and the way back are the operator's: once is enough."""

@@ -20,6 +20,7 @@ from stream_app.skip import skip
 from stream_app.start import check_topics
 from stream_app.state_tools import Place
 from stream_app.topics import plan
+from stream_app.verify import verify
 from tests.unit.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
 GROWN = 2 * PARTITIONS
@@ -209,3 +210,16 @@ def test_what_was_recorded_without_ids_is_not_compared() -> None:
     last = world.progress(0)[-1]
     assert isinstance(last, Commit)
     assert last.examples_topic_id, "the worker before had an id to record"
+
+
+def test_verify_finds_what_nobody_reads() -> None:
+    """Records in partitions that were added are in no book otherwise, and a sender may go on writing them."""
+    world = World()
+    world.send(3)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 3))
+    world.broker.grow_topic(world.config.topics.examples, GROWN)
+    assert verify(world.cluster, world.config).ok
+    world.put("examples", PARTITIONS, b"s", b"")
+    report = verify(world.cluster, world.config)
+    assert [line.partition(":")[0] for line in report.findings] == [f"examples[{PARTITIONS}] offset 0"]

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from stream_app import codec, start
 from stream_app import recommit as recommit_module
-from stream_app import start
 from stream_app.cli import cli
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
+from stream_app.gap import Gap
 from stream_app.ports import Committed, TopicPartition
 from stream_app.recommit import recommit
+from stream_app.records import SKIP, Act, Commit
 from stream_app.restore import Point, parse_metadata
 from stream_app.state import Snapshot, read_manifest
 from stream_app.worker import Worker
@@ -298,3 +300,16 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "task 1: committed was none/none (no metadata), now 40/40 (sequence " in done.output
     assert len(_committed(world)) == 2 * PARTITIONS
+
+
+def test_a_snapshot_that_a_gap_has_left_behind_is_not_named() -> None:
+    """Whoever accepted a gap chose the state from which the task continues; an older snapshot is of another history."""
+    world, _ = _processed()
+    last = [record for record in world.progress(0) if isinstance(record, Commit)][-1]
+    ends = last.examples_end, last.labels_end
+    gap = Gap(behind=-1, digest=last.digest, processed=(0, 0), start=ends, end=ends)
+    world.put("progress", 0, None, codec.encode(Act(last.sequence + 1, SKIP, "0", gap.text())))
+    _lose_offsets(world)
+    _recommit(world)
+    assert not _named(world)
+    assert _named(world, 1)

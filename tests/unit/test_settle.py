@@ -2,12 +2,14 @@
 
 import pytest
 
+from stream_app import codec
 from stream_app.config import Config
 from stream_app.embedded import EmbeddedCluster, EmbeddedLogReader
 from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
 from stream_app.ports import Fetched, LogReader, TopicPartition
-from stream_app.records import ADOPT, Act
+from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit
 from stream_app.restore import Stage
+from stream_app.settle import _attempts
 from stream_app.worker import Worker
 from tests.unit.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns
 
@@ -131,3 +133,21 @@ def test_whoever_means_it_continues_after_outputs_of_somebody_else() -> None:
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 20))
     assert len(_adopted(world)) == PARTITIONS
+
+
+def test_what_an_operator_writes_belongs_to_no_transaction() -> None:
+    """Two operators resumed a task at once, and the next commit lost its markers: it begins after both resumes."""
+    digest = bytes(32)
+    records = (
+        Act(2, RESUME, "0", ""),
+        Act(3, CONFIGURATION, "0", "{}"),
+        Commit(4, 0, 1, 0, 1, digest=digest, records=0, tripped=""),
+    )
+    [attempt] = _attempts([(None, codec.encode(record)) for record in records], _decoded)
+    assert [record.sequence for record in attempt.records] == [3, 4]
+
+
+def _decoded(value: bytes | None) -> Act | Commit:
+    record = codec.decode_one(value or b"")
+    assert isinstance(record, Act | Commit)
+    return record
