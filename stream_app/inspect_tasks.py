@@ -180,7 +180,7 @@ class Inspection:
         title = f"{self.application}: {self.workers} worker{'' if self.workers == 1 else 's'}"
         held = sum(view.snapshot_bytes for view in self.tasks)
         caption = f"memory: at most {self.memory_bound_bytes >> 20:,} MB; snapshots hold {held / (1 << 20):,.1f} MB"
-        result = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        result = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=0)
         for column in COLUMNS:
             result.add_column(column, justify="left" if column in {"state", "engine"} else "right", overflow="fold")
         for view in self.tasks:
