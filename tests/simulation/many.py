@@ -3,12 +3,13 @@
 import os
 import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from time import perf_counter, process_time
 from types import FrameType
 from typing import Any
@@ -119,11 +120,19 @@ def _run_chunk(seeds: Sequence[int], sections: Mapping[str, Any]) -> tuple[list[
 
 
 def prepare_process() -> None:
-    """One thread each; Ctrl-C is the parent's."""
+    """One thread each; Ctrl-C is the parent's, and the process ends with its parent, however that ends."""
     import torch  # noqa: PLC0415  (in the child, before anything uses it)
 
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def pool(processes: int) -> ProcessPoolExecutor:
