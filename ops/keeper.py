@@ -13,7 +13,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
+from multiprocessing import parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +108,18 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         keeper.release()
+
+
+def end_with_parent() -> None:
+    """Have this process, a child of `multiprocessing`, end when its parent has ended, even by SIGKILL.
+
+    Children wait for work on a pipe of which they hold both ends: they do not see that nobody writes to it any more.
+    """
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent,), name="parent", daemon=True).start()
+
+
+def _exit_after(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from ops.keeper import end_with_parent
 from stream_app.terminal import Terminal
 from study.experiment import Experiment, Run, Varies
 from study.store import Store
@@ -37,6 +38,7 @@ def missing(runs: Sequence[Run], store: Store, repetitions: int | None) -> list[
 
 def _initialise() -> None:
     """Ctrl-C ends a child silently; threads of Torch and BLAS are set to one when `stream_app.native` is imported."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     gc.disable()  # a repetition makes a million tuples that live; looking through them took a fifth of its time
 

@@ -3,13 +3,12 @@
 import os
 import signal
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from time import perf_counter, process_time
 from types import FrameType
 from typing import Any
@@ -19,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ops.keeper import end_with_parent
 from tests.simulation.checks import Result, simulate
 from tests.simulation.faults import MEANINGS, Event, Fault
 
@@ -125,14 +125,7 @@ def prepare_process() -> None:
 
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent()
 
 
 def pool(processes: int) -> ProcessPoolExecutor:

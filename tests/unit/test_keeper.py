@@ -61,6 +61,42 @@ def test_nothing_is_left(number: signal.Signals, tmp_path: Path) -> None:
         time.sleep(0.02)
 
 
+POOL = """
+import os, sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from ops.keeper import end_with_parent
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(1, get_context("spawn"), end_with_parent) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_processes_of_a_pool_end_with_their_parent(number: signal.Signals, tmp_path: Path) -> None:
+    """SIGTERM of the simulation left two processes that waited for ever."""
+    script = tmp_path / "pool.py"
+    script.write_text(POOL)
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.send_signal(number)
+        assert parent.wait(DEADLINE_S) != 0
+    deadline = time.monotonic() + DEADLINE_S
+    while _runs(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_everything_that_is_started_has_a_keeper() -> None:
     """A process that is started in another way is one that stays."""
     allowed = {"ops/keeper.py", "ops/local_kafka.py", "tests/unit/test_keeper.py"}  # it has a keeper of its own
