@@ -342,6 +342,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "Worker._confirm_offsets",
         "now = self._ports.clock.monotonic_s()\nif not self._sent",
         "now = 0.0\nif True or not self._sent",
+        ("tests/unit/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
     ),
     "moved-unconfirmed": Mutant(
         "nobody asks for offsets of tasks that another worker has now",

@@ -334,9 +334,8 @@ def test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot() -> None:
     for number, name in enumerate(STREAMS):
         for value in _examples(name, 10, 1_000, 10).values:
             world.put("examples", number % PARTITIONS, name.encode(), value, 1_000)
-    member = _worker(world, recording, room)
-    while not any(task.offsets[0] > 10 * half for task in member.tasks):
-        member.turn()  # and no more: it is as if killed
+    narrow = world.worker(transaction=RecordingTransaction(world, recording), room=Room(3, 1 << 20))
+    narrow.run(lambda: any(task.offsets[0] > 10 * half for task in narrow.tasks))  # and a snapshot of each task
     member = _worker(world, recording, room)
     _turn_until(member, (20 * half,) * PARTITIONS)
     for number in range(PARTITIONS):
