@@ -23,6 +23,7 @@ from stream_app.pages import PageServer, pages_of
 from stream_app.ports import TopicPartition
 from stream_app.records import OutputRecords
 from stream_app.restore import Stage
+from stream_app.worker import Worker
 from tests.pages import get
 from tests.unit.test_restore import (
     BREAKER,
@@ -91,15 +92,20 @@ def test_the_life_of_a_worker() -> None:
         assert not [name for name in _samples(port) if "task=" in name], "labels of tasks that others have now"
 
 
-def test_restoring_is_not_ready() -> None:
-    """Whoever sends work away from a worker that restores is told how far it is."""
+def _restarted(count: int) -> tuple[World, Worker, HealthObserver]:
+    """Return a world with a new worker that has so many records, a batch each, to process again."""
     world = World(_config(worker={"max_batch_records": 1}))
-    world.send(30)
+    world.send(count)
     first = _started(world.worker())
-    _turns(first, until=_all_at(first, 30))
+    _turns(first, until=_all_at(first, count))
     world.use(_Ticking())
     observer = HealthObserver(world.clock)
-    again = _started(world.worker(observer=observer))
+    return world, _started(world.worker(observer=observer)), observer
+
+
+def test_restoring_is_not_ready() -> None:
+    """Whoever sends work away from a worker that restores is told how far it is."""
+    _, again, observer = _restarted(30)
     with _served(observer) as port:
         _turns(again, until=lambda: len(again.tasks) == PARTITIONS)
         status, text = get(port)
@@ -348,13 +354,7 @@ def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
 
 def test_a_long_restore_is_alive() -> None:
     """It is many steps, each of them short: a supervisor that killed it would have it begin again, for ever."""
-    world = World(_config(worker={"max_batch_records": 1}))
-    world.send(60)
-    first = _started(world.worker())
-    _turns(first, until=_all_at(first, 60))
-    world.use(_Ticking())
-    observer = HealthObserver(world.clock)
-    again = _started(world.worker(observer=observer))
+    world, again, observer = _restarted(60)
     begun_s, seen = world.clock.monotonic_s(), []
 
     def done() -> bool:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,13 @@ def _runs(pid: int) -> bool:
         return False
 
 
+def _wait_while(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left(number: signal.Signals, tmp_path: Path) -> None:
     """SIGTERM of a benchmark left four workers that ran for ever."""
@@ -55,10 +63,7 @@ def test_nothing_is_left(number: signal.Signals, tmp_path: Path) -> None:
         assert all(_runs(int(pid)) for pid in pids)
         command.send_signal(number)
         assert command.wait(DEADLINE_S) != 0
-    deadline = time.monotonic() + DEADLINE_S
-    while any(_runs(int(pid)) for pid in pids) or Path(folder).exists() or product.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    _wait_while(lambda: any(_runs(int(pid)) for pid in pids) or Path(folder).exists() or product.exists())
 
 
 POOL = """
@@ -91,10 +96,7 @@ def test_processes_of_a_pool_end_with_their_parent(number: signal.Signals, tmp_p
         child = int(parent.stdout.readline())
         parent.send_signal(number)
         assert parent.wait(DEADLINE_S) != 0
-    deadline = time.monotonic() + DEADLINE_S
-    while _runs(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    _wait_while(lambda: _runs(child))
 
 
 def test_everything_that_is_started_has_a_keeper() -> None:
