@@ -14,15 +14,17 @@ Memory: open records and remembered ids, both bounded by the settings of the joi
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import pack
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from stream_app.left_out import HEADERS, KEY, VALUE, Fields, LeftOut
+from stream_app.left_out import Fields
+from stream_app.letters import DeadLetter
 from stream_app.records import (
     DEAD_LETTER_BYTES,
+    REASONS,
     Example,
     Header,
     Label,
@@ -33,6 +35,7 @@ from stream_app.records import (
     Prediction,
     Reason,
     Side,
+    stream_of_key,
 )
 
 MAX_FINDINGS = 1_000
@@ -44,14 +47,8 @@ LOOKAHEAD_GROUPS = 2_000
 MAX_ADVANCES = 1_000
 """Pairs of `advance` marks remembered per stream: a replay sends one."""
 
-MAX_STREAM_BYTES = 249
-
-UNKNOWN_STREAM_NAME = "?"
-"""The stream of a record whose value and key tell none."""
-
 NOT_LATE = "is called a late-label, but its example was not closed without a label"
 
-REASONS = {reason.text: reason for reason in Reason}
 OUTCOMES = {kind.name.lower(): kind for kind in OutcomeKind}
 
 ON_ANY = frozenset({Reason.UNKNOWN_STREAM, Reason.BAD_TIME})
@@ -119,40 +116,6 @@ class Input:
     headers: Sequence[Header]
     content: Example | Label | Mark | Reason
     stream: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """One dead letter: what our headers say, and the original that it carries, as far as it does.
-
-    `left_out` says of the parts of the original that it does not carry what they were.
-    """
-
-    topic: str
-    partition: int
-    input_offset: int
-    reason: str
-    message: str
-    original: Fields
-    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
-
-    @property
-    def origin(self) -> str:
-        """The input record that it was."""
-        return f"{self.topic}[{self.partition}] offset {self.input_offset}"
-
-    def differences(self, record: Fields) -> Iterator[str]:
-        """Names of the parts that are not those of this record."""
-        mine = self.original
-        equal = {
-            HEADERS: list(mine.headers) == list(record.headers),
-            VALUE: mine.value == record.value,
-            KEY: mine.key == record.key,
-        }
-        for name, is_equal in equal.items():
-            left_out = self.left_out.get(name)
-            if not (is_equal if left_out is None else left_out.is_of(record.part(name))):
-                yield name
 
 
 Content = TypeVar("Content")
@@ -998,16 +961,6 @@ class PartitionBooks:
         prediction = output.content
         named = f"stream {prediction.stream}, id {prediction.id}, learner {prediction.learner}"
         self._off(self._names.predictions, output.offset, f"{text} ({named})")
-
-
-def stream_of_key(key: bytes | None) -> str:
-    """Name the stream of a record whose value tells none; a key that is too long for a name tells none either."""
-    if not key or len(key) > MAX_STREAM_BYTES:
-        return UNKNOWN_STREAM_NAME
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return UNKNOWN_STREAM_NAME
 
 
 def _of(item: _Item) -> str:

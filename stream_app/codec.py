@@ -46,6 +46,7 @@ from stream_app.native import bare, bare_inlined
 from stream_app.records import (
     ID_WORDS,
     MAX_ID_BYTES,
+    MAX_STREAM_BYTES,
     NO_LONG,
     Bytes,
     Decoded,
@@ -67,7 +68,6 @@ from stream_app.records import (
 )
 
 __all__ = [
-    "MAX_STREAM_BYTES",
     "DecodeLimits",
     "NameList",
     "UndecodableError",
@@ -81,9 +81,6 @@ __all__ = [
     "encode_outcomes",
     "encode_predictions",
 ]
-
-MAX_STREAM_BYTES = 249
-"""As for the name of a Kafka topic; a stream's name is a key, a metric's label and part of a file's name."""
 
 
 @dataclass(frozen=True, slots=True)

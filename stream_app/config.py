@@ -39,7 +39,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.records import MAX_LEARNERS
+from stream_app.records import MAX_LEARNERS, MAX_STREAM_BYTES
 
 METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -192,8 +192,6 @@ TopicName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-
 """What Kafka allows in names of topics; two of them and a suffix stay below its 249 characters."""
 
 LearnerName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,64}$")]
-MAX_STREAM_BYTES = 249
-"""As the decoder allows; the limit of Kafka for names of topics."""
 
 
 def _stream_name(name: str) -> str:

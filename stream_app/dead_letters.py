@@ -29,7 +29,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Self
 
 from stream_app.avro import decode_one
-from stream_app.books import REASONS, DeadLetter, stream_of_key
 from stream_app.config import Config, or_nearest
 from stream_app.errors import BooksError, ConfigurationError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.hanging import OpenTransactions, sweep
@@ -37,6 +36,7 @@ from stream_app.left_out import VALUE, Fields, batch_bytes
 from stream_app.letters import (
     SENT_BACK,
     START,
+    DeadLetter,
     Replay,
     read_dead_letter,
     read_replay,
@@ -46,7 +46,17 @@ from stream_app.letters import (
 )
 from stream_app.ports import Clock, Cluster, LogReader, TopicPartition, Transaction
 from stream_app.reading import Row, read_rows
-from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, Mark, OutputRecords, Reason
+from stream_app.records import (
+    REASONS,
+    UNREADABLE_HEADERS,
+    Example,
+    Header,
+    Label,
+    Mark,
+    OutputRecords,
+    Reason,
+    stream_of_key,
+)
 from stream_app.terminal import printable
 
 BATCH_RECORDS = 500

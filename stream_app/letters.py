@@ -14,11 +14,11 @@ which input record that came.
 Retention deletes a partition from its beginning, so what says that a dead letter was sent back outlives it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stream_app.books import DeadLetter
-from stream_app.left_out import Fields, read_left_out
+from stream_app.left_out import HEADERS, KEY, VALUE, Fields, LeftOut, read_left_out
 from stream_app.records import Header
 
 DEAD_LETTER_HEADERS = (
@@ -44,6 +44,40 @@ REPLAY_HEADERS = (
 """Behind the headers of a record that was sent back, in this order; see `Replay`."""
 
 SENT_BACK, START = "areba.replayed", "areba.replay-start"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One dead letter: what our headers say, and the original that it carries, as far as it does.
+
+    `left_out` says of the parts of the original that it does not carry what they were.
+    """
+
+    topic: str
+    partition: int
+    input_offset: int
+    reason: str
+    message: str
+    original: Fields
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> str:
+        """The input record that it was."""
+        return f"{self.topic}[{self.partition}] offset {self.input_offset}"
+
+    def differences(self, record: Fields) -> Iterator[str]:
+        """Names of the parts that are not those of this record."""
+        mine = self.original
+        equal = {
+            HEADERS: list(mine.headers) == list(record.headers),
+            VALUE: mine.value == record.value,
+            KEY: mine.key == record.key,
+        }
+        for name, is_equal in equal.items():
+            left_out = self.left_out.get(name)
+            if not (is_equal if left_out is None else left_out.is_of(record.part(name))):
+                yield name
 
 
 class Replay(NamedTuple):

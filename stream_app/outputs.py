@@ -269,6 +269,10 @@ def _dead_headers(letter: DeadLetter, inputs: InputTopics) -> list[Header]:
     return [(name, text.encode()) for name, text in ours.items()]
 
 
+GENESIS = bytes(32)
+"""The digest before the first commit record."""
+
+
 def chain_digest(previous: bytes, ranges: Sequence[int], outputs: Outputs) -> bytes:
     """The next link of a task's digest chain: over both offset ranges and all of the outputs, headers and times too.
 

@@ -17,7 +17,7 @@ from stream_app.errors import ConfigurationError, UnknownOutcomeError
 from stream_app.partitioner import partition_of
 from stream_app.partitions import partitions_of
 from stream_app.ports import Clock, Cluster, Sender, TopicPartition
-from stream_app.records import Mark, MarkKind
+from stream_app.records import MAX_STREAM_BYTES, Mark, MarkKind
 
 FIRST_LOOK_RECORDS = 100
 """How far from the end the last record is looked for first; control records of transactions take offsets too."""
@@ -68,8 +68,8 @@ def _check_names(config: Config, stream: str, learner: str) -> None:
     if config.unknown_streams != "model" and stream not in config.streams:
         known = or_nearest(stream, config.streams)
         raise ConfigurationError(f"streams: there is no stream {stream!r}{known}, and unknown_streams is dead-letter")
-    if not 1 <= len(stream.encode()) <= codec.MAX_STREAM_BYTES:
-        raise ConfigurationError(f"a stream's name has 1 to {codec.MAX_STREAM_BYTES} bytes, not {len(stream.encode())}")
+    if not 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:
+        raise ConfigurationError(f"a stream's name has 1 to {MAX_STREAM_BYTES} bytes, not {len(stream.encode())}")
     if learner not in config.learners:
         raise ConfigurationError(f"learners: there is no learner {learner!r}{or_nearest(learner, config.learners)}")
 

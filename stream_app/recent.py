@@ -9,14 +9,13 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from stream_app.avro import decode_one
-from stream_app.books import REASONS
 from stream_app.config import Config
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.label_flow import ENOUGH, SKEW_MS, WINDOW, LabelFlow
 from stream_app.letters import read_dead_letter, read_sent_back
 from stream_app.ports import Cluster, TopicPartition
 from stream_app.reading import Row, read_rows
-from stream_app.records import Metric, Outcome, OutcomeKind, Prediction, Reason
+from stream_app.records import REASONS, Metric, Outcome, OutcomeKind, Prediction, Reason
 
 TAIL_RECORDS = 2_000
 """Of each output partition: read within some 50 ms."""

@@ -99,6 +99,26 @@ class Reason(IntEnum):
         return self <= Reason.BAD_TIME or self is Reason.WRONG_KEY
 
 
+REASONS = {reason.text: reason for reason in Reason}
+"""Each reason by its text."""
+
+MAX_STREAM_BYTES = 249
+"""Bytes in UTF-8, as for a Kafka topic's name: a stream's name is a key, a metric's label and part of a file's name."""
+
+UNKNOWN_STREAM_NAME = "?"
+"""The stream of a record whose value and key name no stream."""
+
+
+def stream_of_key(key: bytes | None) -> str:
+    """Return the stream that a record's key names, else `UNKNOWN_STREAM_NAME`: not UTF-8, empty or too long."""
+    if not key or len(key) > MAX_STREAM_BYTES:
+        return UNKNOWN_STREAM_NAME
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return UNKNOWN_STREAM_NAME
+
+
 # One by one -----------------------------------------------------------------------------------------------------------
 
 

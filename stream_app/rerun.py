@@ -22,10 +22,9 @@ from stream_app.config import TaskSettings
 from stream_app.errors import StateError, UndecodableError, WrongSchemaError
 from stream_app.identity import RULES
 from stream_app.join import HASH_KEY_BYTES
-from stream_app.outputs import OUTPUT_TOPICS, chain_digest
+from stream_app.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.reading import Row
 from stream_app.records import CONFIGURATION, Act, Commit, Header, OutputRecords, RawRecords
-from stream_app.restore import GENESIS
 from stream_app.task import Task
 
 AHEAD_RECORDS = 1_000

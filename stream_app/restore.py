@@ -43,7 +43,7 @@ from stream_app.gap import Gap, read_gap
 from stream_app.identity import RULES, UNKNOWN, Identity, created_again, other_rules
 from stream_app.inputs import WaitingRecords, rows_of
 from stream_app.join import HASH_KEY_BYTES
-from stream_app.outputs import OUTPUT_TOPICS, Outputs, chain_digest
+from stream_app.outputs import GENESIS, OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.parts import WholeActs, in_parts, whole_acts
 from stream_app.ports import Clock, Committed, Fetched, LogReader, TopicPartition, pair
 from stream_app.records import (
@@ -69,9 +69,6 @@ from stream_app.settle import (
 )
 from stream_app.state import Snapshot, parse_snapshot
 from stream_app.task import Task
-
-GENESIS = bytes(32)
-"""The digest before the first commit record."""
 
 METADATA_FORMAT = "3"
 

@@ -24,23 +24,18 @@ from rich import box
 from rich.table import Table
 
 from stream_app.avro import HEADER_BYTES, Record, catalogue, decode_one, newest
-from stream_app.books import (
-    MAX_FINDINGS,
-    MAX_STREAM_BYTES,
-    DeadLetter,
-    Expected,
-    Figures,
-    Findings,
-    Input,
-    Names,
-    Output,
-    PartitionBooks,
-    Rules,
-)
+from stream_app.books import MAX_FINDINGS, Expected, Figures, Findings, Input, Names, Output, PartitionBooks, Rules
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.gap import read_gap
-from stream_app.letters import DEAD_LETTER_HEADERS, is_of_a_replay, read_dead_letter, read_replay, read_sent_back
+from stream_app.letters import (
+    DEAD_LETTER_HEADERS,
+    DeadLetter,
+    is_of_a_replay,
+    read_dead_letter,
+    read_replay,
+    read_sent_back,
+)
 from stream_app.partitioner import split_text
 from stream_app.partitions import partitions_of
 from stream_app.parts import WholeActs
@@ -49,6 +44,7 @@ from stream_app.reading import Row, read_rows
 from stream_app.records import (
     CONFIGURATION,
     MAX_ID_BYTES,
+    MAX_STREAM_BYTES,
     REPAIR,
     RESET,
     RESUME,

@@ -15,11 +15,10 @@ from stream_app.config import BreakerSettings, TaskSettings
 from stream_app.gap import Gap, read_gap
 from stream_app.left_out import read_left_out
 from stream_app.leftovers import leftovers_of
-from stream_app.outputs import OUTPUT_TOPICS, chain_digest
+from stream_app.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.parts import WholeActs
 from stream_app.ports import TopicPartition
 from stream_app.records import CONFIGURATION, RESET, RESUME, SKIP, Act, Commit, Outcome, Prediction, RawRecords
-from stream_app.restore import GENESIS
 from stream_app.task import Task
 from stream_app.verify import verify
 from tests.oracle_checks import DiffersError

@@ -26,7 +26,7 @@ from stream_app.errors import ConfigurationError, TopicError
 from stream_app.identity import RULES
 from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
 from stream_app.left_out import Fields, fitted
-from stream_app.outputs import chain_digest
+from stream_app.outputs import GENESIS, chain_digest
 from stream_app.ports import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import (
     Act,
@@ -46,7 +46,7 @@ from stream_app.records import (
     Words,
 )
 from stream_app.recount import Recount
-from stream_app.restore import GENESIS, Point
+from stream_app.restore import Point
 from stream_app.state import Place, Snapshot
 from stream_app.task import Task
 from stream_app.terminal import Terminal
