@@ -10,7 +10,6 @@ import fastavro
 import numpy as np
 
 from benchmarks.rows import Row, faster, median_cpu_us
-from stream_app import avro, codec
 from stream_app.records import (
     Example,
     Longs,
@@ -20,6 +19,7 @@ from stream_app.records import (
     Side,
     pack_id,
 )
+from stream_app.serialization import avro, codec
 
 BATCH = 1_000
 BATCHES = 20

@@ -3,10 +3,10 @@
 import numpy as np
 
 from benchmarks.rows import Row, below, median_cpu_us
-from stream_app import codec
 from stream_app.config import Config
+from stream_app.pipeline.task import Task
 from stream_app.records import Example, RawRecords
-from stream_app.task import Task
+from stream_app.serialization import codec
 
 STREAMS = 10_000
 BATCH = 500

@@ -18,14 +18,15 @@ from typing import Any
 from benchmarks.rows import Row, at_most, below
 from ops.local_kafka import start as start_kafka
 from producers import datasets
-from stream_app import codec, start
+from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.cli import start
 from stream_app.config import Config
-from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.native import prepare_environment
-from stream_app.observe import Observer
+from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Example, Label
-from stream_app.restore import Stage
-from stream_app.worker import Ports, Worker
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.worker.events import Observer
+from stream_app.worker.worker import Ports, Worker
 
 LIMIT_S = 120.0
 """No life may take longer."""

@@ -15,11 +15,11 @@ import schemas
 from benchmarks.eager import BUDGET, Areba, Stream
 from benchmarks.rows import Row, at_most, faster, median_cpu_us
 from producers import datasets
-from stream_app import codec
-from stream_app.autograd import require_one_thread
 from stream_app.config import Config
+from stream_app.learners.networks.autograd import require_one_thread
+from stream_app.pipeline.task import Task
 from stream_app.records import Label, RawRecords
-from stream_app.task import Task
+from stream_app.serialization import codec
 
 # isort: split
 import torch

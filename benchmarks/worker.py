@@ -20,14 +20,15 @@ from benchmarks.rows import Row, at_most
 from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.keeper import KeptProcess, temporary_folder
 from ops.local_kafka import start as start_kafka
-from stream_app import codec, start
+from stream_app.backends.base import Committed, LogReader, TopicPartition
+from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.cli import start
 from stream_app.config import Config
-from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.native import prepare_environment
-from stream_app.observe import Observer
-from stream_app.ports import Committed, LogReader, TopicPartition
+from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Label, OutputRecords
-from stream_app.worker import Ports, Worker
+from stream_app.serialization import codec
+from stream_app.worker.events import Observer
+from stream_app.worker.worker import Ports, Worker
 
 COUNT = 50_000
 """Labelled examples of one run: the fixed cost of some fifty rounds is in it."""

@@ -3,7 +3,7 @@
 given               --bootstrap-servers or AREBA_KAFKA__BOOTSTRAP_SERVERS
 local jars          Java and Maven are on the PATH (ops/local_kafka.py)
 container           an engine answers (ops/container_kafka.py)
-in-process log      none of these: stream_app/embedded.py, within one process
+in-process log      none of these: stream_app/backends/memory.py, within one process
 """
 
 import logging

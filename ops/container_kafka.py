@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 
 from ops.local_kafka import HOST, KAFKA_VERSION, BrokerPorts, ClusterPlan, free_ports, new_cluster_id, properties_of
+from stream_app.backends.kafka import KafkaCluster
 from stream_app.errors import ConfigurationError
-from stream_app.kafka import KafkaCluster
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 

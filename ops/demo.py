@@ -39,16 +39,16 @@ from producers.label_delay import parse_label_delay
 from producers.manifest import Manifest
 from producers.replay import Plan, Schedule, StreamPlan, replay, schedule
 from producers.sources import parse_source
-from stream_app import topics as topic_plan
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.base import Cluster, Sender
+from stream_app.backends.kafka import KafkaCluster, KafkaSender, SystemClock
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender
+from stream_app.backends.partitioner import partition_of
 from stream_app.config import Config, load
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender
 from stream_app.errors import ArebaError
-from stream_app.kafka import KafkaCluster, KafkaSender, SystemClock
-from stream_app.partitioner import partition_of
-from stream_app.ports import Cluster, Sender
 from stream_app.records import Side
 from stream_app.terminal import Terminal
-from stream_app.verify import Report, verify
+from stream_app.verify.verify import Report, verify
 
 FOLDER = Path(".local/demo")
 
@@ -166,7 +166,9 @@ def main(*, bootstrap_servers: str | None = None, short: bool = False) -> int:
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     logging.getLogger().setLevel(logging.WARNING)
-    logging.getLogger("stream_app.kafka").setLevel(logging.ERROR)  # a broker that has just started is asked twice
+    logging.getLogger("stream_app.backends.kafka").setLevel(
+        logging.ERROR
+    )  # a broker that has just started is asked twice
     with _signals() as interruption:
         try:
             return _run(console, interruption, bootstrap_servers, short=short)

@@ -37,8 +37,8 @@ from typing import Self
 
 import click
 
+from stream_app.backends.kafka import KafkaCluster
 from stream_app.errors import ArebaError, ConfigurationError
-from stream_app.kafka import KafkaCluster
 from stream_app.terminal import Terminal, say
 
 KAFKA_VERSION = "4.3.0"

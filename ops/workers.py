@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Protocol
 
 from ops.keeper import KeptProcess
+from stream_app.backends.base import CLIENT_NAME
+from stream_app.backends.kafka import SystemClock
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
 from stream_app.config import Config
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
-from stream_app.kafka import SystemClock
-from stream_app.ports import CLIENT_NAME
 
 INSTANCE_VARIABLE = "AREBA__APPLICATION__INSTANCE"
 
@@ -184,9 +184,9 @@ class ThreadWorkers:
         return "thread"
 
     def _run(self, name: str, life: _Life, logger: logging.Logger) -> None:
-        from stream_app.observe import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
-        from stream_app.start import warm_up  # noqa: PLC0415  (as above)
-        from stream_app.worker import Ports, Worker  # noqa: PLC0415  (as above)
+        from stream_app.cli.start import warm_up  # noqa: PLC0415  (as above)
+        from stream_app.worker.events import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
+        from stream_app.worker.worker import Ports, Worker  # noqa: PLC0415  (as above)
 
         clock = SystemClock()
         application = self._config.application.model_copy(update={"instance": name})

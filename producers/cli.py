@@ -27,9 +27,9 @@ from producers.manifest import Manifest
 from producers.replay import Plan, StreamPlan, fitted, replay
 from producers.sources import COMMON_KEYS, Source, parse_source
 from producers.synthetic import CONCEPTS, SPEC_KEYS
+from stream_app.backends.base import Cluster, Sender
+from stream_app.backends.kafka import KafkaCluster, KafkaSender, SystemClock
 from stream_app.errors import ArebaError, ConfigurationError, TopicError
-from stream_app.kafka import KafkaCluster, KafkaSender, SystemClock
-from stream_app.ports import Cluster, Sender
 from stream_app.terminal import LogFormatter, Terminal, say
 
 BOOTSTRAP_VARIABLES = ("AREBA__KAFKA__BOOTSTRAP_SERVERS", "AREBA_KAFKA__BOOTSTRAP_SERVERS")

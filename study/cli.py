@@ -1,4 +1,4 @@
-"""What `areba study` does; `stream_app.cli` has the options."""
+"""What `areba study` does; `stream_app.cli.main` has the options."""
 
 import os
 import shlex

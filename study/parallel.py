@@ -37,7 +37,7 @@ def missing(runs: Sequence[Run], store: Store, repetitions: int | None) -> list[
 
 
 def _initialise() -> None:
-    """Ctrl-C ends a child silently; threads of Torch and BLAS are set to one when `stream_app.native` is imported."""
+    """End silently on Ctrl-C. Importing `stream_app.jit.compiler` has set the threads of Torch and BLAS to one."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     gc.disable()  # a repetition makes a million tuples that live; looking through them took a fifth of its time

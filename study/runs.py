@@ -12,8 +12,8 @@ from producers.datasets.base import DataSet
 from producers.label_delay import parse_label_delay
 from producers.replay import Plan, Sent, StreamPlan, events, id_prefix
 from stream_app.config import MetricSettings, StreamSettings, TaskSettings
+from stream_app.pipeline.task import Task
 from stream_app.records import RawRecords
-from stream_app.task import Task
 from study.experiment import Run
 from study.reading import Answered, read_predictions
 from study.streams import application_id, data_of, data_seed

@@ -1,7 +1,7 @@
 """Prequential recall, specificity and G-mean at every step, as the authors' program has them.
 
-The sums are those of `stream_app.evaluate`. A class that has not come yet counts as 1.0; at a drift whose step is known
-the sums start anew, and until a class comes again it counts as 0.0. The running application does neither.
+The sums are those of `stream_app.pipeline.prequential`. A class that has not come yet counts as 1.0. At a drift whose
+step is known the sums start anew, and a class counts as 0.0 until it comes again. The running application does neither.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.evaluate import COLUMNS, Prequential
+from stream_app.pipeline.prequential import COLUMNS, Prequential
 
 METRICS = ("recall", "specificity", "gmean")
 
@@ -30,7 +30,7 @@ class Curves:
 def prequential_sums(
     predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int], fading: float
 ) -> NDArray[np.float64]:
-    """The sums after each step, float64 `[n, 4]` by `stream_app.evaluate.COLUMNS`; new ones from each reset on."""
+    """Compute the sums after each step, float64 `[n, 4]` by `prequential.COLUMNS`; each reset begins new sums."""
     sums = np.empty((len(labels), len(COLUMNS)))
     starts = [0, *resets]
     for start, end in zip(starts, [*resets, len(labels)], strict=True):

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stream_app.autograd import DenseNetwork
-from stream_app.network import random_generator
+from stream_app.learners.networks.autograd import DenseNetwork
+from stream_app.learners.networks.dense import random_generator
 from stream_app.records import Floats
 
 HIDDEN = (8,)

@@ -6,8 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.autograd import AutogradModels, DenseNetwork, compiled_networks
-from stream_app.kernels import EPSILON
 from stream_app.learners import (
     LEARN,
     METHODS,
@@ -19,6 +17,8 @@ from stream_app.learners import (
     Operations,
     build,
 )
+from stream_app.learners.networks.autograd import AutogradModels, DenseNetwork, compiled_networks
+from stream_app.learners.networks.kernels import EPSILON
 from stream_app.learners.online import OnlineLearner
 from stream_app.records import ID_WORDS, Floats, Words
 

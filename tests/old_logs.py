@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from stream_app.backends.base import Committed, TopicInfo, TopicPartition
+from stream_app.backends.memory import TRANSACTION_TIMEOUT_S, EmbeddedBroker, _Entry, _State
 from stream_app.config import Config
-from stream_app.embedded import TRANSACTION_TIMEOUT_S, EmbeddedBroker, _Entry, _State
-from stream_app.ports import Committed, TopicInfo, TopicPartition
 
 FIXTURES = Path(__file__).parent / "fixtures"
 OLD_TRANSACTIONAL_ID = "fraud-w1"

@@ -6,9 +6,9 @@ from hashlib import sha256
 from struct import pack
 from typing import NamedTuple, TypeVar
 
-from stream_app import codec
 from stream_app.config import TaskSettings
 from stream_app.records import Header, Metric, Outcome, OutputRecords, Prediction
+from stream_app.serialization import codec
 from tests.engine_oracle import EngineOracle, Memory
 from tests.oracle import Dead, Event, Predicted, Record, Reported, Settled, merge
 

@@ -8,9 +8,7 @@ import numpy as np
 from stream_app.config import LearnerSettings, is_own
 from stream_app.errors import ConfigurationError
 from stream_app.learners import loop
-from stream_app.learners.adaptive_cs import adaptive_cs
-from stream_app.learners.areba import areba
-from stream_app.learners.base import (
+from stream_app.learners.api import (
     CORRECT,
     LEARN,
     PREDICT,
@@ -21,18 +19,20 @@ from stream_app.learners.base import (
     Learner,
     Operations,
 )
-from stream_app.learners.baseline import baseline
-from stream_app.learners.desk import Work
-from stream_app.learners.memory import Method
+from stream_app.learners.custom import OwnLearner, build_own
+from stream_app.learners.methods.adaptive_cs import adaptive_cs
+from stream_app.learners.methods.areba import areba
+from stream_app.learners.methods.baseline import baseline
+from stream_app.learners.methods.oob import oob
+from stream_app.learners.methods.qbr import qbr
+from stream_app.learners.methods.sliding import sliding
+from stream_app.learners.methods.uob import uob
+from stream_app.learners.networks.dense import blank_networks, dense_weights, random_generator, seeded_anew
 from stream_app.learners.online import OnlineLearner
-from stream_app.learners.oob import oob
-from stream_app.learners.own import OwnLearner, build_own
 from stream_app.learners.poisson import new_generator
-from stream_app.learners.qbr import qbr
-from stream_app.learners.sliding import sliding
-from stream_app.learners.uob import uob
+from stream_app.learners.queues import Method
+from stream_app.learners.scaler import Work
 from stream_app.learners.workshop import Workshop
-from stream_app.network import blank_networks, dense_weights, random_generator, seeded_anew
 
 __all__ = [
     "CORRECT",
@@ -100,7 +100,7 @@ def build(
         return model.twin(np.concatenate(weights), new_generator(seed) if model.draws else None)
     method, scaled = METHODS[settings.method](settings, features, seed), settings.scaler == "standard"
     count, rates, generator = method.memory.networks, (settings.learning_rate, settings.l2), random_generator(seed)
-    from stream_app import autograd  # noqa: PLC0415  (Torch takes seconds and half a gigabyte; most do without)
+    from stream_app.learners.networks import autograd  # noqa: PLC0415  (Torch takes seconds and half a gigabyte; most do without)
 
     try:
         modules = [autograd.load_module(settings.network, features, generator) for _ in range(count)]

@@ -6,13 +6,17 @@ A learner is known to it by a row (see `addresses`): its scaler, its networks, i
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app import kernels
-from stream_app.addresses import LINE_BYTES, Address, address, later, longs_at, prefetch_all, row_of
-from stream_app.learners.adaptive_cs import admit_adaptive_cs
-from stream_app.learners.areba import admit_areba, correct_areba
-from stream_app.learners.base import CORRECT, LEARN, PREDICT, REPORT_WIDTH
-from stream_app.learners.desk import SCALER_CELLS, Desk, Scaler, Work, opened, see, work_at
-from stream_app.learners.memory import (
+from stream_app.jit.compiler import bare_inlined, compiled, inlined
+from stream_app.jit.memory import LINE_BYTES, Address, address, later, longs_at, prefetch_all, row_of
+from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT_WIDTH
+from stream_app.learners.methods.adaptive_cs import admit_adaptive_cs
+from stream_app.learners.methods.areba import admit_areba, correct_areba
+from stream_app.learners.methods.oob import admit_oob
+from stream_app.learners.methods.qbr import admit_qbr, correct_qbr
+from stream_app.learners.methods.sliding import admit_sliding, correct_sliding
+from stream_app.learners.methods.uob import admit_uob
+from stream_app.learners.networks import kernels
+from stream_app.learners.queues import (
     ADAPTIVE_CS,
     AREBA,
     BASELINE,
@@ -26,11 +30,7 @@ from stream_app.learners.memory import (
     alone,
     opened_memory,
 )
-from stream_app.learners.oob import admit_oob
-from stream_app.learners.qbr import admit_qbr, correct_qbr
-from stream_app.learners.sliding import admit_sliding, correct_sliding
-from stream_app.learners.uob import admit_uob
-from stream_app.native import bare_inlined, compiled, inlined
+from stream_app.learners.scaler import SCALER_CELLS, Desk, Scaler, Work, opened, see, work_at
 from stream_app.records import Longs
 
 _HALF = np.float32(0.5)

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app import kernels
-from stream_app.addresses import Scratch, address_of, block_of, packed, row_of, shared
 from stream_app.errors import StateError
-from stream_app.learners import loop, memory
-from stream_app.learners.base import CORRECT, LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
-from stream_app.learners.desk import Scaler, Work, scaler_of
-from stream_app.learners.memory import Method, State
-from stream_app.network import Training
+from stream_app.jit.memory import Scratch, address_of, block_of, packed, row_of, shared
+from stream_app.learners import loop, queues
+from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
+from stream_app.learners.networks import kernels
+from stream_app.learners.networks.dense import Training
+from stream_app.learners.queues import Method, State
+from stream_app.learners.scaler import Scaler, Work, scaler_of
 from stream_app.records import Floats, Longs, Words
 
 
@@ -74,10 +74,10 @@ class OnlineLearner:
     ) -> None:
         scratch = {} if scratch is None else scratch
         self._features, self._scaled, self._compiled = features, scaled, isinstance(model, kernels.Network)
-        parts: list[Any] = [scaler_of(features, active=scaled), shared(method.memory, memory.SCRATCH, scratch)]
+        parts: list[Any] = [scaler_of(features, active=scaled), shared(method.memory, queues.SCRATCH, scratch)]
         if isinstance(model, kernels.Network):
             parts.append(shared(model, kernels.SCRATCH, scratch))
-        self._layout = packed(parts, (*memory.SCRATCH, *kernels.SCRATCH), ("ids", "mean", "squares", "seen"))
+        self._layout = packed(parts, (*queues.SCRATCH, *kernels.SCRATCH), ("ids", "mean", "squares", "seen"))
         self._block, self._begin = self._layout.block, self._layout.address
         scaler, method.memory = self._layout.parts[:2]
         self._method = method

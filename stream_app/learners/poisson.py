@@ -12,9 +12,9 @@ draw the same.
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.addresses import Address
-from stream_app.lanes import high_product
-from stream_app.native import compiled
+from stream_app.jit.compiler import compiled
+from stream_app.jit.memory import Address
+from stream_app.learners.networks.simd import high_product
 from stream_app.records import Words
 
 WORDS = 4

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stream_app.addresses import Scratch
+from stream_app.jit.memory import Scratch
+from stream_app.learners.networks.dense import random_generator
 from stream_app.learners.online import OnlineLearner
-from stream_app.network import random_generator
 
 MOST_MODELS = 64
 """Kinds of learners that are kept: a task whose streams are all configured differently gains nothing from more."""

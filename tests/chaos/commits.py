@@ -10,10 +10,10 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
-from stream_app import codec
-from stream_app.ports import TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.records import Commit
-from stream_app.settle import SWEEP_KEY
+from stream_app.recovery.settle import SWEEP_KEY
+from stream_app.serialization import codec
 from tests.chaos.members import AFRESH, OF_TASK, ChaosError, Life, lines_of
 from tests.kafka.support import App, reading
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from ops.keeper import KeptProcess
-from stream_app import cli
+from stream_app.cli import main
+from stream_app.cli.start import warm_up
 from stream_app.config import load
-from stream_app.start import warm_up
 
 READY_DEADLINE_S = 600.0
 """It may have to compile everything, on a busy machine."""
@@ -201,9 +201,9 @@ def _become(request: dict[str, Any], *descriptors: int) -> None:
 
 
 if __name__ == "__main__":
-    import stream_app.worker  # noqa: F401  (what a worker needs is there before the fork)
+    import stream_app.worker.worker  # noqa: F401  (what a worker needs is there before the fork)
 
     warm_up(load(Path(sys.argv[1]), {}).task_settings())
     if (wanted := _serve()) is not None:
         sys.argv[1:] = wanted
-        cli.main()
+        main.main()

@@ -10,15 +10,15 @@ from typing import Protocol
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
-from stream_app.embedded import (
+from stream_app.backends.base import Cluster, Fetched, LogReader, Sender, Source, TopicPartition, Transaction
+from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.backends.memory import (
     EmbeddedBroker,
     EmbeddedCluster,
     EmbeddedSender,
     EmbeddedSource,
     EmbeddedTransaction,
 )
-from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.ports import Cluster, Fetched, LogReader, Sender, Source, TopicPartition, Transaction
 from stream_app.records import OutputRecords
 from tests.raw import RawProducer, RawRecord
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stream_app.ports import TopicInfo
+from stream_app.backends.base import TopicInfo
 from tests.contract.backends import Backend, embedded_backend, kafka_backend
 
 

@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stream_app import codec, topics
-from stream_app.config import Config
-from stream_app.dead_letters import (
+from stream_app.admin.dead_letters import (
     IS_ANOTHER,
     IS_GONE,
     Place,
@@ -21,13 +19,16 @@ from stream_app.dead_letters import (
     show_letter,
     time_of,
 )
+from stream_app.backends import topics
+from stream_app.backends.base import Cluster, TopicPartition, Transaction
+from stream_app.backends.kafka import SystemClock
+from stream_app.backends.reading import Row, read_rows
+from stream_app.config import Config
 from stream_app.errors import BooksError, ConfigurationError, FencedError, TopicError
-from stream_app.kafka import SystemClock
-from stream_app.left_out import Fields, fitted
-from stream_app.letters import DEAD_LETTER_HEADERS, SENT_BACK, read_replay
-from stream_app.ports import Cluster, TopicPartition, Transaction
-from stream_app.reading import Row, read_rows
 from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, OutputRecords
+from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, read_replay
+from stream_app.serialization.left_out import Fields, fitted
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
 
 EVERYTHING = Selection()
@@ -212,7 +213,7 @@ def test_a_kill_on_the_way(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, commits: int, *, behind: bool
 ) -> None:
     """Before the commit or just behind it, at the first transaction or a later one: the next run sends what is left."""
-    monkeypatch.setattr("stream_app.dead_letters.BATCH_RECORDS", 4)
+    monkeypatch.setattr("stream_app.admin.dead_letters.BATCH_RECORDS", 4)
     here = world()
     here.write(_told(10))
     with pytest.raises(Died):
@@ -256,7 +257,7 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., World]) -> None:
 
 def test_a_second_tool_ends_the_first(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two operators at once: the first one's is told, and nothing is sent twice."""
-    monkeypatch.setattr("stream_app.dead_letters.BATCH_RECORDS", 2)
+    monkeypatch.setattr("stream_app.admin.dead_letters.BATCH_RECORDS", 2)
     here = world()
     here.write(_told(6))
     others: list[Replayed] = []

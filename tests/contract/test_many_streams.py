@@ -5,17 +5,17 @@ from functools import partial
 
 import pytest
 
-from stream_app import codec
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka import SystemClock
+from stream_app.backends.topics import plan
 from stream_app.config import Config, TaskSettings
-from stream_app.kafka import SystemClock
-from stream_app.observe import Observer
-from stream_app.parts import whole_acts
-from stream_app.ports import TopicPartition
 from stream_app.records import Act, Commit, Example, Label, Prediction
-from stream_app.restore import Stage
-from stream_app.state import CHUNK_BYTES
-from stream_app.topics import plan
-from stream_app.worker import Ports, Worker
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.snapshot.format import CHUNK_BYTES
+from stream_app.snapshot.parts import whole_acts
+from stream_app.worker.events import Observer
+from stream_app.worker.worker import Ports, Worker
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values
 
 STREAMS = 10_000

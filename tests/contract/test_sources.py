@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from stream_app.backends.base import TopicPartition
 from stream_app.errors import OffsetGoneError
-from stream_app.ports import TopicPartition
 from tests.contract.backends import (
     DEADLINE_S,
     START_MS,

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from stream_app.backends.base import CLIENT_NAME, Committed, TopicInfo, TopicPartition
+from stream_app.backends.partitioner import partition_of
 from stream_app.errors import DeliveryError, StateError, TopicError
-from stream_app.partitioner import partition_of
-from stream_app.ports import CLIENT_NAME, Committed, TopicInfo, TopicPartition
 from tests.contract.backends import (
     DEADLINE_S,
     START_MS,

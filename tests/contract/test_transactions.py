@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from stream_app.backends.base import Committed, TopicPartition
 from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
-from stream_app.ports import Committed, TopicPartition
 from stream_app.records import UNREADABLE_HEADERS, Header, OutputRecords
 from tests.contract.backends import (
     DEADLINE_S,

@@ -10,8 +10,8 @@ import tracemalloc
 
 import numpy as np
 
-from stream_app import codec
-from stream_app.records import Decoded, Kind, Reason, Side, unpack_id
+from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason, Side, unpack_id
+from stream_app.serialization import codec
 from tests.avro_reference import HEADERS, Maker, Verdict, judge, varint
 
 MAX_RECORD_BYTES = 300
@@ -30,7 +30,7 @@ def compare(decoded: Decoded, row: int, verdict: Verdict) -> None:
         empty = (decoded.kinds[row], decoded.feature_counts[row], decoded.labels[row])
         assert empty == (Kind.MALFORMED, 0, -1)
         stream = verdict.fields.get("stream", "")
-        if 1 <= len(stream.encode()) <= codec.MAX_STREAM_BYTES:  # the breaker asks whether the stream is told
+        if 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:  # the breaker asks whether the stream is told
             assert decoded.stream_names[decoded.streams[row]] == stream
         else:
             assert decoded.streams[row] == -1

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app import changelog
+from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.ports import Fetched, TopicPartition
+from stream_app.pipeline.task import Task
 from stream_app.records import RawRecords
-from stream_app.snapshot import Blob, Book, load_task
-from stream_app.state import (
+from stream_app.recovery import changelog
+from stream_app.snapshot.format import (
     FORMAT,
     Entry,
     Manifest,
@@ -35,7 +35,7 @@ from stream_app.state import (
     read_manifest,
     unpack,
 )
-from stream_app.task import Task
+from stream_app.snapshot.segments import Blob, Book, load_task
 from tests.property.test_task import PARTITION, TOPICS, fixed_input
 from tests.rows import columns
 

@@ -22,7 +22,7 @@ from confluent_kafka import KafkaException, Producer
 
 from ops.keeper import temporary_folder
 from ops.local_kafka import LocalKafka, start
-from stream_app.ports import TopicInfo
+from stream_app.backends.base import TopicInfo
 from tests.chaos.commits import Watch
 from tests.kafka.support import App, Load, Section, StreamOf, WorkerProcess, wait_until, workers
 

@@ -25,20 +25,20 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 import yaml
 
 from ops.keeper import KeptProcess
-from stream_app import codec
+from stream_app.backends.base import LogReader, TopicPartition
+from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.cli.start import create_topics, warm_up
 from stream_app.config import Config, TaskSettings, load
-from stream_app.inputs import concatenate
-from stream_app.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.letters import is_of_a_replay
-from stream_app.observe import Observer
-from stream_app.outputs import OUTPUT_TOPICS, chain_digest
-from stream_app.parts import WholeActs
-from stream_app.ports import LogReader, TopicPartition
+from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
+from stream_app.pipeline.task import Task
 from stream_app.records import Act, Commit, Example, Label, Mark, MarkKind, RawRecords, Side
-from stream_app.restore import Stage
-from stream_app.start import create_topics, warm_up
-from stream_app.task import Task
-from stream_app.worker import Ports, Worker
+from stream_app.recovery.buffers import concatenate
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import is_of_a_replay
+from stream_app.snapshot.parts import WholeActs
+from stream_app.worker.events import Observer
+from stream_app.worker.worker import Ports, Worker
 from tests.rows import Read, Sent, range_of
 
 ROOT = Path(__file__).parents[2]

@@ -8,11 +8,11 @@ from contextlib import closing
 import pytest
 
 from ops.local_kafka import LocalKafka
+from stream_app.backends.base import Committed, Source, TopicInfo, TopicPartition
+from stream_app.backends.kafka import KafkaCluster, KafkaSource, KafkaTransaction, SystemClock
 from stream_app.errors import RestartNeededError, TransactionAbortedError
-from stream_app.hanging import GroupOffset, OpenTransactions, sweep
-from stream_app.kafka import KafkaCluster, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.ports import Committed, Source, TopicInfo, TopicPartition
 from stream_app.records import OutputRecords
+from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactions, sweep
 from tests.contract.backends import Member, log_values, settle
 from tests.kafka.support import wait_until
 

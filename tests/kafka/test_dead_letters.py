@@ -11,10 +11,10 @@ import pytest
 
 from ops.broker import Broker
 from ops.keeper import KeptProcess
-from stream_app import codec
-from stream_app.letters import read_replay, read_sent_back
-from stream_app.ports import TopicPartition
+from stream_app.backends.base import TopicPartition
 from stream_app.records import Outcome, Prediction, Side
+from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import read_replay, read_sent_back
 from tests.kafka.support import (
     ROOT,
     START_DEADLINE_S,
@@ -73,7 +73,17 @@ def _marks(app: App) -> list[int]:
 
 def _kill_on_the_way(app: App, file: Path) -> None:
     """Start the command, and kill it as soon as it has sent something back."""
-    command = [sys.executable, "-m", "stream_app.cli", "dlq", "replay", "--reason", "unknown-stream", "-c", str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "stream_app.cli.main",
+        "dlq",
+        "replay",
+        "--reason",
+        "unknown-stream",
+        "-c",
+        str(file),
+    ]
     with reading(app.cluster, TopicPartition(app.config.topics.dead_letters, 0)) as reader:
         tool = KeptProcess(command, cwd=ROOT, stderr=subprocess.PIPE)
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from ops.broker import Broker
-from stream_app.codec import encode
-from stream_app.kafka import KafkaCluster
-from stream_app.left_out import read_left_out
-from stream_app.letters import DEAD_LETTER_HEADERS
-from stream_app.partitioner import partition_of
-from stream_app.ports import TopicPartition
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka import KafkaCluster
+from stream_app.backends.partitioner import partition_of
 from stream_app.records import Example, Label, Mark, MarkKind, Side
+from stream_app.serialization.codec import encode
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
+from stream_app.serialization.left_out import read_left_out
 from stream_app.terminal import Terminal
-from stream_app.verify import verify
+from stream_app.verify.verify import verify
 from tests.kafka.support import (
     START_DEADLINE_S,
     App,

@@ -14,15 +14,15 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from ops.broker import Broker
-from stream_app import codec
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka import KafkaSender, KafkaTransaction
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.identity import RULES
-from stream_app.kafka import KafkaSender, KafkaTransaction
-from stream_app.ports import TopicPartition
 from stream_app.records import Act, Commit, Prediction, RawRecords
-from stream_app.restore import Point, Stage, Target, parse_metadata
-from stream_app.worker import Worker
+from stream_app.recovery.restore import Point, Stage, Target, parse_metadata
+from stream_app.serialization import codec
+from stream_app.snapshot.identity import RULES
+from stream_app.worker.worker import Worker
 from tests.kafka.support import (
     DEADLINE_S,
     App,

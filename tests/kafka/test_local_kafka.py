@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ops import local_kafka
+from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.kafka import KafkaCluster, KafkaSender
 from stream_app.errors import ConfigurationError
-from stream_app.kafka import KafkaCluster, KafkaSender
-from stream_app.ports import TopicInfo, TopicPartition
 from tests.contract.backends import DEADLINE_S, log_values
 
 pytestmark = pytest.mark.kafka

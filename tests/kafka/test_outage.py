@@ -16,7 +16,7 @@ import yaml
 
 from ops.local_kafka import LocalKafka, start
 from stream_app.errors import ConfigurationError
-from stream_app.health import READY_LIMIT_S
+from stream_app.worker.health import READY_LIMIT_S
 from tests.kafka import outages
 from tests.kafka.support import (
     ROOT,

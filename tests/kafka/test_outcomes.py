@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from ops.broker import Broker
-from stream_app import codec
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction, Reason, Side
-from stream_app.verify import verify
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
 from tests.kafka.support import App, Section, advance, check_exactly_once, example, label, run_to
 from tests.rows import Read, Sent
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ops.broker import Broker
-from stream_app import codec
-from stream_app.partitioner import partition_of
+from stream_app.backends.partitioner import partition_of
 from stream_app.records import Outcome, Prediction
+from stream_app.serialization import codec
 from tests.kafka.support import App, Progress, Section, areba, check_exactly_once, example, label, workers
 from tests.rows import Sent
 

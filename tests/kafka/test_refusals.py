@@ -14,12 +14,12 @@ from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # 
 
 from ops.keeper import KeptProcess
 from ops.local_kafka import missing_tools
-from stream_app import topics as topic_plan
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka import KafkaCluster
+from stream_app.cli.start import create_topics, run_worker
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
-from stream_app.kafka import KafkaCluster
-from stream_app.ports import TopicPartition
-from stream_app.start import create_topics, run_worker
 from tests.kafka.secure import PASSWORD, SecureKafka, secure_kafka
 from tests.kafka.support import DEADLINE_S, ROOT, App, example, wait_until
 

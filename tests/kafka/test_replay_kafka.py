@@ -13,8 +13,8 @@ from producers.faults import Faults
 from producers.manifest import Manifest
 from producers.replay import Sent, events
 from producers.sources import parse_source
-from stream_app.kafka import KafkaCluster
-from stream_app.ports import TopicInfo, TopicPartition
+from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -11,9 +11,9 @@ import pytest
 
 from ops.broker import Broker
 from producers.replay import events, id_prefix, schedule
-from stream_app import codec
-from stream_app.evaluate import COLUMNS
+from stream_app.pipeline.prequential import COLUMNS
 from stream_app.records import Metric, Prediction, Side
+from stream_app.serialization import codec
 from study.experiment import Run, parse
 from study.runs import plan_of, repeat
 from study.scores import prequential_sums

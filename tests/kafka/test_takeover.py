@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from ops.local_kafka import LocalKafka
-from stream_app.hanging import HANGS_AFTER_S
-from stream_app.outputs import OUTPUT_TOPICS
-from stream_app.ports import TopicPartition
+from stream_app.backends.base import TopicPartition
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
 from tests.chaos.commits import Watch
 from tests.kafka.support import (
     START_DEADLINE_S,

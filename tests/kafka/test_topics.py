@@ -3,10 +3,10 @@
 import pytest
 
 from ops.broker import Broker
-from stream_app import topics
+from stream_app.backends import topics
+from stream_app.backends.base import TopicInfo
+from stream_app.backends.kafka import KafkaCluster
 from stream_app.config import Config
-from stream_app.kafka import KafkaCluster
-from stream_app.ports import TopicInfo
 
 pytestmark = pytest.mark.kafka
 

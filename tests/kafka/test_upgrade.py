@@ -10,14 +10,14 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from ops.local_kafka import LocalKafka
-from stream_app.codec import encode
-from stream_app.embedded import TRANSACTION_TIMEOUT_S
+from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.kafka import KafkaCluster, KafkaSender
+from stream_app.backends.memory import TRANSACTION_TIMEOUT_S
 from stream_app.errors import StateError
-from stream_app.kafka import KafkaCluster, KafkaSender
-from stream_app.outputs import OUTPUT_TOPICS
-from stream_app.ports import TopicInfo, TopicPartition
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label
-from stream_app.verify import verify
+from stream_app.serialization.codec import encode
+from stream_app.verify.verify import verify
 from tests.kafka.support import DEADLINE_S, read_topic, run_to, run_until, worker_of
 from tests.old_logs import OLD_TRANSACTIONAL_ID, OldLog, OldRecord
 from tests.rows import Read

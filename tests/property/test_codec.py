@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_app import avro, codec
 from stream_app.records import (
     Act,
     Commit,
@@ -22,6 +21,7 @@ from stream_app.records import (
     Prediction,
     Side,
 )
+from stream_app.serialization import avro, codec
 from tests.avro_reference import (
     HEADERS,
     Maker,

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_app.config import JoinSettings, TaskSettings
-from stream_app.join import HASH_KEY_BYTES, NO_HASH_KEY, PENDING, StreamJoin
-from stream_app.outputs import chain_digest
+from stream_app.join.stream_join import HASH_KEY_BYTES, NO_HASH_KEY, PENDING, StreamJoin
+from stream_app.pipeline.outputs import chain_digest
+from stream_app.pipeline.task import Task
 from stream_app.records import MAX_ID_BYTES, Longs, Side, Words, pack_id
-from stream_app.task import Task
 from tests.oracle import Record, merge
 from tests.property.test_snapshot import exported
 from tests.property.test_task import FEW, PARTITION, TOPICS, cut_at, one_side, task_settings

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_app.order import cut, merge
+from stream_app.pipeline.merge import cut, merge
 from stream_app.records import Longs
 
 TIMES = st.one_of(

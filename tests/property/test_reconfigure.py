@@ -7,7 +7,6 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from stream_app import codec, snapshot
 from stream_app.config import (
     Corrections,
     LearnerSettings,
@@ -16,9 +15,11 @@ from stream_app.config import (
     TaskSettings,
     changes,
 )
-from stream_app.outputs import OUTPUT_TOPICS
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, Outcome, Prediction, Side
-from stream_app.task import Task
+from stream_app.serialization import codec
+from stream_app.snapshot import segments
 from tests.oracle import Record, merge
 from tests.oracle_checks import rows_of
 from tests.property.test_snapshot import Changelog
@@ -273,7 +274,7 @@ def test_a_restore_goes_through_it_alike(
     cuts = [data.draw(st.lists(st.integers(0, len(part)), max_size=4)) for part in parts]
     changelog = Rebook(before)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot, "CLOSED_ROWS", 3)
+        patch.setattr(segments, "CLOSED_ROWS", 3)
         cut, _ = run_changed(before, after, parts, (cuts[0], cuts[1]), changelog.relay)
     assert cut == run_changed(before, after, parts)[0]
 
@@ -293,5 +294,5 @@ class Rebook(Changelog):
         """Another task in the same state."""
         if task.settings.to_json() != self.settings.to_json():  # equal mappings need not have one order
             self.settings = task.settings
-            self.book = snapshot.Book()
+            self.book = segments.Book()
         return super().relay(task)

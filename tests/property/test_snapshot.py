@@ -4,12 +4,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from stream_app import codec, snapshot
 from stream_app.config import Corrections, TaskSettings
+from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, Side
-from stream_app.snapshot import Blob, Book, load_task
-from stream_app.state import Entry, Manifest, pack, read_manifest
-from stream_app.task import Task
+from stream_app.serialization import codec
+from stream_app.snapshot import segments
+from stream_app.snapshot.format import Entry, Manifest, pack, read_manifest
+from stream_app.snapshot.segments import Blob, Book, load_task
 from tests.oracle import Record, merge
 from tests.property.test_task import (
     FADING,
@@ -91,8 +92,8 @@ def test_a_loaded_task_goes_on_to_the_same_bits(
     sequence = list(merge(examples, labels))
     ends = data.draw(st.lists(st.integers(0, len(sequence)), max_size=6))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot, "SEGMENT_BYTES", data.draw(st.sampled_from([0, 200, 262_144])))
-        patch.setattr(snapshot, "CLOSED_ROWS", data.draw(st.sampled_from([1, 3, 4_096])))
+        patch.setattr(segments, "SEGMENT_BYTES", data.draw(st.sampled_from([0, 200, 262_144])))
+        patch.setattr(segments, "CLOSED_ROWS", data.draw(st.sampled_from([1, 3, 4_096])))
         loaded = run(task_settings, cut_at(sequence, ends), Changelog(task_settings).relay)
     assert loaded == run(task_settings, [(examples, labels)])
 
@@ -102,8 +103,8 @@ def test_loaded_after_every_record(
     segment_bytes: int, corrections: Corrections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a fixed input that reaches every kind of output."""
-    monkeypatch.setattr(snapshot, "SEGMENT_BYTES", segment_bytes)
-    monkeypatch.setattr(snapshot, "CLOSED_ROWS", 4)
+    monkeypatch.setattr(segments, "SEGMENT_BYTES", segment_bytes)
+    monkeypatch.setattr(segments, "CLOSED_ROWS", 4)
     chosen, examples, labels = fixed_input(120, join=SMALL.model_copy(update={"corrections": corrections}))
     sequence = list(merge(examples, labels))
     whole = run(chosen, [(examples, labels)])
@@ -132,7 +133,7 @@ def test_what_did_not_change_is_not_written_again() -> None:
 
 def test_a_segment_is_written_again_when_one_of_its_ids_was_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old class would come back with the next restart; the other segments have not changed."""
-    monkeypatch.setattr(snapshot, "CLOSED_ROWS", 4)
+    monkeypatch.setattr(segments, "CLOSED_ROWS", 4)
     chosen, _, _ = fixed_input(
         1, join=SMALL.model_copy(update={"corrections": "correct", "max_pending_per_stream": 99})
     )

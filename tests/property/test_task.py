@@ -13,9 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_app import codec, order
-from stream_app.bounds import Room
-from stream_app.change import Change, ChangeMonitor
 from stream_app.config import (
     Config,
     Corrections,
@@ -26,9 +23,13 @@ from stream_app.config import (
     StreamSettings,
     TaskSettings,
 )
-from stream_app.evaluate import Prequential
-from stream_app.memory import bound_of
-from stream_app.outputs import OUTPUT_TOPICS
+from stream_app.config.memory_bound import bound_of
+from stream_app.pipeline.degradation import Change, ChangeMonitor
+from stream_app.pipeline.merge import cut
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.pipeline.prequential import Prequential
+from stream_app.pipeline.task import Task
+from stream_app.pipeline.transaction_bounds import Room
 from stream_app.records import (
     Example,
     Header,
@@ -41,7 +42,7 @@ from stream_app.records import (
     Reason,
     Side,
 )
-from stream_app.task import Task
+from stream_app.serialization import codec
 from tests.oracle import Event, Record, Reported, Settled, merge
 from tests.oracle_checks import Predictions, Row, SecondOpinion, rows_of
 from tests.rows import columns
@@ -575,7 +576,7 @@ def arriving(
                 read[side] += chunks[side]
         times = [np.array([record.time_ms for record in waiting[side]], np.int64) for side in SIDES]
         at_end = [read[side] >= len(sides[side]) for side in SIDES]
-        taken = order.cut(times[0], times[1], examples_at_end=at_end[0], labels_at_end=at_end[1], limit=10_000)
+        taken = cut(times[0], times[1], examples_at_end=at_end[0], labels_at_end=at_end[1], limit=10_000)
         assert sum(taken) > 0, "both heads are known, or a side is at its end: something must go on"
         yield waiting[0][: taken[0]], waiting[1][: taken[1]]
         for side in SIDES:

@@ -9,18 +9,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream_app import codec, trim
-from stream_app.breaker import Breaker
+from stream_app.backends.base import TopicPartition
 from stream_app.config import BreakerSettings, TaskSettings
-from stream_app.gap import Gap, read_gap
-from stream_app.left_out import read_left_out
-from stream_app.leftovers import leftovers_of
-from stream_app.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
-from stream_app.parts import WholeActs
-from stream_app.ports import TopicPartition
+from stream_app.pipeline.leftovers import leftovers_of
+from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
+from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, RESET, RESUME, SKIP, Act, Commit, Outcome, Prediction, RawRecords
-from stream_app.task import Task
-from stream_app.verify import verify
+from stream_app.recovery.breaker import Breaker
+from stream_app.serialization import codec
+from stream_app.serialization.left_out import read_left_out
+from stream_app.snapshot.parts import WholeActs
+from stream_app.snapshot.skipped_inputs import Gap, read_gap
+from stream_app.verify.verify import verify
+from stream_app.worker import progress_trimmer
 from tests.oracle_checks import DiffersError
 from tests.rows import columns, range_of
 from tests.simulation.faults import Event, Fault
@@ -78,11 +79,11 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _trimming_often() -> Iterator[None]:
     """Few worlds last for a minute."""
-    before, trim.TRIM_INTERVAL_S = trim.TRIM_INTERVAL_S, 2.0
+    before, progress_trimmer.TRIM_INTERVAL_S = progress_trimmer.TRIM_INTERVAL_S, 2.0
     try:
         yield
     finally:
-        trim.TRIM_INTERVAL_S = before
+        progress_trimmer.TRIM_INTERVAL_S = before
 
 
 def check(world: World) -> None:

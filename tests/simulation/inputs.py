@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from stream_app import codec
 from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
+from stream_app.serialization import codec
 from tests.rows import Sent
 from tests.simulation.schedule import START_MS
 

@@ -6,11 +6,14 @@ lines are no longer there is an error: it would prove nothing. To add one, add a
 
 import ast
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from stream_app.jit.cache import PACKAGE, base_folder, folder_of, is_compiled_in, sources_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,105 +41,105 @@ class Mutant(NamedTuple):
 MUTANTS: Mapping[str, Mutant] = {
     "offsets-unsent": Mutant(
         "a transaction carries outputs and progress, but no offsets",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._commit",
         "transaction.send_offsets(offsets, self._group)",
         "pass",
     ),
     "offsets-behind": Mutant(
         "the offset of the last record is committed, not the one behind it",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask.step",
         "int(examples.offsets[-1]) + 1 if len(examples)",
         "int(examples.offsets[-1]) if len(examples) > 1",
     ),
     "room-unheeded": Mutant(
         "a batch is not cut by what it can close",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._open",
         "if fitting == rows:",
         "if fitting:",
     ),
     "rest-lost": Mutant(
         "what a batch has no room for is forgotten",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._open",
         "waiting.put_back(rows_of(records, count, len(records)))",
         "pass",
     ),
     "progress-apart": Mutant(
         "progress is written in a transaction of its own, before that of the outputs",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._commit",
         "transaction.send_offsets(offsets, self._group)",
         "transaction.commit(); transaction.begin(); transaction.send_offsets(offsets, self._group)",
     ),
     "unknown-is-committed": Mutant(
         "an unknown outcome is taken for a commit",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker.round",
         "except TransactionAbortedError as error:",
         "except UnknownOutcomeError:\n    pass\nexcept TransactionAbortedError as error:",
     ),
     "abort-is-committed": Mutant(
         "an aborted transaction is taken for a commit",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker.round",
         "self._start_over([part.task for part in parts], error)\nreturn",
         "self._observer.aborted(str(error))",
     ),
     "limit-forgotten": Mutant(
         "after a record that was too large, the topic's limit is not read again",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._start_over",
         "if isinstance(error, RecordTooLargeError):",
         "if False:",
     ),
     "state-kept": Mutant(
         "after an abort the state is kept, although it has learned the batch",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._start_over",
         "for task in tasks:",
         "for task in ():",
     ),
     "revoked-kept": Mutant(
         "a revoked task goes on",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._on_revoke",
         "self._drop(number)",
         "pass",
     ),
     "unfenced-start": Mutant(
         "a process joins the group without fencing the one before it of its name",
-        "stream_app/embedded.py",
+        "stream_app/backends/memory.py",
         "EmbeddedTransaction.initialise",
         "self._epoch = self._broker.initialise(self._id)",
         "self._epoch = max(0, self._broker._epochs.get(self._id, 0)); self._broker._epochs[self._id] = self._epoch",
     ),
     "epoch-unchecked": Mutant(
         "whoever is fenced still writes: the broker's epochs are not looked at",
-        "stream_app/embedded.py",
+        "stream_app/backends/memory.py",
         "EmbeddedBroker.check_epoch",
         "if current != epoch:",
         "if False:",
     ),
     "zombies-unchecked": Mutant(
         "offsets of a zombie are taken: neither member nor generation is looked at",
-        "stream_app/embedded.py",
+        "stream_app/backends/memory.py",
         "EmbeddedBroker.add_offsets",
         "if metadata.member not in group.members:",
         "metadata = metadata._replace(generation=group.generation)\nif False:",
     ),
     "unstable-offsets": Mutant(
         "committed offsets are read without waiting for transactions that hold them",
-        "stream_app/embedded.py",
+        "stream_app/backends/memory.py",
         "EmbeddedBroker.committed",
         "while self._held(group_id, partitions):",
         "while False:",
     ),
     "aborted-read": Mutant(
         "inputs of aborted transactions are read",
-        "stream_app/embedded.py",
+        "stream_app/backends/memory.py",
         "EmbeddedSource._fetch",
         "records, following, at_end = self._broker.read(partition, self._next[partition], left)",
         "following = min(self._next[partition] + left, self._broker._log(partition).stable()); "
@@ -146,7 +149,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "replay-skips": Mutant(
         "re-processing takes the last label of a range in the next one, and digests are not compared",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._replay_commit",
         "take(rows[1]))\n"
         "digest = chain_digest(self._point.digest, ranges, outputs)\n"
@@ -156,189 +159,189 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "replay-further": Mutant(
         "re-processing takes all that was fetched, not the recorded range",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._rows_of_range",
         "return self.waiting[side].rows_below(end)",
         "return self.waiting[side].rows_below(end) and len(self.waiting[side])",
     ),
     "configuration-skipped": Mutant(
         "re-processing passes over a change of the configuration",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._replay_act",
         "if whole is not None and self._live_task().apply(whole):",
         "if False:",
     ),
     "configuration-unrecorded": Mutant(
         "a changed configuration is applied, but not recorded",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask.step",
         "for kind, text in self._pending_acts:",
         "for kind, text in self._pending_acts if self._point.sequence < 0 else ():",
     ),
     "breaker-forgotten": Mutant(
         "the breaker does not count what is re-processed",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._replay_commit",
         "self.breaker.count(outputs.unreadable)",
         "pass",
     ),
     "zombie-parked": Mutant(
         "who reads the progress of the next owner takes it for damage",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._restore",
         "if self._is_overtaken(task):",
         "if False:",
     ),
     "snapshot-breaker": Mutant(
         "what the breaker has counted is not taken from the snapshot",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._take_over",
         "self.breaker.load(manifest.unreadable)",
         "pass",
     ),
     "snapshot-chunks": Mutant(
         "the manifest tells places that are those of the chunks before",
-        "stream_app/changelog.py",
+        "stream_app/recovery/changelog.py",
         "SnapshotWriter.committed",
         "places.setdefault(chunk.key, offset)",
         "places.setdefault(chunk.key, offset - 1)",
     ),
     "snapshot-anchor": Mutant(
         "a snapshot holds a batch more than its inputs' offsets say",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask.advance",
         "Anchor(*batch.point, batch.offsets, progress_offsets[-1])",
         "Anchor(*batch.point, (batch.commit.examples_start, batch.commit.labels_start), progress_offsets[-1])",
     ),
     "trim-too-far": Mutant(
         "progress is deleted up to the last commit, not up to the oldest snapshot in use",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._advance",
         "want(task.needed_progress)",
         "want(max(part.progress_offsets, default=0))",
     ),
     "gap-digest": Mutant(
         "behind an accepted gap the chain of digests goes on from the snapshot, not from the last commit",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._replay_act",
         "read_gap(act.text).digest if act.kind == SKIP else self._point.digest",
         "self._point.digest",
     ),
     "hanging-published": Mutant(
         "a task commits where a transaction hangs",
-        "stream_app/hanging.py",
+        "stream_app/recovery/hanging_transactions.py",
         "OpenTransactions.holds",
         "return any(place.partition == number for place in self._waiting)",
         "return False",
     ),
     "hanging-left": Mutant(
         "a process does not end what hangs of the one before it",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker.start",
         "self._sweep(self._still_open.places)",
         "pass",
     ),
     "resume-forgotten": Mutant(
         "who restores a task that was resumed takes it for stopped",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._replay_act",
         "self._tripped = None",
         "pass",
     ),
     "trip-unrecorded": Mutant(
         "the breaker stops a task, but the commit record does not say so",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask.step",
         "tripped=tripped,",
         "tripped=None,",
     ),
     "one-sided-merge": Mutant(
         "the merge does not wait for the other side's head",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._step",
         "labels_at_end=labels.at_end and len(labels) <= limit",
         "labels_at_end=True",
     ),
     "growth-followed": Mutant(
         "the number of tasks follows a topic that was given more partitions",
-        "stream_app/partitions.py",
+        "stream_app/backends/partition_count.py",
         "partitions_of",
         "return tasks_of(cluster, found[names.progress]) or found[names.progress].partitions",
         "return found[names.progress].partitions",
     ),
     "reset-forgets": Mutant(
         "what a stream held when it was reset gets no end",
-        "stream_app/task.py",
+        "stream_app/pipeline/task.py",
         "Task.run",
         "close(left, self._streams, collector)",
         "pass",
     ),
     "reset-unread": Mutant(
         "who restores a task passes over the reset of a stream",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._replay_act",
         "if whole is not None and self._live_task().apply(whole):",
         "if whole is not None and whole.kind != 'reset' and self._live_task().apply(whole):",
     ),
     "keys-unread": Mutant(
         "a record whose key is not its stream's name comes to that stream",
-        "stream_app/batch.py",
+        "stream_app/pipeline/batch.py",
         "_refuse_wrong_keys",
         "decoded.kinds[wrong] = Kind.MALFORMED",
         "pass",
     ),
     "never-resumed": Mutant(
         "a partition that was paused for its size is not read again",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._resume_drained",
         "self._ports.source.resume(drained)",
         "pass",
     ),
     "dead-time": Mutant(
         "a dead letter of a record without a time has the time of its writing",
-        "stream_app/outputs.py",
+        "stream_app/pipeline/outputs.py",
         "Collector._times",
         ".clip(min=1)",
         "",
     ),
     "recommit-behind": Mutant(
         "the operator commits again where the last commit began, not where it ended",
-        "stream_app/recommit.py",
+        "stream_app/admin/recommit.py",
         "look",
         "(last.examples_end, last.labels_end)",
         "(last.examples_start, last.labels_start)",
     ),
     "outputs-unrepaired": Mutant(
         "who restores a task finds that all committed outputs can be read",
-        "stream_app/settle.py",
+        "stream_app/recovery/settle.py",
         "_Output.missing",
         "return frozenset(outstanding)",
         "return frozenset()",
     ),
     "lost-progress": Mutant(
         "who restores a task takes every transaction whose progress record cannot be read for aborted",
-        "stream_app/settle.py",
+        "stream_app/recovery/settle.py",
         "_committed",
         "return best",
         "return []",
     ),
     "named-unread": Mutant(
         "a snapshot is named before what it needs, and the outputs before it, can be read",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask.advance",
         "self.unnamed_ends = dict(written)",
         "self.name_snapshot()",
     ),
     "never-taken-over": Mutant(
         "what hangs of a process that is gone is left to it",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._end_hanging",
         "taken = take_over(gone,",
         "taken = take_over((),",
     ),
     "offsets-unconfirmed": Mutant(
         "nobody asks whether the group's last offsets can be read",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._confirm_offsets",
         "now = self._ports.clock.monotonic_s()\nif not self._sent",
         "now = 0.0\nif True or not self._sent",
@@ -346,7 +349,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "moved-unconfirmed": Mutant(
         "nobody asks for offsets of tasks that another worker has now",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._on_assign",
         "self._unstable_s = None",
         "self._unstable_s = None\nself._sent.clear()",
@@ -354,7 +357,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "configuration-early": Mutant(
         "a configuration is applied though its batch, and its act, may have no room",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask.step",
         "if not must:",
         "if False:",
@@ -362,7 +365,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "gap-behind": Mutant(
         "the operator names snapshots that an accepted gap does not lead on from",
-        "stream_app/recommit.py",
+        "stream_app/admin/recommit.py",
         "_Commits.leads_on_from",
         "return sequence > at or sequence == behind",
         "return True",
@@ -371,7 +374,7 @@ MUTANTS: Mapping[str, Mutant] = {
     # Found by tests: the simulation has one code on both sides, or never comes to such a place.
     "turned-forgotten": Mutant(
         "after a restore the count of corrected labels is lost",
-        "stream_app/stream_state.py",
+        "stream_app/pipeline/stream_state.py",
         "",
         "LABEL_COUNTERS = (join.POSITIVES, join.TURNED)",
         "LABEL_COUNTERS = (join.POSITIVES, join.POSITIVES)",
@@ -379,7 +382,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "anchor-unchecked": Mutant(
         "a snapshot of another history is taken at an equal sequence",
-        "stream_app/restore.py",
+        "stream_app/recovery/restore.py",
         "OwnedTask._check_anchor",
         "or record.digest != self._point.digest:",
         "or False:",
@@ -387,7 +390,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "mark-excluded": Mutant(
         "verify does not miss the outcome of an example of the very time of a pair of marks",
-        "stream_app/books.py",
+        "stream_app/verify/audit.py",
         "_Stream.must_close",
         "item.timestamp_ms <= pair.time_ms and",
         "item.timestamp_ms < pair.time_ms and",
@@ -395,7 +398,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "digest-without-headers": Mutant(
         "headers of outputs are not in the chain of digests",
-        "stream_app/outputs.py",
+        "stream_app/pipeline/outputs.py",
         "chain_digest",
         "digest.update(repr(sorted((row, list(headers)) for row, headers in records.headers.items())).encode())",
         "pass",
@@ -403,7 +406,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "seeds-run-together": Mutant(
         "names of streams and learners that run together to one text have one seed",
-        "stream_app/stream.py",
+        "stream_app/pipeline/stream.py",
         "seed_of",
         'struct.pack("<I", len(part)) + part for part in parts',
         "part for part in parts",
@@ -411,7 +414,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "gap-unread": Mutant(
         "a worker does not look at what others wrote between its own records",
-        "stream_app/worker.py",
+        "stream_app/worker/worker.py",
         "Worker._check_gaps",
         "for part in parts:",
         "for part in ():",
@@ -419,7 +422,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "foreign-unread": Mutant(
         "who restores a task takes records of other writers for its own",
-        "stream_app/settle.py",
+        "stream_app/recovery/settle.py",
         "_Output.stranger",
         "own = list(self._windows(records))",
         "return None",
@@ -428,7 +431,7 @@ MUTANTS: Mapping[str, Mutant] = {
     # These files are compiled, which takes minutes for each mutant: three, one for each stage.
     "tie-to-labels": Mutant(
         "of two records of one time the label goes first",
-        "stream_app/order.py",
+        "stream_app/pipeline/merge.py",
         "_merge",
         "example_times[example] <= label_times[label]",
         "example_times[example] < label_times[label]",
@@ -436,7 +439,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "majority-as-large": Mutant(
         "AREBA's majority has the minority's capacity, not one less",
-        "stream_app/learners/areba.py",
+        "stream_app/learners/methods/areba.py",
         "_adapt",
         "capacities[minority] - 1",
         "capacities[minority]",
@@ -444,7 +447,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "second-moment": Mutant(
         "Adam's second moment moves as fast as its first",
-        "stream_app/kernels.py",
+        "stream_app/learners/networks/kernels.py",
         "",
         "_KEEP2, _TAKE2 = np.float32(BETA2), np.float32(1 - BETA2)",
         "_KEEP2, _TAKE2 = _KEEP1, _TAKE1",
@@ -491,12 +494,20 @@ def _place(source: str, function: str) -> tuple[int, int]:
     return starts[node.lineno - 1], starts[node.end_lineno or node.lineno]
 
 
+def _copy_unaffected(path: Path, folder: Path) -> None:
+    """Copy the compiled code of all files that do not compile in this one."""
+    for source in PACKAGE.rglob("*.py"):
+        if is_compiled_in(source) and path not in sources_of(source):
+            kept = folder_of(source)
+            shutil.copytree(kept, folder / kept.relative_to(base_folder().parent))
+
+
 @contextmanager
 def mutated(name: str) -> Iterator[dict[str, str]]:
     """Yield the environment in which a Python process, and each that it starts, runs a mutant (`site`).
 
-    Numba keeps compiled code by the file, which does not change here: where the mutant is compiled, or is a constant
-    that is, it gets a cache of its own.
+    Compiled code is kept by the contents of the file, which does not change here: a mutant of compiled code gets a
+    cache of its own, with the code of all files that do not compile it in.
     """
     path, changed = change(name)
     paths = (str(Path(__file__).parent / "site"), str(ROOT), os.environ.get("PYTHONPATH", ""))
@@ -507,6 +518,6 @@ def mutated(name: str) -> Iterator[dict[str, str]]:
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "AREBA_TEST_MUTATION": f"{path}{os.pathsep}{file}",
         }
-        if "stream_app.native" in changed:
+        if "stream_app.jit.compiler" in changed:
             changes["AREBA_CACHE_DIR"] = folder
         yield {**os.environ, **changes}

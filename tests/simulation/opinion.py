@@ -1,7 +1,7 @@
 """The second opinion on a task's outputs: the oracle, with a decoder of its own, along the recorded ranges."""
 
 from stream_app.config import TaskSettings
-from stream_app.outputs import OUTPUT_TOPICS, Outputs
+from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs
 from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reason, Side
 from tests.avro_reference import judge
 from tests.oracle import Meaning, Record

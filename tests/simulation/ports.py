@@ -1,6 +1,6 @@
 """The ports of a worker, with everything that may happen at a call of theirs.
 
-Each keeps the contract of `stream_app.ports`: it says less, later, or nothing, but never what is not so.
+Each keeps the contract of `stream_app.backends.base`: it says less, later, or nothing, but never what is not so.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from stream_app.embedded import EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
+from stream_app.backends.base import Clock, Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.memory import EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
 from stream_app.errors import FencedError, TransactionAbortedError, UnknownOutcomeError
-from stream_app.inputs import NO_RECORDS
-from stream_app.ports import Clock, Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
 from stream_app.records import OutputRecords
+from stream_app.recovery.buffers import NO_RECORDS
 from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.schedule import KilledError, Scheduler
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from stream_app.embedded import EmbeddedBroker, _Open, _State
-from stream_app.ports import Clock, Committed, TopicPartition
+from stream_app.backends.base import Clock, Committed, TopicPartition
+from stream_app.backends.memory import EmbeddedBroker, _Open, _State
 
 START_MS = 1_700_000_000_000
 """Wall time at which every world begins."""

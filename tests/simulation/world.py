@@ -7,11 +7,15 @@ from functools import lru_cache, partial
 from random import Random
 from typing import Any, NamedTuple
 
-from stream_app import codec
-from stream_app.bounds import TRANSACTION, Room
-from stream_app.cli import RESTART_WINDOW_S
+from stream_app.admin.history import resume_after
+from stream_app.admin.models import Place
+from stream_app.admin.recommit import recommit
+from stream_app.admin.reset import reset
+from stream_app.admin.skip import skip
+from stream_app.backends.base import CLIENT_NAME, Committed, Fetched, TopicInfo, TopicPartition
+from stream_app.backends.memory import EmbeddedCluster, EmbeddedSender, EmbeddedSource, EmbeddedTransaction
+from stream_app.cli.main import RESTART_WINDOW_S
 from stream_app.config import Config, Corrections
-from stream_app.embedded import EmbeddedCluster, EmbeddedSender, EmbeddedSource, EmbeddedTransaction
 from stream_app.errors import (
     ArebaError,
     ConfigurationError,
@@ -21,18 +25,14 @@ from stream_app.errors import (
     StateError,
 )
 from stream_app.errors import TopicError as WrongTopicError
-from stream_app.observe import Observer
-from stream_app.outputs import OUTPUT_TOPICS
-from stream_app.ports import CLIENT_NAME, Committed, Fetched, TopicInfo, TopicPartition
-from stream_app.rebuild import resume_after
-from stream_app.recommit import recommit
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.records import Act, Commit, OutputRecords, Side
-from stream_app.reset import reset
-from stream_app.restore import WAY_ON, Stage, parse_metadata
-from stream_app.skip import skip
-from stream_app.state import read_manifest
-from stream_app.state_tools import Place
-from stream_app.worker import RAISE_LIMIT, Ports, Worker
+from stream_app.recovery.restore import WAY_ON, Stage, parse_metadata
+from stream_app.serialization import codec
+from stream_app.snapshot.format import read_manifest
+from stream_app.worker.events import Observer
+from stream_app.worker.worker import RAISE_LIMIT, Ports, Worker
 from tests.rows import Read, Sent
 from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
 from tests.simulation.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
@@ -600,7 +600,7 @@ class World:
             self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
 
     def _start_afresh(self, process: Process, error: RestartNeededError) -> None:
-        """As `stream_app.cli` does it."""
+        """As `stream_app.cli.main` does it."""
         now_s = self.scheduler.now_s
         recent = [moment for moment in process.restarted_at if now_s - moment < RESTART_WINDOW_S]
         if process.is_asked_to_stop or self._is_closed or len(recent) >= process.config.worker.max_restarts:
@@ -957,7 +957,7 @@ class World:
                 self.faults.events[Event.RESET] += 1
 
     def _resume(self, number: int) -> None:
-        """As `stream_app.start` does it."""
+        """As `stream_app.cli.start` does it."""
         place = TopicPartition(self.config("w1").topics.progress, number)
         records = [codec.decode_one(row.value or b"") for row in self.read(place)]
         act = resume_after([record for record in records if isinstance(record, Commit | Act)])

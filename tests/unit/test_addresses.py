@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app import addresses, join
-from stream_app.addresses import LINE_BYTES, address_of, block_of, longs_at, packed, row_of, shared
 from stream_app.config import Corrections, JoinSettings
-from stream_app.join import JoinArrays, StreamJoin
+from stream_app.jit.compiler import compiled
+from stream_app.jit.memory import LINE_BYTES, Scratch, address_of, block_of, longs_at, packed, row_of, shared
+from stream_app.join import stream_join
+from stream_app.join.stream_join import JoinArrays, StreamJoin
 from stream_app.learners import METHODS, LearnerSettings, OnlineLearner, Workshop, build
-from stream_app.native import compiled
-from stream_app.streams import CHANGES, ROW, SUMS
-from stream_app.task import Task
+from stream_app.pipeline.stream_set import CHANGES, ROW, SUMS
+from stream_app.pipeline.task import Task
 from tests.learner_steps import SEED, ids, in_turn, operations, stream
 from tests.property.test_task import TOPICS, fixed_input
 from tests.rows import columns
@@ -44,7 +44,7 @@ def some() -> Some:
 @compiled
 def opened(row: int) -> JoinArrays:
     """What compiled code makes of a row."""
-    return join.opened(longs_at(row))
+    return stream_join.opened(longs_at(row))
 
 
 def places(arrays: dict[str, NDArray[Any]]) -> dict[str, tuple[int, tuple[int, ...], str]]:
@@ -106,7 +106,7 @@ def test_rows_name_what_their_owners_hold_after_a_run() -> None:
     assert len(table) > 1
     for number, of in enumerate(table):
         assert table._joins[number] == address_of(of.join.row)
-        cells = (join.FIXED, join.SLOT_BLOCK, join.RING_BLOCK, join.TABLE_BLOCK)
+        cells = (stream_join.FIXED, stream_join.SLOT_BLOCK, stream_join.RING_BLOCK, stream_join.TABLE_BLOCK)
         for cell, block in zip(cells, of.join._blocks, strict=True):
             assert of.join.row[cell] == address_of(block)
         for k, learner in enumerate(of.learners):
@@ -161,7 +161,7 @@ def test_a_block_holds_copies_side_by_side() -> None:
 
 def test_scratch_is_shared_by_name_shape_and_dtype() -> None:
     """A smaller array in a larger one's place would be written beyond its end."""
-    scratch: addresses.Scratch = {}
+    scratch: Scratch = {}
     one, same = (shared(some(), ("long", "away"), scratch) for _ in range(2))
     longer = shared(some()._replace(long=np.zeros(21)), ("long", "away"), scratch)
     wider = shared(some()._replace(away=np.zeros(10, np.int64)), ("long", "away"), scratch)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from stream_app import codec
-from stream_app.bounds import TRANSACTION, Room
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.memory import EmbeddedTransaction
 from stream_app.config import MAX_HELD, Config, JoinSettings, TaskSettings, changes
-from stream_app.embedded import EmbeddedTransaction
-from stream_app.join import EVICTIONS
-from stream_app.outputs import bytes_of
-from stream_app.ports import TopicPartition
+from stream_app.join.stream_join import EVICTIONS
+from stream_app.pipeline.outputs import bytes_of
+from stream_app.pipeline.task import Task
+from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.records import (
     CONFIGURATION,
     DEAD_LETTER_BYTES,
@@ -27,9 +27,9 @@ from stream_app.records import (
     OutputRecords,
     RawRecords,
 )
-from stream_app.task import Task
-from stream_app.verify import verify
-from stream_app.worker import Worker
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import PARTITIONS, World
 
 DAY_MS = 86_400_000

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app.breaker import Breaker
 from stream_app.config import BreakerSettings
+from stream_app.recovery.breaker import Breaker
 
 SETTINGS = BreakerSettings(in_a_row=4, share=0.5, share_after_records=20)
 

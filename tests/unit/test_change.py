@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app.change import Change, ChangeMonitor
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
-from stream_app.evaluate import Prequential, scores_of
+from stream_app.pipeline.degradation import Change, ChangeMonitor
+from stream_app.pipeline.prequential import Prequential, scores_of
 
 Classes = NDArray[np.int8]
 NOTHING = Change(0, None, None, None, None)

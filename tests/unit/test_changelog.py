@@ -7,15 +7,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stream_app import changelog, codec
-from stream_app.embedded import EmbeddedCluster, EmbeddedTransaction
+from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartition
+from stream_app.backends.memory import EmbeddedCluster, EmbeddedTransaction
 from stream_app.errors import StateError, TransactionAbortedError, UnknownOutcomeError
-from stream_app.inputs import rows_of
-from stream_app.ports import Committed, Fetched, LogReader, TopicPartition
 from stream_app.records import Example
-from stream_app.restore import OPEN_TRANSACTION_S, Stage, Target, parse_metadata
-from stream_app.state import Manifest, read_manifest
-from stream_app.worker import Worker
+from stream_app.recovery import changelog
+from stream_app.recovery.buffers import rows_of
+from stream_app.recovery.restore import OPEN_TRANSACTION_S, Stage, Target, parse_metadata
+from stream_app.serialization import codec
+from stream_app.snapshot.format import Manifest, read_manifest
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import (
     BREAKER,
     MAX_POLL_INTERVAL_S,
@@ -118,7 +119,7 @@ def test_a_killed_worker_does_again_what_its_last_snapshot_does_not_have(lives: 
 def test_a_large_snapshot_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction grows with the state; a worker that is killed between two pieces leaves no half snapshot."""
     monkeypatch.setattr(changelog, "TRANSACTION_RECORDS", 1)
-    monkeypatch.setattr("stream_app.state.CHUNK_BYTES", 500)
+    monkeypatch.setattr("stream_app.snapshot.format.CHUNK_BYTES", 500)
     world = _world()
     world.send(70)
     for life in range(8):

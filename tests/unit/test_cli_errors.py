@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from stream_app import cli, state_tools
+from stream_app.admin import models
+from stream_app.admin.models import Place
+from stream_app.cli import main
 from stream_app.config import Config
-from stream_app.state_tools import Place
 
 
 def _ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The one line of a command that ends with status 2."""
     monkeypatch.setattr(sys, "argv", ["areba", *arguments])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main.main()
     assert ended.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     return line
@@ -36,8 +37,8 @@ def test_a_file_that_cannot_be_written(
         file.write_bytes(b"")
         return ""
 
-    monkeypatch.setattr(cli, "_place", lambda _: None)
-    monkeypatch.setattr(state_tools, "export", export)
+    monkeypatch.setattr(main, "_place", lambda _: None)
+    monkeypatch.setattr(models, "export", export)
     file = tmp_path / "no" / "folder"
     line = _ends(monkeypatch, capsys, "state", "export", "s", "l", str(file), "-c", "x.yaml")
     assert line == f"{file}: No such file or directory"
@@ -59,6 +60,6 @@ class _NoTopics:
 
 def test_an_application_that_has_no_topics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Tools looked for the number of partitions in nothing."""
-    monkeypatch.setattr(cli, "_place", lambda _: Place(Config(), _NoTopics(), None))  # type: ignore[arg-type]
+    monkeypatch.setattr(main, "_place", lambda _: Place(Config(), _NoTopics(), None))  # type: ignore[arg-type]
     line = _ends(monkeypatch, capsys, "explain", "s0", "1", "-c", "x.yaml")
     assert line.startswith("areba-progress: the topic does not exist")

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import schemas
-from stream_app import avro, codec
 from stream_app.records import (
     Act,
     Commit,
@@ -31,6 +30,7 @@ from stream_app.records import (
     pack_id,
     unpack_id,
 )
+from stream_app.serialization import avro, codec
 from tests.avro_reference import outcome_columns, prediction_columns
 
 LIMITS = codec.DecodeLimits()

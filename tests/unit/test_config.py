@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from stream_app import config
 from stream_app.config import (
     REFUSED_SETTINGS,
     Config,
@@ -21,6 +20,7 @@ from stream_app.config import (
     TaskSettings,
     changes,
     load,
+    settings,
 )
 from stream_app.errors import ConfigurationError, StateError
 
@@ -318,7 +318,7 @@ class TestUnreadable:
             ("join: {}\nx: \x07\n", "areba.yaml: line 2, column 4: special characters are not allowed"),
             ("- join\n", "areba.yaml: must be sections"),
             ("x: 2024-99-99\n", "areba.yaml: "),
-            (b"# " + b"x" * config.MAX_FILE_BYTES, "areba.yaml: larger than 8388608 bytes"),
+            (b"# " + b"x" * settings.MAX_FILE_BYTES, "areba.yaml: larger than 8388608 bytes"),
         ],
     )
     def test_place_and_problem(self, tmp_path: Path, text: str | bytes, line: str) -> None:
@@ -513,7 +513,9 @@ FRAUD = Running(features=30, champion="areba", awaited=frozenset({"areba"}))
 class TestChanges:
     """What a running application does with each setting of a changed file: taken over, begun afresh, or refused."""
 
-    def between(self, folder: Path, old: str, new: str, running: Mapping[str, Running] | None = None) -> config.Changes:
+    def between(
+        self, folder: Path, old: str, new: str, running: Mapping[str, Running] | None = None
+    ) -> settings.Changes:
         """Changes from one text to another."""
         one, two = (read(folder, text or "{}").task_settings() for text in (old, new))
         return changes(one, two, running if running is not None else dict.fromkeys(one.streams, FRAUD))
@@ -521,7 +523,7 @@ class TestChanges:
     def test_nothing(self, tmp_path: Path) -> None:
         """A restart with the same file changes nothing."""
         base = "streams: {fraud: {features: 30}, sine: {}}"
-        assert self.between(tmp_path, base, base) == config.Changes((), ())
+        assert self.between(tmp_path, base, base) == settings.Changes((), ())
 
     @pytest.mark.parametrize(
         ("old", "new", "line"),
@@ -635,7 +637,7 @@ class TestChanges:
         """With every stream configured, the defaults of others change nothing."""
         old = "streams: {a: {l2: 0.1}}"
         new = "learners: {areba: {method: areba, l2: 0.5}, baseline: {method: baseline, l2: 0.5}}\n" + old
-        assert self.between(tmp_path, old, new) == config.Changes((), ())
+        assert self.between(tmp_path, old, new) == settings.Changes((), ())
 
     def test_a_stream_that_runs_already(self, tmp_path: Path) -> None:
         """A model made on the fly is configured later like any other."""
@@ -657,8 +659,8 @@ def _all_keys(model: type[BaseModel]) -> set[str]:
     keys = set()
     for name, field in model.model_fields.items():
         keys.add(name)
-        nested = config._bare(field.annotation)
-        for below in (nested, *(config._bare(argument) for argument in getattr(nested, "__args__", ()))):
+        nested = settings._bare(field.annotation)
+        for below in (nested, *(settings._bare(argument) for argument in getattr(nested, "__args__", ()))):
             if isinstance(below, type) and issubclass(below, BaseModel):
                 keys |= _all_keys(below)
     return keys

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stream_app.embedded import (
+from stream_app.backends.base import Committed, TopicInfo, TopicPartition
+from stream_app.backends.memory import (
     EmbeddedBroker,
     EmbeddedCluster,
     EmbeddedSender,
@@ -10,9 +11,8 @@ from stream_app.embedded import (
     EmbeddedTransaction,
     ManualClock,
 )
+from stream_app.backends.partitioner import murmur2
 from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
-from stream_app.partitioner import murmur2
-from stream_app.ports import Committed, TopicInfo, TopicPartition
 from stream_app.records import OutputRecords
 
 PLACE = TopicPartition("in", 0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_app.errors import StateError
-from stream_app.evaluate import COLUMNS, Prequential, scores_of
+from stream_app.pipeline.prequential import COLUMNS, Prequential, scores_of
 
 
 def test_sums_fade_only_at_a_label_of_their_own_class() -> None:

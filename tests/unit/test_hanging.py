@@ -4,11 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, ManualClock
+from stream_app.backends.base import Committed, Ends, TopicPartition
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, ManualClock
 from stream_app.errors import TransactionAbortedError
-from stream_app.hanging import HANGS_AFTER_S, LOOK_INTERVAL_S, GroupOffset, OpenTransactions, sweep
-from stream_app.ports import Committed, Ends, TopicPartition
 from stream_app.records import OutputRecords
+from stream_app.recovery.hanging_transactions import (
+    HANGS_AFTER_S,
+    LOOK_INTERVAL_S,
+    GroupOffset,
+    OpenTransactions,
+    sweep,
+)
 
 ONE, TWO = TopicPartition("predictions", 0), TopicPartition("predictions", 1)
 

@@ -12,18 +12,18 @@ import numba
 import numpy as np
 import pytest
 
-from stream_app import metrics
-from stream_app.embedded import EmbeddedTransaction, ManualClock
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.memory import EmbeddedTransaction, ManualClock
 from stream_app.errors import TransactionAbortedError
-from stream_app.hanging import HANGS_AFTER_S
-from stream_app.health import READY_LIMIT_S, HealthObserver
-from stream_app.native import reporting_compiled
-from stream_app.observe import STEP_LIMIT_S, Observer
-from stream_app.pages import PageServer, pages_of
-from stream_app.ports import TopicPartition
+from stream_app.jit.compiler import reporting_compiled
 from stream_app.records import OutputRecords
-from stream_app.restore import Stage
-from stream_app.worker import Worker
+from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
+from stream_app.recovery.restore import Stage
+from stream_app.worker import metrics
+from stream_app.worker.events import STEP_LIMIT_S, Observer
+from stream_app.worker.health import READY_LIMIT_S, HealthObserver
+from stream_app.worker.http import PageServer, pages_of
+from stream_app.worker.worker import Worker
 from tests.pages import get
 from tests.unit.test_restore import (
     BREAKER,
@@ -145,7 +145,7 @@ def test_a_trip_and_its_end() -> None:
 
 def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker continues with the others; that is no reason to call it ready."""
-    monkeypatch.setattr("stream_app.restore.MAX_UNNAMED_COMMITS", 0)
+    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
     world = World()
     world.send(5)
     first = _started(world.worker())

@@ -5,22 +5,22 @@ from contextlib import suppress
 
 import pytest
 
-from stream_app import codec
-from stream_app.embedded import EmbeddedBroker, EmbeddedSender, ManualClock
+from stream_app.admin.inspect_tasks import State, inspect
+from stream_app.admin.models import Place
+from stream_app.admin.promote import promote
+from stream_app.admin.recommit import recommit
+from stream_app.admin.skip import skip
+from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedSender, ManualClock
+from stream_app.backends.partition_count import partitions_of
+from stream_app.backends.partitioner import partition_of
+from stream_app.backends.topics import plan
+from stream_app.cli.start import check_topics
 from stream_app.errors import StateError, TopicError
-from stream_app.inspect_tasks import State, inspect
-from stream_app.partitioner import partition_of
-from stream_app.partitions import partitions_of
-from stream_app.ports import TopicInfo, TopicPartition
-from stream_app.promote import promote
-from stream_app.recommit import recommit
 from stream_app.records import CONFIGURATION, Act, Commit
-from stream_app.restore import Stage
-from stream_app.skip import skip
-from stream_app.start import check_topics
-from stream_app.state_tools import Place
-from stream_app.topics import plan
-from stream_app.verify import verify
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
 from tests.unit.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
 GROWN = 2 * PARTITIONS

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from stream_app.inputs import WaitingRecords
-from stream_app.ports import Fetched, TopicPartition
+from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.records import Header, RawRecords
+from stream_app.recovery.buffers import WaitingRecords
 
 PLACE = TopicPartition("examples", 0)
 

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stream_app import codec, inspect_tasks, rebuild, start
-from stream_app.cli import cli
+from stream_app.admin import history, inspect_tasks
+from stream_app.admin.history import records_of
+from stream_app.admin.inspect_tasks import State, inspect
+from stream_app.backends.base import Cluster, TopicPartition
+from stream_app.cli import start
+from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.inspect_tasks import State, inspect
-from stream_app.ports import Cluster, TopicPartition
-from stream_app.rebuild import records_of
 from stream_app.records import RESUME, Act, Commit
-from stream_app.restore import Stage
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
 from tests.unit.test_recommit import COUNT, _other_offsets, _processed, _to_the_first, _unequal_offsets
 from tests.unit.test_restore import (
     MAX_POLL_INTERVAL_S,
@@ -157,7 +159,7 @@ def test_progress_that_is_another_one() -> None:
 def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read at different moments never looks like offsets that were reset."""
     world, member = _processed()
-    read = rebuild.progress_tail
+    read = history.progress_tail
     count = COUNT
 
     def later(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
@@ -177,7 +179,7 @@ def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.Monkey
 
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A year of progress is not read; but as much as it takes to find the last commit."""
-    monkeypatch.setattr(rebuild, "TAIL_RECORDS", 2)
+    monkeypatch.setattr(history, "TAIL_RECORDS", 2)
     world, member = _processed()
     starts = []
 
@@ -185,7 +187,7 @@ def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         starts.append(begin)
         return records_of(cluster, place, begin)
 
-    monkeypatch.setattr(rebuild, "records_of", noting)
+    monkeypatch.setattr(history, "records_of", noting)
     assert inspect(world.cluster, world.config, [0]).ok
     high = world.cluster.watermarks(TopicPartition(world.config.topics.progress, 0)).high
     assert starts

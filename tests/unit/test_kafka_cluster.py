@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from stream_app import kafka
+from stream_app.backends import kafka
+from stream_app.backends.base import Committed, TopicInfo, TopicPartition
+from stream_app.backends.kafka import KafkaCluster
 from stream_app.errors import StateError, TopicError, UnknownOutcomeError
-from stream_app.kafka import KafkaCluster
-from stream_app.ports import Committed, TopicInfo, TopicPartition
 
 ASKED_BEFORE_KNOWN = 3
 

@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka import KafkaSource
 from stream_app.errors import OffsetGoneError, StateError
-from stream_app.kafka import KafkaSource
-from stream_app.ports import TopicPartition
 
 FIRST, SECOND = TopicPartition("examples", 0), TopicPartition("labels", 0)
 
@@ -52,7 +52,7 @@ class _Client:
 def client(monkeypatch: pytest.MonkeyPatch) -> _Client:
     """Takes the place of the client in every source of a test."""
     made = _Client()
-    monkeypatch.setattr("stream_app.kafka.Consumer", lambda _: made)
+    monkeypatch.setattr("stream_app.backends.kafka.Consumer", lambda _: made)
     return made
 
 

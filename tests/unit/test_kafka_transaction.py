@@ -6,8 +6,8 @@ from typing import NoReturn
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_app.backends.kafka import MAX_LOST_CLIENTS, KafkaTransaction, Outages
 from stream_app.errors import ArebaError, ConfigurationError, FencedError, TransactionAbortedError, UnknownOutcomeError
-from stream_app.kafka import MAX_LOST_CLIENTS, KafkaTransaction, Outages
 
 
 def _failure(code: int, **kind: bool) -> KafkaException:
@@ -143,7 +143,7 @@ def test_clients_that_do_not_come_back_are_bounded(monkeypatch: pytest.MonkeyPat
     """Each has threads and memory: at some point only a new process is rid of them."""
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
     _Clients(monkeypatch, transaction, _failure(KafkaError._STATE))
-    monkeypatch.setattr("stream_app.kafka._SideThread.is_busy", True)
+    monkeypatch.setattr("stream_app.backends.kafka._SideThread.is_busy", True)
     for _ in range(MAX_LOST_CLIENTS):
         transaction.begin()
         with pytest.raises(TransactionAbortedError):

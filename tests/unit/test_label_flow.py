@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from stream_app import codec
-from stream_app.codec import decode_one
 from stream_app.config import Config
-from stream_app.label_flow import ENOUGH, WINDOW, LabelFlow, flow_of
-from stream_app.observe import NAMED_STREAMS, WARNING_INTERVAL_S, Observer
+from stream_app.pipeline.label_flow import ENOUGH, WINDOW, LabelFlow, flow_of
+from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, RawRecords
-from stream_app.restore import Stage
-from stream_app.task import Task
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.serialization.codec import decode_one
+from stream_app.worker.events import NAMED_STREAMS, WARNING_INTERVAL_S, Observer
 from tests.unit.test_restore import World, _config, _started, _turns
 
 TTL_MS = 60_000

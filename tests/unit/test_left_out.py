@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from stream_app.left_out import Fields, LeftOut, batch_bytes, fitted, headers_bytes, read_left_out
 from stream_app.records import Header
+from stream_app.serialization.left_out import Fields, LeftOut, batch_bytes, fitted, headers_bytes, read_left_out
 
 OURS: list[Header] = [("areba.reason", b"too-large")]
 WHOLE = Fields(b"k" * 500, b"v" * 2_000, [("source", b"h" * 1_000), ("none", None)])

@@ -128,7 +128,7 @@ def test_one_file_knows_the_kafka_client() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if any(imported.partition(".")[0] == "confluent_kafka" for imported in imports(path))
     }
-    assert users == {"stream_app/kafka.py"}
+    assert users == {"stream_app/backends/kafka.py"}
 
 
 def test_the_readme_has_the_map() -> None:

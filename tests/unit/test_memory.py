@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from stream_app.admin.inspect_tasks import inspect
+from stream_app.backends.memory import ManualClock
+from stream_app.backends.topics import DEFAULT_MESSAGE_BYTES
 from stream_app.config import Config
-from stream_app.embedded import ManualClock
-from stream_app.inspect_tasks import inspect
-from stream_app.machine import memory_limit_bytes
-from stream_app.memory import PROCESS_BYTES, MemoryBound, bound_of
-from stream_app.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
-from stream_app.observe import Observer
-from stream_app.topics import DEFAULT_MESSAGE_BYTES
+from stream_app.config.memory_bound import PROCESS_BYTES, MemoryBound, bound_of
+from stream_app.worker.events import Observer
+from stream_app.worker.machine_memory import memory_limit_bytes
+from stream_app.worker.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
 from tests.unit.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns
 
 QUEUES_BYTES = (262_144 + 65_536) * 1024
@@ -77,13 +77,13 @@ import gc, sys
 from pathlib import Path
 import numpy as np
 from stream_app import codec
-from stream_app.changelog import Anchor, Loaded, SnapshotWriter
+from stream_app.recovery.changelog import Anchor, Loaded, SnapshotWriter
 from stream_app.config import Config
-from stream_app.inputs import WaitingRecords
-from stream_app.memory import bound_of
-from stream_app.ports import Fetched, TopicPartition
+from stream_app.recovery.buffers import WaitingRecords
+from stream_app.config.memory_bound import bound_of
+from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.records import Example, Label, RawRecords
-from stream_app.task import Task
+from stream_app.pipeline.task import Task
 
 ROWS, FEATURES, T, NAME, HEADERS = 2000, 30, 1_700_000_000_000, "s" * 249, int(sys.argv[1])
 config = Config.model_validate({

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from stream_app.embedded import EmbeddedTransaction
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.memory import EmbeddedTransaction
 from stream_app.errors import UnstableOffsetsError
-from stream_app.hanging import HANGS_AFTER_S
-from stream_app.ports import Committed, TopicPartition
+from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
 from tests.unit.test_restore import World, _all_at, _config, _started, _turns
 
 

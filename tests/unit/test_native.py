@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
-from stream_app import native
+import stream_app
+from stream_app.jit.cache import digest_of, sources_of
 
-PACKAGE = Path(native.__file__).parent
+PACKAGE = Path(stream_app.__file__).parent
 
 DECORATORS = frozenset({"compiled", "inlined", "bare", "bare_inlined"})
 
@@ -86,28 +87,49 @@ def _source_of(full_name: str) -> Path | None:
 
 def test_the_digest_covers_all_that_is_compiled_in() -> None:
     """A constant that changes in a file that the digest leaves out is the old one for whoever has compiled before."""
-    covered = set(native.sources())
     missing = set()
     compiled = 0
     for path in sorted(PACKAGE.rglob("*.py")):
         module = _read(path)
         compiled += len(module.compiled)
-        if module.compiled and path not in covered:
-            missing.add(f"{path.relative_to(PACKAGE)}: compiles")
-        for name in _needed(module):
-            source = _source_of(name)
-            if source is not None and source not in covered:
-                missing.add(f"{path.relative_to(PACKAGE)}: compiles in {name}")
+        if module.compiled:
+            covered = set(sources_of(path))
+            needed = {source for name in _needed(module) if (source := _source_of(name)) is not None}
+            missing |= {f"{path.relative_to(PACKAGE)} compiles in {source}" for source in needed - covered}
     assert not missing
     assert compiled > 100, "this test has lost sight of what is compiled"
 
 
-@pytest.mark.parametrize("name", ["records.py", "lanes.py", "learners/base.py", "join.py"])
-def test_another_constant_is_another_cache(name: str, tmp_path: Path) -> None:
-    """The folder of the compiled code is named by what was compiled."""
-    package = tmp_path / "stream_app"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    before = native.digest_of(native.sources(package))
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of the sources that a test may change."""
+    copy = tmp_path / "stream_app"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.mark.parametrize(
+    "name", ["records.py", "learners/networks/simd.py", "learners/api.py", "join/stream_join.py", "pipeline/outputs.py"]
+)
+def test_an_edit_recompiles_what_compiles_it_in(name: str, package: Path) -> None:
+    """The whole round of all streams calls each of these: its compiled code would keep the old lines."""
+    caller = package / "pipeline" / "stream_set.py"
+    before = digest_of(sources_of(caller, package))
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("ANOTHER = 1\n")
-    assert native.digest_of(native.sources(package)) != before
+    assert digest_of(sources_of(caller, package)) != before
+
+
+def test_an_edit_recompiles_nothing_else(package: Path) -> None:
+    """Compiling everything takes minutes; who edits a kernel does not wait for the join."""
+    join = package / "join" / "stream_join.py"
+    before = digest_of(sources_of(join, package))
+    with (package / "learners" / "networks" / "kernels.py").open("a", encoding="utf-8") as file:
+        file.write("ANOTHER = 1\n")
+    assert digest_of(sources_of(join, package)) == before
+
+
+def test_checkouts_with_equal_sources_share_compiled_code(package: Path) -> None:
+    """An image is built in one folder and run in another, and a second checkout need not compile."""
+    for name in ("join/stream_join.py", "pipeline/stream_set.py"):
+        assert digest_of(sources_of(package / name, package)) == digest_of(sources_of(PACKAGE / name))

@@ -7,9 +7,11 @@ import pytest
 
 from producers.datasets import RECIPES, load
 from producers.synthetic import parse_spec, synthetic
-from stream_app import kernels
-from stream_app.addresses import Address, address, address_of, longs_at, row_of
-from stream_app.autograd import (
+from stream_app.errors import ConfigurationError
+from stream_app.jit.compiler import compiled
+from stream_app.jit.memory import Address, address, address_of, longs_at, row_of
+from stream_app.learners.networks import kernels
+from stream_app.learners.networks.autograd import (
     AutogradModel,
     DenseNetwork,
     compiled_networks,
@@ -17,10 +19,8 @@ from stream_app.autograd import (
     load_module,
     require_one_thread,
 )
-from stream_app.errors import ConfigurationError
-from stream_app.lanes import load8, store
-from stream_app.native import compiled
-from stream_app.network import random_generator, truncated_normal
+from stream_app.learners.networks.dense import random_generator, truncated_normal
+from stream_app.learners.networks.simd import load8, store
 from stream_app.records import Floats
 from tests.learner_steps import SEED, single_step_differences, stream
 

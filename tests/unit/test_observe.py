@@ -6,14 +6,15 @@ from functools import partial
 
 import pytest
 
-from stream_app import codec, metrics
-from stream_app.dead_letters import Place, show_letter
-from stream_app.embedded import ManualClock
+from stream_app.admin.dead_letters import Place, show_letter
+from stream_app.backends.memory import ManualClock
 from stream_app.errors import TransactionAbortedError
-from stream_app.metrics import Figures
-from stream_app.observe import WARNING_INTERVAL_S, Observer
-from stream_app.outputs import DeadCount
+from stream_app.pipeline.outputs import DeadCount
 from stream_app.records import Example, Label, Reason, Side
+from stream_app.serialization import codec
+from stream_app.worker import metrics
+from stream_app.worker.events import WARNING_INTERVAL_S, Observer
+from stream_app.worker.metrics import Figures
 from tests.unit.test_restore import World, _Failing, _reaches, _started, _turns
 
 WARNING = re.compile(

@@ -12,11 +12,11 @@ from rich.console import Console, RenderableType
 from ops import figure, table
 from ops.watch import MAX_POINTS, Curve, Watch
 from ops.workers import tasks_of
-from stream_app import topics as topic_plan
-from stream_app.avro import encode
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.config import Config
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.records import Commit, Metric
+from stream_app.serialization.avro import encode
 
 TOPICS = Config().topics
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_app.order import cut, merge
+from stream_app.pipeline.merge import cut, merge
 from stream_app.records import Longs
 
 ALL = 1_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stream_app.outputs import NOTHING, OUTPUT_TOPICS, Outputs, chain_digest
+from stream_app.pipeline.outputs import NOTHING, OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.records import OutputRecords
 
 RECORDS = OutputRecords(

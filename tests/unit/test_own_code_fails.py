@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app.restore import Stage
+from stream_app.recovery.restore import Stage
 from tests.unit.test_restore import World, _all_at, _config, _started, _turns
 
 # isort: split

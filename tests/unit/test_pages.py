@@ -16,17 +16,18 @@ from typing import Any
 
 import pytest
 
-from stream_app import pages, start
-from stream_app.embedded import ManualClock
+from stream_app.backends.memory import ManualClock
+from stream_app.cli import start
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
-from stream_app.health import HealthObserver
-from stream_app.pages import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
+from stream_app.worker import http
+from stream_app.worker.health import HealthObserver
+from stream_app.worker.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
 from tests.pages import get
 from tests.unit.test_restore import _config
 
 
 def _fine(_: object, start_response: StartResponse) -> Iterable[bytes]:
-    return pages.answer(Page(HTTPStatus.OK, "fine"), start_response)
+    return http.answer(Page(HTTPStatus.OK, "fine"), start_response)
 
 
 def test_a_port_in_use_is_a_wrong_setting() -> None:
@@ -56,7 +57,7 @@ def test_a_page_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_bad_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who sends nothing, drips for ever, sends megabytes, takes no answer or hangs up: others are answered at once."""
-    monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)
     large = b"x" * 50_000_000
 
     def flood(_: object, start_response: StartResponse) -> Iterable[bytes]:
@@ -84,7 +85,7 @@ def test_bad_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
         gone.close()
         assert get(server.port, "/") == (200, "fine")
         assert len(server._server._open) >= 3, "the others hold their connections meanwhile"
-        monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 0.0)
+        monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 0.0)
         assert silent.recv(1) == b"", "given up"
         assert _given_up(dripping)
         _wait(lambda: not server._server._open)
@@ -108,7 +109,7 @@ def _wait(condition: Any) -> None:  # noqa: ANN401  (a function)
 
 def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of connections costs no more than so many threads, and is over when they are given up."""
-    monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)
     before = threading.active_count()
     with closing(PageServer("127.0.0.1", 0, {"/": _fine})) as server, contextlib.ExitStack() as stack:
         clients = [
@@ -117,16 +118,16 @@ def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         assert all(_given_up(client) for client in clients[MAX_REQUESTS:])
         assert threading.active_count() <= before + 1 + MAX_REQUESTS
-        monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 0.0)
+        monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 0.0)
         assert all(_given_up(client) for client in clients)
         _wait(lambda: not server._server._open)
-        monkeypatch.setattr(pages, "REQUEST_TIMEOUT_S", 60.0)
+        monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)
         assert get(server.port, "/") == (200, "fine")
 
 
 def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens, and nothing of it is imported: a start is not a half second later for a page nobody asks for."""
-    monkeypatch.setattr(pages, "PageServer", None)
+    monkeypatch.setattr(http, "PageServer", None)
     with start._observed(_config(), ManualClock()) as observer:
         assert not isinstance(observer, HealthObserver)
     code = (

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from stream_app import codec
+from stream_app.admin.inspect_tasks import inspect
+from stream_app.admin.models import Place, rebuild
 from stream_app.errors import StateError
-from stream_app.inspect_tasks import inspect
-from stream_app.parts import PART_CHARACTERS, WholeActs, in_parts, whole_acts
 from stream_app.records import CONFIGURATION, Act, Commit
-from stream_app.state_tools import Place, rebuild
-from stream_app.verify import verify
-from stream_app.worker import Worker
+from stream_app.serialization import codec
+from stream_app.snapshot.parts import PART_CHARACTERS, WholeActs, in_parts, whole_acts
+from stream_app.verify.verify import verify
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import World, _all_at, _config, _started, _turns
 
 LARGEST_BYTES = 500_000
@@ -67,7 +67,7 @@ def _digests(member: Worker) -> list[object]:
 
 def test_every_reader_puts_the_parts_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restore with and without a snapshot, rebuild, inspect and verify, over two configurations in parts."""
-    monkeypatch.setattr("stream_app.parts.PART_CHARACTERS", 300)
+    monkeypatch.setattr("stream_app.snapshot.parts.PART_CHARACTERS", 300)
     world = World()
     world.send(10)
     _turns(member := _started(world.worker()), until=_all_at(member, 10))
@@ -95,7 +95,7 @@ def test_every_reader_puts_the_parts_together(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_configuration_whose_writer_died_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """`areba state import` writes before the first worker; killed half-way, it must not stop the task for good."""
-    monkeypatch.setattr("stream_app.parts.PART_CHARACTERS", 300)
+    monkeypatch.setattr("stream_app.snapshot.parts.PART_CHARACTERS", 300)
     world = World()
     parts = in_parts(Act(0, CONFIGURATION, "2.0", world.config.task_settings().to_json()))
     for part in parts[:2]:

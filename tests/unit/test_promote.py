@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from stream_app import codec, order
+from stream_app.admin.promote import FIRST_LOOK_RECORDS, promote
+from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, EmbeddedTransaction, ManualClock
+from stream_app.backends.partitioner import partition_of as java_partition_of
 from stream_app.config import Config
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, EmbeddedTransaction, ManualClock
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
-from stream_app.partitioner import partition_of as java_partition_of
-from stream_app.ports import LogReader, TopicInfo, TopicPartition
-from stream_app.promote import FIRST_LOOK_RECORDS, promote
+from stream_app.pipeline import merge
 from stream_app.records import Mark, MarkKind, OutputRecords, RawRecords
+from stream_app.serialization import codec
 
 PARTITIONS = 5
 YEAR_MS = 365 * 86_400_000
@@ -90,7 +91,7 @@ def test_the_merge_takes_the_mark_at_once() -> None:
     world.fill([then_ms + 20], PLACE.partition)
     times = world.read(PLACE).timestamps
     labels = np.array([then_ms + 5, then_ms + 15, then_ms + 25], np.int64)
-    sides, rows = order.merge(times, labels)
+    sides, rows = merge.merge(times, labels)
     assert list(zip(sides.tolist(), rows.tolist(), strict=True)) == [
         (0, 0),
         (1, 0),

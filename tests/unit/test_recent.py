@@ -3,12 +3,13 @@
 import pytest
 from rich.console import Console
 
-from stream_app import codec, recent
-from stream_app.dead_letters import Place, Selection, replay, show_letter
-from stream_app.embedded import EmbeddedTransaction
-from stream_app.inspect_tasks import inspect
+from stream_app.admin import recent_outputs
+from stream_app.admin.dead_letters import Place, Selection, replay, show_letter
+from stream_app.admin.inspect_tasks import inspect
+from stream_app.backends.memory import EmbeddedTransaction
 from stream_app.records import Example, Label
-from stream_app.worker import Worker
+from stream_app.serialization import codec
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import World, _config, _started, _turns
 
 HOUR_MS = 3_600_000
@@ -129,7 +130,7 @@ def test_labels_that_stopped() -> None:
 
 def test_labels_that_stopped_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last join and its last metrics lie before the tails: busy neighbours do not hide a stream."""
-    monkeypatch.setattr(recent, "TAIL_RECORDS", 60)
+    monkeypatch.setattr(recent_outputs, "TAIL_RECORDS", 60)
     config = _config(
         streams={"s0": {"features": 1}, "busy": {"features": 1}},
         worker={"max_batch_records": 500},

@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stream_app import codec, start
-from stream_app import recommit as recommit_module
-from stream_app.cli import cli
+from stream_app.admin import recommit as recommit_module
+from stream_app.admin.recommit import recommit
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.cli import start
+from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
-from stream_app.gap import Gap
-from stream_app.ports import Committed, TopicPartition
-from stream_app.recommit import recommit
 from stream_app.records import SKIP, Act, Commit
-from stream_app.restore import Point, parse_metadata
-from stream_app.state import Snapshot, read_manifest
-from stream_app.worker import Worker
+from stream_app.recovery.restore import Point, parse_metadata
+from stream_app.serialization import codec
+from stream_app.snapshot.format import Snapshot, read_manifest
+from stream_app.snapshot.skipped_inputs import Gap
+from stream_app.worker.worker import Worker
 from tests.unit.test_changelog import _Dying
 from tests.unit.test_restore import (
     MAX_POLL_INTERVAL_S,
@@ -100,7 +101,7 @@ def _lose_labels(world: World) -> None:
 )
 def test_the_way_back(damage: Callable[[World], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused unless asked for; then the very offsets, with the very metadata, and the same bits from there on."""
-    monkeypatch.setattr("stream_app.restore.MAX_UNNAMED_COMMITS", 0)
+    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
     world, member = _processed()
     right, digests = _committed(world), [task.model_digest() for task in member.tasks]
     damage(world)

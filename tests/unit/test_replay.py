@@ -20,10 +20,10 @@ from producers.label_delay import parse_label_delay
 from producers.manifest import Manifest
 from producers.replay import Plan, Sent, StreamPlan, events, fitted, id_prefix, replay, schedule, span_ms
 from producers.synthetic import parse_spec, synthetic
-from stream_app.codec import decode_one
+from stream_app.backends.base import TopicInfo, TopicPartition, Watermarks
 from stream_app.errors import ArebaError, ConfigurationError, DeliveryError, TopicError
-from stream_app.ports import TopicInfo, TopicPartition, Watermarks
 from stream_app.records import MAX_ID_BYTES, Example, Header, Label, Mark, MarkKind
+from stream_app.serialization.codec import decode_one
 
 NOW_MS = 1_700_000_000_000
 

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stream_app import codec
-from stream_app.cli import cli
-from stream_app.embedded import EmbeddedSender
+from stream_app.admin.models import Place, rebuild
+from stream_app.admin.reset import reset
+from stream_app.backends.memory import EmbeddedSender
+from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.inputs import NO_RECORDS
+from stream_app.pipeline.task import Task
 from stream_app.records import RESET, Act, Example, Label, Metric, Outcome
-from stream_app.reset import reset
-from stream_app.restore import Stage
-from stream_app.state_tools import Place, rebuild
-from stream_app.task import Task
-from stream_app.verify import verify
-from stream_app.worker import Worker
+from stream_app.recovery.buffers import NO_RECORDS
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import MAX_POLL_INTERVAL_S, World, _config, _started, _turns
 
 RIGHT = 3
@@ -129,7 +129,7 @@ def test_a_process_that_dies_between_the_act_and_its_batch() -> None:
 
 def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that was reset is written whole: a snapshot must not list what older ones have of it."""
-    monkeypatch.setattr("stream_app.snapshot.CLOSED_ROWS", 4)
+    monkeypatch.setattr("stream_app.snapshot.segments.CLOSED_ROWS", 4)
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(30)
     _reaches(world, (30, 30))
@@ -168,7 +168,7 @@ def test_a_reset_that_closes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -
     """The books see an example that stays open though its stream was reset."""
     world = _spoilt(0)
     _reset(world)
-    monkeypatch.setattr("stream_app.task.close", lambda *_: None)
+    monkeypatch.setattr("stream_app.pipeline.task.close", lambda *_: None)
     _examples(world, 10, 1, time_ms=150)
     _reaches(world, (7, 5))
     report = verify(world.cluster, world.config)
@@ -180,8 +180,8 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     world = _spoilt(0)
     file = tmp_path / "areba.yaml"
     file.write_text("{}")
-    monkeypatch.setattr("stream_app.cli._place", lambda _: _place(world))
-    monkeypatch.setattr("stream_app.start.open_sender", lambda _: _closable(world))
+    monkeypatch.setattr("stream_app.cli.main._place", lambda _: _place(world))
+    monkeypatch.setattr("stream_app.cli.start.open_sender", lambda _: _closable(world))
     told = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
     assert told.exit_code == 0, told.output
     assert "stream 's0' of task 0 (1 features) begins anew\n" in told.output

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from stream_app import codec, restore, worker
-from stream_app.config import Config
-from stream_app.embedded import (
+from stream_app.backends.base import Committed, Fetched, LogReader, TopicInfo, TopicPartition
+from stream_app.backends.memory import (
     EmbeddedBroker,
     EmbeddedCluster,
     EmbeddedSource,
     EmbeddedTransaction,
     ManualClock,
 )
+from stream_app.config import Config
 from stream_app.errors import (
     ArebaError,
     ConfigurationError,
@@ -29,13 +29,15 @@ from stream_app.errors import (
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.observe import Observer
-from stream_app.outputs import OUTPUT_TOPICS
-from stream_app.ports import Committed, Fetched, LogReader, TopicInfo, TopicPartition
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import RESUME, Act, Commit, Example, Label, OutputRecords
-from stream_app.restore import Point, Stage, Target, committed_target, parse_metadata
-from stream_app.state import Place, Snapshot
-from stream_app.worker import Ports, Worker
+from stream_app.recovery import restore
+from stream_app.recovery.restore import Point, Stage, Target, committed_target, parse_metadata
+from stream_app.serialization import codec
+from stream_app.snapshot.format import Place, Snapshot
+from stream_app.worker import worker
+from stream_app.worker.events import Observer
+from stream_app.worker.worker import Ports, Worker
 
 PARTITIONS = 2
 TURNS = 500
@@ -552,7 +554,7 @@ def _forge_ranges(world: World) -> None:
 )
 def test_state_that_does_not_fit(damage: Callable[[World], None], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status 3 and one line with both numbers, before a single record is written."""
-    monkeypatch.setattr("stream_app.restore.MAX_UNNAMED_COMMITS", 0)
+    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
     world = _processed()
     damage(world)
     before = world.outputs()

@@ -9,8 +9,8 @@ import pytest
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 import schemas
-from stream_app import avro
 from stream_app.records import MarkKind, OutcomeKind
+from stream_app.serialization import avro
 from tests.avro_reference import HEADERS, PARSED, canonical, header_of, rabin
 
 FOLDER = Path(schemas.__file__).parent

@@ -2,15 +2,15 @@
 
 import pytest
 
-from stream_app import codec
+from stream_app.backends.base import Fetched, LogReader, TopicPartition
+from stream_app.backends.memory import EmbeddedCluster, EmbeddedLogReader
 from stream_app.config import Config
-from stream_app.embedded import EmbeddedCluster, EmbeddedLogReader
 from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
-from stream_app.ports import Fetched, LogReader, TopicPartition
 from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit
-from stream_app.restore import Stage
-from stream_app.settle import _attempts
-from stream_app.worker import Worker
+from stream_app.recovery.restore import Stage
+from stream_app.recovery.settle import _attempts
+from stream_app.serialization import codec
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns
 
 KAFKA = {"output_prefix": "out."}

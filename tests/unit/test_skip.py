@@ -5,21 +5,21 @@ from itertools import pairwise
 
 import pytest
 
-from stream_app import codec
-from stream_app import skip as skip_module
-from stream_app.embedded import EmbeddedSender
+from stream_app.admin import skip as skip_module
+from stream_app.admin.history import progress_of
+from stream_app.admin.inspect_tasks import State, inspect
+from stream_app.admin.models import Place, rebuild
+from stream_app.admin.reset import reset
+from stream_app.admin.skip import skip
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.memory import EmbeddedSender
 from stream_app.errors import StateError
-from stream_app.gap import Gap, read_gap
-from stream_app.inspect_tasks import State, inspect
-from stream_app.ports import TopicPartition
-from stream_app.rebuild import progress_of
 from stream_app.records import SKIP, Act, Commit
-from stream_app.reset import reset
-from stream_app.restore import Stage
-from stream_app.skip import skip
-from stream_app.state_tools import Place, rebuild
-from stream_app.verify import verify
-from stream_app.worker import Worker
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.snapshot.skipped_inputs import Gap, read_gap
+from stream_app.verify.verify import verify
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
 
 COUNT = 40

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from stream_app import cli, start
-from stream_app.cli import Restarts
+from stream_app.cli import main, start
+from stream_app.cli.main import Restarts
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, FencedError, OutageError, RestartNeededError, UnknownOutcomeError
-from stream_app.native import cache_folder
+from stream_app.jit.cache import base_folder
 
 # isort: split
 import numba  # after `native`, which sets its environment
@@ -28,7 +28,7 @@ HOUR_S = 3600.0
 @pytest.fixture
 def held_lock() -> Iterator[Path]:
     """Another process compiles."""
-    lock = cache_folder() / "lock"
+    lock = base_folder() / "lock"
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield lock
@@ -109,7 +109,7 @@ def test_restarts_back_off() -> None:
         pauses.append(restarts.pause_s(float(number)))
         restarts = restarts.and_now(float(number), UnknownOutcomeError("x"))
     assert pauses == [0, 1, 2, 4, 8, 16, 32, 60, 60]
-    assert restarts.pause_s(2 * cli.BACK_OFF_WINDOW_S) == 0
+    assert restarts.pause_s(2 * main.BACK_OFF_WINDOW_S) == 0
 
 
 @pytest.mark.parametrize("error", [OutageError("x"), UnknownOutcomeError("x"), FencedError("x")])
@@ -117,12 +117,12 @@ def test_outages_do_not_use_up_restarts(monkeypatch: pytest.MonkeyPatch, error: 
     """Rolling a large cluster is no reason for a worker to end."""
     commands: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, command: commands.append(command))
-    full = Restarts(by_errors=(time.time() - cli.BACK_OFF_WINDOW_S - 1,))
+    full = Restarts(by_errors=(time.time() - main.BACK_OFF_WINDOW_S - 1,))
     if not isinstance(error, OutageError):
         with pytest.raises(type(error)):
-            cli._start_afresh(("x",), full, 1, lambda: False, error)
+            main._start_afresh(("x",), full, 1, lambda: False, error)
         return
-    cli._start_afresh(("x",), full, 1, lambda: False, error)
+    main._start_afresh(("x",), full, 1, lambda: False, error)
     [command] = commands
     assert sum(part.startswith("--restarted-at=") for part in command) == 1
     assert sum(part.startswith("--outage-at=") for part in command) == 1
@@ -133,5 +133,5 @@ def test_a_pause_ends_when_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it started again"))
     now = time.time()
     with pytest.raises(UnknownOutcomeError):
-        cli._start_afresh(("x",), Restarts((now,) * 7), 10, lambda: True, UnknownOutcomeError("x"))
+        main._start_afresh(("x",), Restarts((now,) * 7), 10, lambda: True, UnknownOutcomeError("x"))
     assert time.time() - now < DEADLINE_S

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from stream_app import codec
 from stream_app.config import METHODS, TaskSettings
-from stream_app.outputs import chain_digest
+from stream_app.pipeline.outputs import chain_digest
+from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, RawRecords
-from stream_app.snapshot import Blob, Book, load_task
-from stream_app.state import FORMAT, Entry, Manifest, read_manifest
-from stream_app.task import Task
+from stream_app.serialization import codec
+from stream_app.snapshot.format import FORMAT, Entry, Manifest, read_manifest
+from stream_app.snapshot.segments import Blob, Book, load_task
 
 FOLDER = Path(__file__).parents[1] / "golden"
 

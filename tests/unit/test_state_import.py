@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from stream_app import codec
+from stream_app.admin.import_model import import_model
+from stream_app.admin.models import Place, export, rebuild
+from stream_app.backends.memory import EmbeddedSender
 from stream_app.config import Config
-from stream_app.embedded import EmbeddedSender
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.inputs import NO_RECORDS
-from stream_app.model_file import digest_of
+from stream_app.pipeline.task import Task
 from stream_app.records import SEED, Act, Commit
-from stream_app.seed import Seeds
-from stream_app.state_import import import_model
-from stream_app.state_tools import Place, export, rebuild
-from stream_app.task import Task
-from stream_app.verify import verify
-from stream_app.worker import Worker
+from stream_app.recovery.buffers import NO_RECORDS
+from stream_app.serialization import codec
+from stream_app.snapshot.imported_state import Seeds
+from stream_app.snapshot.model_file import digest_of
+from stream_app.verify.verify import verify
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import MAX_POLL_INTERVAL_S, World, _all_at, _config, _started, _turns
 
 SAVED = {"learners": {"areba": {"method": "areba", "scaler": "standard"}, "baseline": {"method": "baseline"}}}

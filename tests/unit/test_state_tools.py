@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_app import codec
-from stream_app.autograd import DenseNetwork
+from stream_app.admin.models import Place, diff, explain, export, export_all, rebuild, table
+from stream_app.backends.base import TopicPartition
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.model_file import read_model_file
-from stream_app.ports import TopicPartition
+from stream_app.learners.networks.autograd import DenseNetwork
 from stream_app.records import Example, Prediction
-from stream_app.state_tools import Place, diff, explain, export, export_all, rebuild, table
+from stream_app.serialization import codec
+from stream_app.snapshot.model_file import read_model_file
 from tests.unit.test_restore import World, _all_at, _config, _started, _turns
 
 # isort: split

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from producers.replay import id_prefix
-from stream_app import codec
 from stream_app.errors import StateError
+from stream_app.pipeline.task import Task
 from stream_app.records import Prediction
-from stream_app.task import Task
+from stream_app.serialization import codec
 from study import runs
 from study.experiment import Run, Varies, parse
 from study.parallel import missing

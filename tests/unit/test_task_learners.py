@@ -5,15 +5,15 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from stream_app import codec
 from stream_app.config import LearnerSettings, MetricSettings, StreamSettings, TaskSettings
-from stream_app.join import HASH_KEY_BYTES
+from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.learners import METHODS
 from stream_app.learners.workshop import Workshop
-from stream_app.outputs import OUTPUT_TOPICS
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.pipeline.stream import Shared, Stream, seed_of
+from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, Prediction, RawRecords
-from stream_app.stream import Shared, Stream, seed_of
-from stream_app.task import Task
+from stream_app.serialization import codec
 from tests.learner_steps import stream
 
 Published = TypeVar("Published", Prediction, Metric)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from stream_app import ports, topics
+from stream_app.backends import base, topics
+from stream_app.backends.base import TopicInfo
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, ManualClock
 from stream_app.config import Config
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, ManualClock
-from stream_app.ports import TopicInfo
 
 CONFIG = Config.model_validate({"application": {"id": "app"}, "kafka": {"topic_prefix": "p-"}})
 NAMES = CONFIG.topics
@@ -124,7 +124,7 @@ def test_dead_letters_may_be_smaller_than_the_inputs() -> None:
     """What does not fit leaves a part out; as `plan` makes the topic, whole letters fit."""
     planned = _planned(NAMES.dead_letters)
     assert topics.largest_batch_bytes(planned) == topics.largest_batch_bytes(_planned(NAMES.examples)) + 16_384
-    least = str(ports.MAX_BATCH_BYTES + topics.RECORD_OVERHEAD_BYTES)
+    least = str(base.MAX_BATCH_BYTES + topics.RECORD_OVERHEAD_BYTES)
     assert not _check(_found(replace(planned, settings={**planned.settings, "max.message.bytes": least})))
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from stream_app.batch import MAX_TRACE_BYTES, is_trace, open_batch
-from stream_app.codec import DecodeLimits, NameList
-from stream_app.embedded import ManualClock
-from stream_app.observe import WARNING_INTERVAL_S, Observer
+from stream_app.backends.memory import ManualClock
+from stream_app.pipeline.batch import MAX_TRACE_BYTES, is_trace, open_batch
 from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
+from stream_app.serialization.codec import DecodeLimits, NameList
+from stream_app.worker.events import WARNING_INTERVAL_S, Observer
 
 VALID = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from stream_app import codec, trim
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster
+from stream_app.admin.models import Place, explain, rebuild
+from stream_app.backends.base import Fetched, LogReader, TopicPartition
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster
 from stream_app.errors import ArebaError, StateError, TopicError, UnknownOutcomeError
-from stream_app.ports import Fetched, LogReader, TopicPartition
 from stream_app.records import Commit
-from stream_app.restore import Target, parse_metadata
-from stream_app.state_tools import Place, explain, rebuild
-from stream_app.verify import verify
-from stream_app.worker import Worker
+from stream_app.recovery.restore import Target, parse_metadata
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
+from stream_app.worker import progress_trimmer
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
 COUNT = 60
@@ -61,7 +62,7 @@ def _target(world: World, number: int = 0) -> Target:
 
 def _more(world: World, member: Worker, total: int) -> None:
     """Some more records, processed, a snapshot behind them named, and progress looked at."""
-    world.clock.advance(trim.TRIM_INTERVAL_S)
+    world.clock.advance(progress_trimmer.TRIM_INTERVAL_S)
     world.send(6, first=total - 6)
     _turns(member, until=_all_at(member, total))
     _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
@@ -132,7 +133,7 @@ class _Watching(EmbeddedCluster):
 
 def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither of the two, at whatever moment of the next one's making: it may be damaged, or its writer may die."""
-    monkeypatch.setattr(trim, "TRIM_INTERVAL_S", 0.0)
+    monkeypatch.setattr(progress_trimmer, "TRIM_INTERVAL_S", 0.0)
     world = World(_config(worker={"snapshot_after_ms": 0}))
     watching = _Watching(world)
     member = _started(world.worker(cluster=watching))
@@ -189,7 +190,7 @@ def test_progress_is_looked_at_once_a_minute_and_only_behind_retention() -> None
     assert len(cluster.deleted) == PARTITIONS
     end = COUNT + 6
     for round_ in range(5):
-        world.clock.advance(trim.TRIM_INTERVAL_S / 10)
+        world.clock.advance(progress_trimmer.TRIM_INTERVAL_S / 10)
         _retain(world, 41 + round_, 31 + round_)
         end += 6
         world.send(6, first=end - 6)

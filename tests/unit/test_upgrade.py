@@ -2,15 +2,17 @@
 
 import pytest
 
-from stream_app import __version__, codec, start
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, ManualClock
+from stream_app import __version__
+from stream_app.admin.inspect_tasks import State, inspect
+from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, ManualClock
+from stream_app.backends.partitioner import partition_of
+from stream_app.cli import start
 from stream_app.errors import StateError
-from stream_app.identity import RULES
-from stream_app.inspect_tasks import State, inspect
-from stream_app.partitioner import partition_of
-from stream_app.ports import TopicInfo, TopicPartition
 from stream_app.records import CONFIGURATION, Act, Commit, Example, Label
-from stream_app.verify import verify
+from stream_app.serialization import codec
+from stream_app.snapshot.identity import RULES
+from stream_app.verify.verify import verify
 from tests.old_logs import OldLog
 from tests.unit.test_restore import PARTITIONS, World, _all_at, _started, _turns, _undisturbed
 

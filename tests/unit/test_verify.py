@@ -16,18 +16,16 @@ from producers.faults import Faults
 from producers.label_delay import parse_label_delay
 from producers.replay import Plan, StreamPlan, replay
 from producers.sources import parse_source
-from stream_app import codec, order, verify
-from stream_app import stream as stream_module
-from stream_app import topics as topic_plan
-from stream_app.books import MAX_FINDINGS, Output
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.base import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.config import Config, LearnerSettings
-from stream_app.embedded import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.identity import RULES
-from stream_app.learners.base import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
-from stream_app.left_out import Fields, fitted
-from stream_app.outputs import GENESIS, chain_digest
-from stream_app.ports import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
+from stream_app.learners.api import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
+from stream_app.pipeline import merge
+from stream_app.pipeline import stream as stream_module
+from stream_app.pipeline.outputs import GENESIS, chain_digest
+from stream_app.pipeline.task import Task
 from stream_app.records import (
     Act,
     Commit,
@@ -45,11 +43,15 @@ from stream_app.records import (
     Side,
     Words,
 )
-from stream_app.recount import Recount
-from stream_app.restore import Point
-from stream_app.state import Place, Snapshot
-from stream_app.task import Task
+from stream_app.recovery.restore import Point
+from stream_app.serialization import codec
+from stream_app.serialization.left_out import Fields, fitted
+from stream_app.snapshot.format import Place, Snapshot
+from stream_app.snapshot.identity import RULES
 from stream_app.terminal import Terminal
+from stream_app.verify import verify
+from stream_app.verify.audit import MAX_FINDINGS, Output
+from stream_app.verify.metrics_check import Recount
 
 CONFIG = Config.model_validate(
     {
@@ -320,7 +322,7 @@ def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log
             break
         one, two = examples[at[0] : last[0]], labels[at[1] : last[1]]
         times = [np.array([stored.timestamp_ms for stored in side], np.int64) for side in (one, two)]
-        taken = order.cut(*times, examples_at_end=True, labels_at_end=True, limit=batch + sequence % 5)
+        taken = merge.cut(*times, examples_at_end=True, labels_at_end=True, limit=batch + sequence % 5)
         end = (at[0] + taken[0], at[1] + taken[1])
         outputs = task.step(raw(one[: taken[0]], range(at[0], end[0])), raw(two[: taken[1]], range(at[1], end[1])))
         ranges = (at[0], end[0], at[1], end[1])

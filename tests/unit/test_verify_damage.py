@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from stream_app import codec, verify
-from stream_app.letters import DEAD_LETTER_HEADERS, SENT_BACK, Replay
-from stream_app.ports import Committed, TopicPartition
+from stream_app.backends.base import Committed, TopicPartition
 from stream_app.records import Commit, Example, Metric, Outcome, Prediction
+from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, Replay
+from stream_app.verify import verify
 from tests.unit.test_verify import CONFIG, TOPICS, Log, Stored, inputs, processed, put, where
 
 Found: TypeAlias = Sequence[str]

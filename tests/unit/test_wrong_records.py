@@ -6,19 +6,19 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from stream_app import codec
+from stream_app.admin.inspect_tasks import inspect
+from stream_app.backends.partitioner import Placement, partition_of
 from stream_app.config import LearnerSettings, LimitSettings, StreamSettings, TaskSettings
-from stream_app.health import HealthObserver
-from stream_app.inputs import NO_RECORDS
-from stream_app.inspect_tasks import inspect
-from stream_app.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
-from stream_app.outputs import DeadCount, Outputs
-from stream_app.partitioner import Placement, partition_of
+from stream_app.pipeline.outputs import DeadCount, Outputs
+from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reason, Side
-from stream_app.restore import Stage
-from stream_app.task import Task
-from stream_app.verify import verify
-from stream_app.worker import Worker
+from stream_app.recovery.buffers import NO_RECORDS
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
+from stream_app.worker.health import HealthObserver
+from stream_app.worker.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
+from stream_app.worker.worker import Worker
 from tests.unit.test_restore import World, _config, _started, _turns
 
 TIME_MS = 1_700_000_000_000

@@ -1,0 +1,324 @@
+"""`areba state` and `areba explain`: look at models, save them, and see how a prediction came about."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+from rich.progress import Progress
+from rich.table import Table
+
+from stream_app.admin.history import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Told, records_of
+from stream_app.backends.base import Clock, Cluster, TopicPartition, pair
+from stream_app.backends.partition_count import partitions_of
+from stream_app.backends.partitioner import partition_of
+from stream_app.config import Config, TaskSettings
+from stream_app.errors import ConfigurationError, StateError, TopicError, UndecodableError, WrongSchemaError
+from stream_app.join.stream_join import HASH_KEY_BYTES
+from stream_app.pipeline.task import Task
+from stream_app.records import Example, Outcome, Prediction, RawRecords
+from stream_app.recovery.buffers import NO_RECORDS, WaitingRecords
+from stream_app.serialization import codec
+from stream_app.snapshot.model_file import ModelFile, differences, digest_of, read_model_file
+from stream_app.terminal import Terminal
+
+ID_DIGITS = 16
+"""Of a digest, for people."""
+
+
+class Place(NamedTuple):
+    """Where to look: an application, its cluster, and a clock for deadlines."""
+
+    config: Config
+    cluster: Cluster
+    clock: Clock
+
+    def partitions(self) -> int:
+        """How many tasks there are.
+
+        Raises:
+            TopicError: The application has no topics.
+        """
+        topic = self.config.topics.progress
+        if topic not in self.cluster.topics([topic]):
+            raise TopicError(f"{topic}: the topic does not exist; `areba topics create` creates it")
+        return partitions_of(self.cluster, self.config.topics)
+
+    def task_of(self, stream: str, task: int | None) -> int:
+        """The task that has a stream, unless it is said."""
+        return partition_of(stream.encode(), self.partitions()) if task is None else task
+
+    def check_nobody_works(self) -> None:
+        """Refuse what a running worker would not notice, or write over.
+
+        Raises:
+            StateError: The group has members.
+        """
+        group = self.config.group_id
+        members = self.cluster.members(group)
+        if members:
+            raise StateError(f"{group}: workers are running ({len(members)}): stop them all, and say it again")
+
+
+@contextmanager
+def waiting_for(task: int) -> Iterator[Told]:
+    """A progress bar while a task is rebuilt."""
+    with Progress(console=Terminal(stderr=True), transient=True) as progress:
+        bar = progress.add_task(f"task {task}", total=None)
+
+        def told(reached: tuple[int, int], wanted: tuple[int, int]) -> None:
+            progress.update(bar, completed=sum(reached), total=sum(wanted))
+
+        yield told
+
+
+def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
+    """A task at the committed point with these offsets; None: the newest."""
+    history = History(place.config, place.cluster, task)
+    with waiting_for(task) as told:
+        return history.rebuild(history.at(at), place.clock, told)
+
+
+def table(config: Config, task: int, rebuilt: Rebuilt) -> Table:
+    """The learners of a task."""
+    offsets = pair(rebuilt.offsets)
+    title = f"{config.application.id}, task {task} at offsets {offsets}, sequence {rebuilt.sequence}"
+    result = Table(title=title)
+    for column in ("stream", "learner", "method", "features", "parameters", "updates", "digest"):
+        result.add_column(column, justify="right" if column in {"features", "parameters", "updates"} else "left")
+    for stream in rebuilt.task.stream_names:
+        known = rebuilt.task.stream(stream)
+        for number, learner in enumerate(known.learner_names[: len(known.learners)]):
+            file = model_file(config, task, rebuilt, stream, learner)
+            updates = int(np.sum(file.state.get("updates", np.zeros(1, np.int64))))
+            parameters = sum(len(array) for name, array in file.state.items() if name == "parameters")
+            champion = "*" if number == known.join.champion else ""
+            cells = (file.settings.method, str(file.features), str(parameters), str(updates))
+            result.add_row(stream, f"{learner}{champion}", *cells, digest_of(file.state)[:ID_DIGITS])
+    result.caption = "* champion"
+    return result
+
+
+def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner: str) -> ModelFile:
+    """A learner, ready to be written.
+
+    Raises:
+        ConfigurationError: There is none of this name.
+    """
+    if stream not in rebuilt.task.stream_names:
+        known = ", ".join(rebuilt.task.stream_names) or "none yet"
+        raise ConfigurationError(f"task {task} has no stream {stream!r}; it has {known}")
+    held = rebuilt.task.stream(stream)
+    learners = dict(zip(held.learner_names, held.learners, strict=False))  # none before the first example
+    if learner not in learners:
+        known = ", ".join(learners) or "none yet: no example came"
+        raise ConfigurationError(f"stream {stream} has no learner {learner!r}; it has {known}")
+    state = dict(learners[learner].arrays())
+    settings = rebuilt.task.settings.of_stream(stream).learners[learner]
+    source = {
+        "application": config.application.id,
+        "stream": stream,
+        "learner": learner,
+        "task": str(task),
+        "offsets": pair(rebuilt.offsets),
+        "digest": digest_of(state),
+    }
+    return ModelFile(state, settings, held.features, source)
+
+
+def export(place: Place, stream: str, learner: str, path: Path, task: int | None, at: tuple[int, int] | None) -> str:
+    """Write a learner to a file; a line that says what."""
+    number = place.task_of(stream, task)
+    file = model_file(place.config, number, rebuild(place, number, at), stream, learner)
+    content = file.to_bytes()
+    path.write_bytes(content)
+    return f"{path}: {stream}/{learner} at offsets {file.source['offsets']}, digest {file.source['digest']}"
+
+
+def export_all(config: Config, task: int, rebuilt: Rebuilt, folder: Path) -> Iterator[str]:
+    """Write every learner of a task to `STREAM.LEARNER.safetensors`; the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stream in rebuilt.task.stream_names:
+        held = rebuilt.task.stream(stream)
+        for learner in held.learner_names[: len(held.learners)]:
+            path = folder / f"{quote(stream, safe='')}.{quote(learner, safe='')}.safetensors"
+            path.write_bytes(model_file(config, task, rebuilt, stream, learner).to_bytes())
+            yield str(path)
+
+
+def diff(one: Path, two: Path) -> tuple[list[str], bool]:
+    """Lines about what differs between two files, and whether nothing does."""
+    files = [read_model_file(str(path)) for path in (one, two)]
+    lines = [
+        f"{path}: {file.source.get('stream')}/{file.source.get('learner')} at {file.source.get('offsets')}, "
+        f"digest {digest_of(file.state)}"
+        for path, file in zip((one, two), files, strict=True)
+    ]
+    found = differences(files[0].state, files[1].state)
+    for name, here, there, largest in found:
+        lines.append(f"{name}: {here}" + (f", {there}" if largest is None else f", differs by up to {largest:g}"))
+    return [*lines, "equal" if not found else f"{len(found)} arrays differ"], not found
+
+
+# Explaining -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How the predictions of one example came about.
+
+    Attributes:
+        example: It.
+        offset: Where it is in the examples topic.
+        recorded: The commit record of the batch that predicted it.
+        again: What re-processing that batch with the state before it gives.
+        published: What the predictions topic has.
+        outcomes: What became of it, so far.
+    """
+
+    example: Example
+    offset: int
+    recorded: Recorded
+    again: Sequence[Prediction]
+    published: Sequence[Prediction]
+    outcomes: Sequence[Outcome]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both are equal, to the bit."""
+        return [codec.encode(one) for one in self.again] == [codec.encode(one) for one in self.published]
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        ends = self.recorded.commit
+        yield (
+            f"{self.example.stream} {self.example.id}: examples offset {self.offset}, predicted in sequence "
+            f"{ends.sequence} (examples {ends.examples_start}..{ends.examples_end}, labels {ends.labels_start}"
+            f"..{ends.labels_end})"
+        )
+        yield "features " + " ".join(f"{value:g}" for value in self.example.features)
+        for one in self.again:
+            role = "champion" if one.champion else "challenger"
+            yield f"{one.learner} ({role}): class {one.label}, score {one.score!r}, behind {one.model_version} updates"
+        for outcome in self.outcomes:
+            yield f"outcome {outcome.outcome}" + ("" if outcome.label is None else f": label {outcome.label}")
+        yield (
+            "the same bits as published"
+            if self.is_same
+            else "NOT what was published: " + "; ".join(f"{one.learner} score {one.score!r}" for one in self.published)
+        )
+
+
+def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanation:
+    """Predict an example of the past again, with the state of that moment.
+
+    Raises:
+        StateError: There is no such example, or it was not predicted yet.
+    """
+    number = place.task_of(stream, task)
+    topics = place.config.topics
+    example, offset = _find_example(place, TopicPartition(topics.examples, number), stream, id_)
+    history = History(place.config, place.cluster, number)
+    before, recorded = _around(history, offset, f"{stream} {id_}")
+    told_task = _state_before(history, place, number, before, recorded)
+    batch = _batch(place, history, recorded)
+    predictions = codec.decode_many([value or b"" for value in told_task.step(*batch).topics["predictions"].values])
+    published = _of_id(place, TopicPartition(topics.predictions, number), stream, id_)
+    outcomes = _of_id(place, TopicPartition(topics.outcomes, number), stream, id_)
+    return Explanation(
+        example,
+        offset,
+        recorded,
+        [one for one in predictions if isinstance(one, Prediction) and (one.stream, one.id) == (stream, id_)],
+        [one for one in published if isinstance(one, Prediction)],
+        [one for one in outcomes if isinstance(one, Outcome)],
+    )
+
+
+def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str) -> tuple[Example, int]:
+    """The first example of this id: later ones are repetitions."""
+    wanted, name = id_.encode(), stream.encode()
+    is_known = stream in place.config.streams
+    for offset, value in records_of(place.cluster, partition):
+        is_known = is_known or (value is not None and name in value)
+        if value and wanted in value:  # most need not be decoded
+            record = _decoded(value)
+            if isinstance(record, Example) and (record.stream, record.id) == (stream, id_):
+                return record, offset
+    where = f"{partition.topic}[{partition.partition}]"
+    if not is_known:
+        raise ConfigurationError(f"there is no stream {stream!r}: none is configured, and {where} has no example of it")
+    raise StateError(f"{where} has no example {id_!r} of stream {stream!r}")
+
+
+def _decoded(value: bytes) -> object:
+    try:
+        return codec.decode_one(value)
+    except (UndecodableError, WrongSchemaError):
+        return None
+
+
+def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, Recorded]:
+    before: Recorded | None = None
+    for recorded in history.commits():
+        if recorded.commit.examples_end > offset:
+            if before is None:
+                history.check_whole(recorded)
+            return before, recorded
+        before = recorded
+    raise StateError(f"{what}: examples offset {offset} was not processed yet")
+
+
+def _state_before(history: History, place: Place, number: int, before: Recorded | None, recorded: Recorded) -> Task:
+    """The task as it was when the batch began."""
+    if before is None:
+        first = TaskSettings.from_json(recorded.acts[0].text)
+        topics = (history.inputs[0].topic, history.inputs[1].topic)
+        task = Task(number, first, topics, secrets.token_bytes(HASH_KEY_BYTES))
+    else:
+        with waiting_for(number) as told:
+            task = history.rebuild(before, place.clock, told).task
+    for act in recorded.acts:
+        task.apply(act)
+    return task
+
+
+def _batch(place: Place, history: History, recorded: Recorded) -> tuple[RawRecords, RawRecords]:
+    commit = recorded.commit
+    ranges = ((commit.examples_start, commit.examples_end), (commit.labels_start, commit.labels_end))
+    one, two = (_range(place, partition, *part) for partition, part in zip(history.inputs, ranges, strict=True))
+    return one, two
+
+
+def _range(place: Place, partition: TopicPartition, start: int, end: int) -> RawRecords:
+    if start == end:
+        return NO_RECORDS
+    reader = place.cluster.reader(partition)
+    waiting = WaitingRecords()
+    deadline_s = place.clock.monotonic_s() + READ_TIMEOUT_S
+    try:
+        reader.seek(start)
+        while (rows := waiting.rows_below(end)) is None:
+            fetched = reader.poll(end - start, POLL_S)
+            if fetched is not None:
+                waiting.add(fetched)
+            elif place.clock.monotonic_s() > deadline_s:
+                raise StateError(f"{partition.topic}[{partition.partition}] offset {end - 1} does not come")
+    except LookupError:
+        raise StateError(f"{partition.topic}[{partition.partition}] offset {end - 1} is gone") from None
+    finally:
+        reader.close()
+    return waiting.take(rows)
+
+
+def _of_id(place: Place, partition: TopicPartition, stream: str, id_: str) -> Iterator[object]:
+    wanted = id_.encode()
+    for _, value in records_of(place.cluster, partition):
+        if value and wanted in value:
+            record = _decoded(value)
+            if isinstance(record, Prediction | Outcome) and (record.stream, record.id) == (stream, id_):
+                yield record

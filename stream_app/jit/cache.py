@@ -1,0 +1,128 @@
+"""The folder that keeps compiled code, and the rule that says when compiled code is out of date.
+
+Numba compares the source file of a function with the file that it compiled. A function is also out of date when a
+function that it calls, or a constant that it read, has changed in another file. So each source file gets a folder whose
+name is a digest of the file and of all files whose code or constants it compiles in. An edit recompiles what depends
+on the edited file, and nothing else; two checkouts with the same sources share their compiled code.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from stream_app.errors import ConfigurationError
+from stream_app.jit import compiler  # noqa: F401  (sets the environment before Numba is imported)
+
+# isort: split
+from numba.core.caching import _CacheLocator
+
+VERSIONS_KEPT = 4
+"""Versions of each source file whose compiled code is kept: enough to go back and forth between branches."""
+
+PACKAGE = Path(__file__).parents[1]
+
+CONSTANTS = ("records.py", "pipeline/outputs.py", "learners/api.py")
+"""Files that compile nothing but whose constants and tuples are compiled in (tests/unit/test_native.py checks this)."""
+
+COMPILES = re.compile(rb"^@(compiled|inlined|bare|bare_inlined)$|^(from|import) numba\b", re.MULTILINE)
+"""What a file with compiled code contains."""
+
+IMPORT = re.compile(r"^\s*from (stream_app[\w.]*) import (\([^)]*\)|[^(#\n]+)", re.MULTILINE)
+
+DIGEST_CHARACTERS = 16
+
+
+def base_folder() -> Path:
+    """Return the folder for all compiled code, below `AREBA_CACHE_DIR` or the user's cache; make it if necessary.
+
+    Whoever can write to this folder can run code as this user.
+
+    Raises:
+        ConfigurationError: Other users may write to it.
+    """
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get("AREBA_CACHE_DIR") or caches / "areba") / "compiled"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigurationError(f"{folder}: others may write to the cache of compiled code; set AREBA_CACHE_DIR")
+    return folder
+
+
+def sources_of(path: Path, package: Path = PACKAGE) -> Sequence[Path]:
+    """List a file and all files of this package whose code or constants it compiles in, in order of their paths."""
+    found, unread = {path}, [path]
+    while unread:
+        new = set(_imported(unread.pop(), package)) - found
+        found |= new
+        unread += new
+    return sorted(found)
+
+
+def _imported(path: Path, package: Path) -> Iterator[Path]:
+    """Yield the files with compiled code or compiled-in constants that a file imports."""
+    for module, names in IMPORT.findall(path.read_text(encoding="utf-8")):
+        folder = package.joinpath(*module.split(".")[1:])
+        for candidate in (folder, *(folder / name for name in re.findall(r"\w+", names))):
+            source = candidate.with_suffix(".py")
+            if source.is_file() and is_compiled_in(source, package):
+                yield source
+
+
+def is_compiled_in(path: Path, package: Path = PACKAGE) -> bool:
+    """Say whether compiled code can contain code or constants of this file of the package."""
+    return path.relative_to(package).as_posix() in CONSTANTS or COMPILES.search(path.read_bytes()) is not None
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """Name the compiled code of these sources."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:DIGEST_CHARACTERS]
+
+
+@cache
+def folder_of(path: Path) -> Path:
+    """Return the folder for the compiled code of one source file, and forget versions that were not used lately."""
+    name = ".".join(path.parts[-3:-1]) + f".{path.stem}"
+    versions = base_folder() / name
+    folder = versions / digest_of(sources_of(path))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.utime(folder)
+    for old in sorted(versions.iterdir(), key=lambda version: version.stat().st_mtime)[:-VERSIONS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+class SourcesCacheLocator(_CacheLocator):  # type: ignore[misc]  # Numba has no types
+    """Tells Numba where the compiled code of a function is (`NUMBA_CACHE_LOCATOR_CLASSES`)."""
+
+    def __init__(self, folder: Path, line: int) -> None:
+        self._folder = folder
+        self._line = line
+
+    @classmethod
+    def from_function(cls, function: object, file: str) -> "SourcesCacheLocator | None":
+        """Make the locator of a function; None if it has no source file, so that Numba asks its other locators."""
+        path = Path(file)
+        if not path.is_file():
+            return None
+        return cls(folder_of(path), function.__code__.co_firstlineno)  # type: ignore[attr-defined]
+
+    def get_cache_path(self) -> str:
+        """Return the folder of this function's source file."""
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        """Return the digest in the folder's name: another source is another folder."""
+        return self._folder.name
+
+    def get_disambiguator(self) -> str:
+        """Return the line of the function, which tells functions of one name apart."""
+        return str(self._line)

@@ -1,8 +1,0 @@
-"""Baseline: one step on each labelled example alone, with no memory and nothing against imbalance or drift."""
-
-from stream_app.learners.memory import BASELINE, Method, memory_of
-
-
-def baseline(features: int) -> Method:
-    """The method; it has no state of its own."""
-    return Method(memory_of(BASELINE, features))

@@ -1,0 +1,70 @@
+"""Adaptive_CS: one step on each labelled example alone, its loss times the cost of an error in its class.
+
+The cost-sensitive loss of CSOGD (Wang, Zhao, Hoi 2014; the paper's equation of the cost) begins with 1 for a negative
+and c = 0.95 / 0.05 = 19 for a positive. From the time-decayed class sizes (Wang, Minku, Yao 2013) the costs are set
+anew every 250 labels: the rarer class gets the ratio of the sizes, at most 50, the other 1.
+
+Where the paper leaves a choice, the authors' code decides:
+
+- The paper puts the cost on the positive class alone and keeps it between 1 and 50. The code puts it on whichever class
+  is rarer, and so do we: a stream whose positives become the majority then costs its negatives.
+- Labels are counted from 0: the costs change with label 250, 500, ... (the 251st, 501st), from class sizes that have
+  that label in them, before the step on it. Label 0 cannot change them, as the other class has not been seen.
+- With equal sizes, or one class never seen, the costs stay what they are.
+- The factor multiplies the cross-entropy, not the L2 term.
+"""
+
+import numpy as np
+
+from stream_app.jit.compiler import compiled
+from stream_app.learners.queues import (
+    ADAPTIVE_CS,
+    CLASS_SIZES,
+    COSTS,
+    LABELS,
+    NEGATIVE,
+    POSITIVE,
+    Held,
+    Method,
+    alone,
+    grow_sizes,
+    memory_of,
+)
+from stream_app.learners.scaler import Desk
+
+
+@compiled
+def _adapt_costs(held: Held) -> None:
+    sizes = held.sizes
+    if sizes[NEGATIVE] == sizes[POSITIVE] or sizes[NEGATIVE] == 0.0 or sizes[POSITIVE] == 0.0:
+        return
+    minority = POSITIVE if sizes[POSITIVE] < sizes[NEGATIVE] else NEGATIVE
+    held.costs[minority] = min(sizes[1 - minority] / sizes[minority], held.largest_cost)
+    held.costs[1 - minority] = 1.0
+
+
+@compiled
+def admit_adaptive_cs(held: Held, desk: Desk, slot: int, label: int) -> int:
+    """Change the costs if it is time; the example is learned with the cost of its class."""
+    grow_sizes(held, label)
+    if held.labels[0] % held.interval == 0:
+        _adapt_costs(held)
+    held.labels[0] += 1
+    held.weight[0] = np.float32(held.costs[label])
+    return alone(held, desk, slot, label)
+
+
+def adaptive_cs(cost: float, largest_cost: float, interval: int, theta: float, features: int) -> Method:
+    """The method.
+
+    Args:
+        cost: Of an error in a positive at first; of one in a negative it is 1.
+        largest_cost: The most that a cost may become.
+        interval: Labels from one change of the costs to the next.
+        theta: Decay of the class sizes, between 0 and 1.
+        features: Numbers in an example.
+    """
+    memory = memory_of(
+        ADAPTIVE_CS, features, theta=theta, costs=(1.0, cost), largest_cost=largest_cost, interval=interval
+    )
+    return Method(memory, CLASS_SIZES, COSTS, LABELS)

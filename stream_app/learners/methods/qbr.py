@@ -1,0 +1,64 @@
+"""QBR: queue-based resampling (Malialis, Panayiotou, Polycarpou 2018; in the AREBA paper algorithm 1).
+
+Each class has a queue of its most recently labelled examples, of capacity 1 at first. On a label the example enters
+its queue, from which the oldest leaves if it was full; a queue that is then full may hold one more, up to B / 2. The
+network takes one step on all that both queues hold.
+
+The pseudocode looks at both queues on each label, the authors' code at the one that the example entered. That is the
+same: the other was not full behind its own last label, or had B / 2 already. While one class is rare the queues are
+as unequal as the stream was of late, which is what AREBA mends. Strictly, a queue of capacity k < B / 2 is never full.
+
+A corrected example that is still in a queue moves behind the newest of the other class's, by the same rules as one that
+enters it.
+"""
+
+from stream_app.jit.compiler import compiled
+from stream_app.learners.queues import (
+    NEGATIVE,
+    POSITIVE,
+    QBR,
+    QUEUES,
+    Held,
+    Method,
+    age_of,
+    append,
+    check_budget,
+    gather,
+    memory_of,
+    move_to_class,
+)
+from stream_app.learners.scaler import Desk
+
+
+@compiled
+def _grow(held: Held, label: int) -> None:
+    if held.lengths[label] == held.capacities[label] and held.capacities[label] < held.rows:
+        held.capacities[label] += 1
+
+
+@compiled
+def admit_qbr(held: Held, desk: Desk, slot: int, label: int) -> int:
+    """Lines 11 to 25: take a labelled example in; how many there are to learn from."""
+    append(held, desk, slot, label, label)
+    _grow(held, label)
+    return gather(held, NEGATIVE, gather(held, POSITIVE, 0))
+
+
+@compiled
+def correct_qbr(held: Held, desk: Desk, slot: int, label: int) -> None:
+    """Give a queued example the other class."""
+    age = age_of(held, desk, slot, 1 - label)
+    if age >= 0:
+        move_to_class(held, age, label)
+        _grow(held, label)
+
+
+def qbr(budget: int, features: int) -> Method:
+    """The method; each queue has room for B / 2.
+
+    Args:
+        budget: B, even and at least 2.
+        features: Numbers in an example.
+    """
+    check_budget(budget)
+    return Method(memory_of(QBR, features, queues=2, rows=budget // 2, budget=budget), QUEUES)

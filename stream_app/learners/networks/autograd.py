@@ -1,0 +1,344 @@
+"""Torch models: the dense network as a module, and any other module, trained through autograd.
+
+A module takes float32 `[n, d]` and gives logits, `[n]` or `[n, 1]`; P(class 1) is their sigmoid. Its parameters become
+views of one flat float32 buffer, which the compiled steps (`kernels`), the optimiser and a snapshot share. Code that
+replaces parameters (`.to()`, `copy.deepcopy`) breaks the link: copy into `flat` instead.
+
+Bits: the compiled path keeps strict IEEE order. Autograd gives equal bits on one kind of machine only, with one Torch
+thread (checked), deterministic algorithms and one example a prediction.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.errors import ConfigurationError, OwnCodeError, raised_at
+from stream_app.learners.networks import kernels  # before Torch: it sets the number of threads
+from stream_app.learners.networks.dense import (
+    Training,
+    class_at,
+    compiled,
+    dense_weights,
+    new_training,
+    random_generator,
+)
+from stream_app.records import Floats, Longs
+
+# isort: split
+import torch
+
+_PROBE_ROWS = 4
+"""Enough rows for batch statistics to differ from those of one row."""
+
+
+class DenseNetwork(torch.nn.Module):
+    """Fully connected: LeakyReLU (0.01) between the layers, logits behind the last.
+
+    Torch sums in float64 and rounds each layer's sums once, so that autograd's answer does not depend on the order in
+    which a library adds; the slope of a unit near 0 would otherwise.
+
+    Args:
+        features: Inputs.
+        hidden: Units of each hidden layer, at least one.
+        generator: Where the weights come from (`network.dense_weights`); without one, a fixed seed.
+
+    Attributes:
+        widths: Inputs, hidden units..., 1.
+        flat: float32 `[p]`, as `network.dense_weights` gives it; the parameters view it.
+    """
+
+    def __init__(
+        self, features: int, hidden: Sequence[int] = (8,), generator: np.random.Generator | None = None
+    ) -> None:
+        super().__init__()
+        generator = random_generator(bytes(32)) if generator is None else generator
+        self.widths = (features, *hidden, 1)
+        self.flat = torch.from_numpy(dense_weights(self.widths, generator))
+        self.layers = torch.nn.ParameterList()
+        start = 0
+        for shape in (shape for inputs, units in pairwise(self.widths) for shape in ((inputs, units), (units,))):
+            size = math.prod(shape)
+            self.layers.append(torch.nn.Parameter(self.flat[start : start + size].view(shape)))
+            start += size
+
+    def forward(self, examples: torch.Tensor) -> torch.Tensor:
+        """Logits `[n]` of examples `[n, d]`."""
+        values = examples
+        for layer in range(0, len(self.layers), 2):
+            if layer > 0:
+                values = torch.nn.functional.leaky_relu(values, float(kernels.LEAK))
+            values = (values.double() @ self.layers[layer].double() + self.layers[layer + 1].double()).float()
+        return values.squeeze(1)
+
+    def hidden_weights(self) -> Sequence[torch.Tensor]:
+        """The weights that L2 regularisation holds down: those of the hidden layers."""
+        return tuple(self.layers)[:-2:2]
+
+
+def flatten(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor | None = None) -> torch.Tensor:
+    """Move parameters into one flat float32 buffer (a new one, if none is given), and make them views of it."""
+    kept = list(parameters)
+    if flat is None:
+        flat = torch.zeros(sum(parameter.numel() for parameter in kept), dtype=torch.float32)
+    start = 0
+    for parameter in kept:
+        part = flat[start : start + parameter.numel()]
+        part.copy_(parameter.data.reshape(-1))
+        parameter.data = part.view(parameter.shape)
+        start += parameter.numel()
+    return flat
+
+
+def _flat_gradients(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor) -> torch.Tensor:
+    """A buffer like that of the parameters, into which autograd adds their gradients."""
+    gradients = torch.zeros_like(flat)
+    start = 0
+    for parameter in parameters:
+        if parameter.requires_grad:
+            parameter.grad = gradients[start : start + parameter.numel()].view(parameter.shape)
+        start += parameter.numel()
+    return gradients
+
+
+def gathered(modules: Sequence[torch.nn.Module]) -> Training:
+    """Move the parameters of modules of one shape into one memory, with all moments and counts at their beginnings."""
+    sizes = {sum(parameter.numel() for parameter in module.parameters()) for module in modules}
+    if len(sizes) != 1:
+        raise ConfigurationError(f"the networks of an ensemble have {sorted(sizes)} parameters; they must be alike")
+    training = new_training(len(modules), sizes.pop())
+    for number, module in enumerate(modules):
+        flat = flatten(module.parameters(), torch.from_numpy(training.of(number).parameters))
+        if isinstance(module, DenseNetwork):
+            module.flat = flat
+    return training
+
+
+def compiled_networks(
+    networks: Sequence[DenseNetwork], learning_rate: float, l2: float, examples: int
+) -> kernels.Network:
+    """What compiled code needs to train these networks, of one shape, with at most so many examples a step."""
+    return compiled(gathered(networks), networks[0].widths, learning_rate, l2, examples)
+
+
+# Autograd -------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _told(module: torch.nn.Module) -> Iterator[None]:
+    """Have an error of a user's own module say whose it is, and where.
+
+    Raises:
+        OwnCodeError: There was an error.
+    """
+    try:
+        yield
+    except Exception as error:  # a user's code may raise anything
+        raise OwnCodeError(f"network {type(module).__name__} failed: {raised_at(error)}") from error
+
+
+class AutogradModel:
+    """Any module, trained one Adam step at a time by Torch autograd, with the arithmetic of `kernels`.
+
+    L2 regularisation holds down what the module's own `hidden_weights()` gives; of a module without one, all
+    parameters with two dimensions or more, except the last of them (the output layer).
+
+    Args:
+        module: Gives logits `[n]` or `[n, 1]` of examples float32 `[n, d]`.
+        features: d.
+        learning_rate: Of Adam.
+        l2: Times the sum of squared hidden weights, added to the loss.
+        training: Where `gathered` moved the module's parameters, checked before; without it, memory of its own.
+
+    Raises:
+        ConfigurationError: The module cannot be trained so that equal inputs give equal bits, or Torch has more than
+            one thread.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        features: int,
+        learning_rate: float,
+        l2: float,
+        training: Training | None = None,
+    ) -> None:
+        self.module = module
+        if training is None:
+            training = gathered([_prepared(module, features)])
+        self.training = training
+        self.updates = self.training.updates
+        self._flat, self._first, self._second = (torch.from_numpy(array) for array in self.training[:3])
+        self._gradients = _flat_gradients(module.parameters(), self._flat)
+        self._learning_rate, self._l2 = learning_rate, l2
+        self._penalised = _hidden_weights(module) if l2 else ()
+
+    def predict(self, example: Floats) -> np.float32:
+        """P(class 1) of one example `[d]`."""
+        with torch.inference_mode(), _told(self.module):
+            logit = self.module(torch.from_numpy(example[None])).reshape(())
+            return np.float32(torch.sigmoid(logit).item())
+
+    def learn(self, examples: Floats, targets: Floats, weight: float = 1.0) -> None:
+        """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0, `weight` times the loss."""
+        self._gradients.zero_()
+        with _told(self.module):
+            logits = self.module(torch.from_numpy(examples)).reshape(-1)
+            signs = torch.from_numpy(1.0 - 2.0 * targets)
+            loss = weight * torch.nn.functional.softplus(signs * logits).mean()
+            for weights in self._penalised:
+                loss = loss + self._l2 * weights.square().sum()
+            loss.backward()  # type: ignore[no-untyped-call]  # Torch publishes no type here
+        self._adam()
+
+    def _adam(self) -> None:
+        """As `kernels` does it, with its limits against denormals."""
+        powers = self.training.powers
+        self.training.updates[0] += 1
+        powers *= (kernels.BETA1, kernels.BETA2)
+        powers[powers < kernels.POWER_TINY] = 0.0
+        size = self._learning_rate / (1.0 - powers[0])
+        scale = 1.0 / math.sqrt(1.0 - powers[1])
+        gradients, first, second = self._gradients, self._first, self._second
+        first.mul_(kernels.BETA1).add_(gradients, alpha=1.0 - kernels.BETA1)
+        first.masked_fill_(first.abs() < float(kernels.TINY), 0.0)
+        gradients.masked_fill_(gradients.abs() < float(kernels.TINY_ROOT), 0.0)
+        second.mul_(kernels.BETA2).addcmul_(gradients, gradients, value=1.0 - kernels.BETA2)
+        second.masked_fill_(second < float(kernels.TINY), 0.0)
+        self._flat.sub_(first.mul(size).div_(second.sqrt().mul_(scale).add_(float(kernels.EPSILON))))
+
+    def buffers(self) -> Mapping[str, NDArray[np.generic]]:
+        """What the module holds besides parameters, as views."""
+        return {name: buffer.numpy() for name, buffer in self.module.named_buffers()}
+
+
+class AutogradModels:
+    """Modules of one shape, each trained as `AutogradModel` does it, in one memory.
+
+    Args:
+        modules: At least one.
+        features: d.
+        learning_rate: Of Adam.
+        l2: As for one.
+
+    Raises:
+        ConfigurationError: As for one, or they are not alike.
+    """
+
+    def __init__(self, modules: Sequence[torch.nn.Module], features: int, learning_rate: float, l2: float) -> None:
+        self.training = gathered([_prepared(module, features) for module in modules])
+        self.models = [
+            AutogradModel(module, features, learning_rate, l2, self.training.of(number))
+            for number, module in enumerate(modules)
+        ]
+
+    def predict(self, example: Floats) -> Floats:
+        """P(class 1) of one example `[d]`, by each."""
+        return np.array([model.predict(example) for model in self.models], np.float32)
+
+    def learn(self, examples: Floats, targets: Floats, weight: float, steps: Longs) -> None:
+        """As many steps of each as `steps` says, on examples `[n, d]`."""
+        for model, times in zip(self.models, steps.tolist(), strict=True):
+            for _ in range(times):
+                model.learn(examples, targets, weight)
+
+    def arrays(self) -> Mapping[str, NDArray[np.generic]]:
+        """The state, as views: what is written into them is the models'."""
+        buffers = {
+            f"buffer.{number}.{name}" if len(self.models) > 1 else f"buffer.{name}": array
+            for number, model in enumerate(self.models)
+            for name, array in model.buffers().items()
+        }
+        return self.training.arrays() | buffers
+
+
+def require_one_thread() -> None:
+    """Refuse to go on with sums that depend on the number of threads.
+
+    Raises:
+        ConfigurationError: Torch has more than one.
+    """
+    threads = torch.get_num_threads()
+    if threads != 1:
+        raise ConfigurationError(
+            f"Torch has {threads} threads, but its sums depend on their number: "
+            "import stream_app before torch, and leave torch.set_num_threads alone"
+        )
+
+
+def load_module(path: str, features: int, generator: np.random.Generator) -> torch.nn.Module:
+    """A user's own module, `package.module:Class`, made as `Class(features)` with Torch's random numbers seeded.
+
+    Raises:
+        ConfigurationError: There is no such class, it is no `torch.nn.Module`, or it cannot be made.
+    """
+    kind = class_at(path, "network")
+    if not issubclass(kind, torch.nn.Module):
+        raise ConfigurationError(f"network {path}: not a torch.nn.Module")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(generator.integers(2**63)))
+        try:
+            return kind(features)
+        except Exception as error:  # a user's code may raise anything
+            raise OwnCodeError(f"network {path}: {kind.__name__}({features}) failed: {raised_at(error)}") from error
+
+
+def _prepared(module: torch.nn.Module, features: int) -> torch.nn.Module:
+    """Float32 and training; refused if it cannot be trained repeatably.
+
+    Raises:
+        ConfigurationError: It cannot, or Torch has more than one thread.
+    """
+    require_one_thread()
+    torch.use_deterministic_algorithms(mode=True)
+    _refuse_unrepeatable(module.to(torch.float32).train(), features)
+    return module
+
+
+def _hidden_weights(module: torch.nn.Module) -> tuple[torch.Tensor, ...]:
+    own = getattr(module, "hidden_weights", None)
+    if callable(own):
+        return tuple(own())
+    return tuple(parameter for parameter in module.parameters() if parameter.dim() >= 2)[:-1]
+
+
+def _refuse_unrepeatable(module: torch.nn.Module, features: int) -> None:
+    """Find out by name and by trial whether a module draws random numbers, mixes examples, or keeps statistics.
+
+    Raises:
+        ConfigurationError: It does, or it does not give one logit an example.
+    """
+    name = type(module).__name__
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd | torch.nn.modules.batchnorm._NormBase):  # noqa: SLF001  (the only common base)
+            raise ConfigurationError(
+                f"network {name}: {type(part).__name__} is refused: with dropout or batch statistics, a prediction "
+                "depends on more than the example and the weights"
+            )
+    rows = torch.from_numpy(random_generator(bytes(32)).standard_normal((_PROBE_ROWS, features)).astype(np.float32))
+    before = [buffer.clone() for buffer in module.buffers()]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            torch.manual_seed(1)
+            together = module(rows)
+            torch.manual_seed(2)
+            again = module(rows)
+            alone = module(rows[:1])
+        except Exception as error:  # a user's code may raise anything
+            raise OwnCodeError(
+                f"network {name}: cannot predict examples [n, {features}]: {raised_at(error)}"
+            ) from error
+    if together.shape not in {(_PROBE_ROWS,), (_PROBE_ROWS, 1)} or together.dtype != torch.float32:
+        raise ConfigurationError(
+            f"network {name}: gives {together.dtype} {tuple(together.shape)} for {_PROBE_ROWS} examples; "
+            "one float32 logit an example is needed"
+        )
+    if not torch.equal(together, again):
+        raise ConfigurationError(f"network {name}: two predictions of one example differ; is there dropout in forward?")
+    if not torch.allclose(together[:1].reshape(-1), alone.reshape(-1), rtol=1e-3, atol=1e-5):
+        raise ConfigurationError(f"network {name}: a prediction depends on the other examples; batch statistics?")
+    if not all(torch.equal(old, new) for old, new in zip(before, module.buffers(), strict=True)):
+        raise ConfigurationError(f"network {name}: a prediction changes a buffer; only parameters are learned")

@@ -1,0 +1,240 @@
+"""One batch of a task: both ranges decoded, and their merged sequence.
+
+A position is an index into that sequence; everything that the batch causes is told by position.
+"""
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.jit.compiler import compiled
+from stream_app.join.stream_join import JoinInput
+from stream_app.pipeline import merge
+from stream_app.records import (
+    DEAD_LETTER_BYTES,
+    Bytes,
+    Decoded,
+    Header,
+    Headers,
+    Integers,
+    Kind,
+    Longs,
+    Mark,
+    RawRecords,
+    Reason,
+    Side,
+)
+from stream_app.serialization import codec
+
+TRACE_HEADER = "traceparent"
+"""W3C Trace Context, carried from the record that caused an output if there is one, and it is valid."""
+
+MAX_TRACE_BYTES = 128
+"""A later version may append fields; each output that a record causes carries them, so they have a bound."""
+
+_TRACE_BYTES = 55
+_TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[\x21-\x7e]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalRecord:
+    """An input record as it came: what a dead letter has to hold."""
+
+    side: Side
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """n records of both sides.
+
+    Attributes:
+        raw: Both sides as they came.
+        decoded: Both sides in columns.
+        merged: The columns that the join works on, with `sides` and `rows` of each position.
+        times: int64 `[n]`, the timestamp of each position.
+        known: The names that the decoder knew, and perhaps more behind them.
+        sizes: int64, bytes of each row of both sides, were it a dead letter.
+        trace_headers: The valid trace headers of both sides, by row.
+        dropped_traces: Number of records that have a trace header, or several, but no valid one.
+    """
+
+    raw: tuple[RawRecords, RawRecords]
+    decoded: tuple[Decoded, Decoded]
+    merged: JoinInput
+    times: Longs
+    known: codec.NameList
+    sizes: tuple[Longs, Longs]
+    trace_headers: tuple[Headers, Headers]
+    dropped_traces: int
+
+    @property
+    def unreadable(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """By `Side`, bool `[n]` in offset order: whether the value does not tell its stream."""
+        return self.decoded[0].streams < 0, self.decoded[1].streams < 0
+
+    def stream_name(self, position: int) -> str | None:
+        """What the value of this record says; None: it does not."""
+        decoded = self.decoded[self.merged.sides[position]]
+        number = int(decoded.streams[self.merged.rows[position]])
+        if number < 0:
+            return None
+        return self.known[number] if number < decoded.known else decoded.stream_names[number - decoded.known]
+
+    def original(self, position: int) -> OriginalRecord:
+        """The record at this position, untouched."""
+        side, row = Side(int(self.merged.sides[position])), int(self.merged.rows[position])
+        raw = self.raw[side]
+        return OriginalRecord(side, int(raw.offsets[row]), raw.keys[row], raw.values[row], raw.headers.get(row, ()))
+
+    def traces(self, positions: Integers) -> Mapping[int, Sequence[Header]]:
+        """The trace headers of the records at these positions, by row of `positions`."""
+        if not any(self.trace_headers):
+            return {}
+        found: dict[int, Sequence[Header]] = {}
+        for row, position in enumerate(positions.tolist()):
+            header = self.trace_headers[self.merged.sides[position]].get(int(self.merged.rows[position]))
+            if header is not None:
+                found[row] = header
+        return found
+
+    def trace_bytes(self) -> int:
+        """Of the largest trace headers that an output of this batch may carry."""
+        return max(
+            (sum(map(_header_bytes, headers)) for traces in self.trace_headers for headers in traces.values()),
+            default=0,
+        )
+
+    def marks(self) -> Sequence[tuple[int, Mark]]:
+        """Where the control records are, ascending, with what they say."""
+        found = []
+        for side, decoded in enumerate(self.decoded):
+            if decoded.marks:
+                positions = np.flatnonzero(self.merged.sides == side)  # rows keep their order
+                found += [(int(positions[row]), mark) for row, mark in decoded.marks.items()]
+        return sorted(found, key=lambda mark: mark[0])
+
+    def first_seen(self, side: Side, kinds: Sequence[Kind]) -> Mapping[str, int]:
+        """The position of the first well-formed record of these kinds on a side, by name of each new stream."""
+        decoded, raw = self.decoded[side], self.raw[side]
+        fits = (decoded.streams >= decoded.known) & np.isin(decoded.kinds, kinds) & (raw.timestamps > 0)
+        rows = np.flatnonzero(fits)
+        numbers, first = np.unique(decoded.streams[rows] - decoded.known, return_index=True)
+        positions = np.flatnonzero(self.merged.sides == side)[rows[first]]  # rows keep their order
+        names = map(decoded.stream_names.__getitem__, numbers.tolist())
+        return dict(zip(names, positions.tolist(), strict=True))
+
+
+def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits, known: codec.NameList) -> Batch:
+    """Decode and merge both ranges of a batch; `known` are names of streams."""
+    decoded = (
+        codec.decode(examples.values, Side.EXAMPLES, limits, known),
+        codec.decode(labels.values, Side.LABELS, limits, known),
+    )
+    for raw, side in zip((examples, labels), decoded, strict=True):
+        _refuse_wrong_keys(side, raw.keys, known)
+    sides, rows = merge.merge(examples.timestamps, labels.timestamps)
+    sizes = sizes_of(examples), sizes_of(labels)
+    merged = JoinInput(
+        sides=sides,
+        rows=rows,
+        example_times=examples.timestamps,
+        example_offsets=examples.offsets,
+        example_ids=decoded[0].ids,
+        features=decoded[0].features,
+        feature_starts=decoded[0].feature_starts,
+        label_times=labels.timestamps,
+        label_offsets=labels.offsets,
+        label_ids=decoded[1].ids,
+        labels=decoded[1].labels,
+        revisions=decoded[1].revisions,
+        label_sizes=sizes[1],
+    )
+    traces, dropped = zip(*map(_sort_out_traces, (examples.headers, labels.headers)), strict=True)
+    times = _gather(sides, rows, examples.timestamps, labels.timestamps)
+    return Batch((examples, labels), decoded, merged, times, known, sizes, traces, sum(dropped))
+
+
+def _refuse_wrong_keys(decoded: Decoded, keys: Sequence[bytes | None], known: codec.NameList) -> None:
+    """The key of a record is the name of its stream: it brings all records of a stream to one partition.
+
+    Where all is well that is one comparison of two lists, which costs less than looking every key up.
+    """
+    names = known.encoded
+    if decoded.stream_names:
+        names = np.concatenate([names, codec.NameList(decoded.stream_names).encoded])
+    if not len(names):
+        return
+    wanted = names[decoded.streams].tolist()
+    if keys == wanted:
+        return
+    wrong = np.fromiter(map(operator.ne, keys, wanted), np.bool_, len(wanted)) & (decoded.kinds != Kind.MALFORMED)
+    decoded.kinds[wrong] = Kind.MALFORMED
+    decoded.reasons[wrong] = Reason.WRONG_KEY
+
+
+def sizes_of(records: RawRecords) -> Longs:
+    """int64 `[n]`, bytes of each record, were it a dead letter: key, value, headers, and `DEAD_LETTER_BYTES`."""
+    sizes = _lengths(records.values) + _lengths(records.keys)
+    sizes += DEAD_LETTER_BYTES
+    for row, headers in records.headers.items():
+        sizes[row] += sum(map(_header_bytes, headers))
+    return sizes
+
+
+def size_of(record: OriginalRecord) -> int:
+    """The same of one record."""
+    headers = sum(map(_header_bytes, record.headers))
+    return len(record.key or b"") + len(record.value or b"") + headers + DEAD_LETTER_BYTES
+
+
+def _header_bytes(header: Header) -> int:
+    name, value = header
+    return (len(name) if name.isascii() else len(name.encode(errors="surrogatepass"))) + len(value or b"")
+
+
+def _lengths(cells: Sequence[bytes | None]) -> Longs:
+    try:
+        return np.fromiter(map(len, cells), np.int64, len(cells))  # type: ignore[arg-type]
+    except TypeError:  # a None: rare, so it is not looked for
+        return np.fromiter((len(cell or b"") for cell in cells), np.int64, len(cells))
+
+
+def is_trace(value: bytes | None) -> bool:
+    """Tell whether this is a `traceparent`: W3C Trace Context, level 1, section 3.2, at most `MAX_TRACE_BYTES` long.
+
+    Version 00 has 55 bytes; a later one may append fields after a dash. Ids are not all zeros, letters are lower case.
+    """
+    if value is None or len(value) > MAX_TRACE_BYTES or _TRACE.fullmatch(value) is None:
+        return False
+    return len(value) == _TRACE_BYTES or not value.startswith(b"00")
+
+
+def _sort_out_traces(headers: Headers) -> tuple[Headers, int]:
+    """Find the trace headers to be carried, by row, and count the records whose trace context is dropped."""
+    kept: dict[int, Sequence[Header]] = {}
+    dropped = 0
+    for row, every in headers.items():
+        found = [header for header in every if header[0] == TRACE_HEADER]
+        if len(found) == 1 and is_trace(found[0][1]):
+            kept[row] = found
+        elif found:
+            dropped += 1
+    return kept, dropped
+
+
+@compiled
+def _gather(sides: Bytes, rows: Integers, examples: Longs, labels: Longs) -> Longs:
+    """Values of both sides in merged order."""
+    result = np.empty(len(sides), np.int64)
+    for position in range(len(sides)):
+        row = rows[position]
+        result[position] = examples[row] if sides[position] == 0 else labels[row]
+    return result

@@ -1,0 +1,122 @@
+"""Do the labels of a stream still come? Event time decides, from what the join holds; no result depends on it.
+
+Two things are wrong. Labels stopped: none was joined for longer than twice the usual delay (the 99th percentile of all
+delays so far) although examples came, and that is no chance. Or too many examples end without a label: the share of
+`unlabelled` among the newest closed ones exceeds a setting.
+
+When is it chance? An example is overdue when it came after the newest join and has waited for longer than the usual
+delay, and than two producers may be apart. If labels came as ever, it would have met its own with the probability of
+the share of examples that get a label at all, so `n` overdue examples and no join have the probability
+`(1 - share)^n`. A stream with an example an hour, or with a label for every hundredth example, is silent for long, and
+nothing is wrong.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_app.join.stream_join import (
+    CLOSED_FIRST,
+    CLOSED_LIFE_MS,
+    CLOSED_NEXT,
+    DELAY_STEPS,
+    EVICTED,
+    EXACT_DELAYS_MS,
+    IS_PENDING,
+    JOINED,
+    LABELLED,
+    STREAM_TIME,
+    UNLABELLED,
+    UNLABELLED_KIND,
+    StreamJoin,
+)
+from stream_app.records import Bytes, Longs
+
+WINDOW = 1_000
+"""Closed examples, the newest, whose share of `unlabelled` is looked at."""
+
+ENOUGH = 100
+"""Labels until their delay is a usual one, and closed examples until a share of them says anything."""
+
+USUAL_SHARE = 0.99
+"""Of the delays, which are at most the usual one."""
+
+SKEW_MS = 1_000
+"""Examples and labels come in two topics: where both have one time, the labels may still be read this much later."""
+
+CHANCE = 0.001
+"""Silence that is less probable than this has a cause."""
+
+
+class LabelFlow(NamedTuple):
+    """How the labels of a stream come. Times are event time in milliseconds; None: nothing is known yet.
+
+    Attributes:
+        silence_ms: Since the newest join.
+        usual_delay_ms: 99 % of the joined labels came within it.
+        labelled_share: Of all closed examples, those that were joined.
+        overdue: Examples since the newest join that have waited for longer than the usual delay, and `SKEW_MS`.
+        unlabelled_share: Of the newest closed examples, those that ended `unlabelled`.
+    """
+
+    silence_ms: int | None
+    usual_delay_ms: int | None
+    labelled_share: float
+    overdue: int
+    unlabelled_share: float | None
+
+    def problem(self, max_unlabelled_share: float) -> str | None:
+        """What is wrong, for people."""
+        silence_ms, usual_ms = self.silence_ms, self.usual_delay_ms
+        if (
+            silence_ms is not None
+            and usual_ms is not None
+            and silence_ms > 2 * usual_ms
+            and (1.0 - USUAL_SHARE * self.labelled_share) ** self.overdue < CHANCE
+        ):
+            silence_s, usual_s = silence_ms / 1000, usual_ms / 1000
+            return f"no label was joined for {silence_s:,.1f} s of event time; the usual delay is {usual_s:,g} s"
+        if self.unlabelled_share is not None and self.unlabelled_share > max_unlabelled_share:
+            return f"{self.unlabelled_share:.1%} of the newest examples ended without a label"
+        return None
+
+
+def flow_of(join: StreamJoin) -> LabelFlow:
+    """How the labels of this stream come."""
+    state = join.arrays()
+    counters = state["counters"]
+    labelled, now_ms = int(counters[LABELLED]), int(counters[STREAM_TIME])
+    closed = labelled + int(counters[UNLABELLED]) + int(counters[EVICTED])
+    first, end = int(counters[CLOSED_FIRST]), int(counters[CLOSED_NEXT])
+    ring = len(state["closed_times"])
+    newest = np.arange(max(first, end - WINDOW), end) % ring
+    unlabelled = float((state["closed_outcomes"][newest] == UNLABELLED_KIND).mean()) if len(newest) >= ENOUGH else None
+    share = labelled / closed if closed else 0.0
+    if labelled < ENOUGH:
+        return LabelFlow(None, None, share, 0, unlabelled)
+    joined_ms = now_ms - int(state["settings"][CLOSED_LIFE_MS])  # at the latest, where no closed example is remembered
+    if first < end:
+        joined_ms = _newest_join(state["closed_outcomes"], state["closed_times"], first, end)
+    usual_ms = _usual_delay_ms(state["delays"], labelled)
+    times = state["times"][state["states"] == IS_PENDING]
+    overdue = np.count_nonzero((times > joined_ms) & (times <= now_ms - max(usual_ms, SKEW_MS)))
+    return LabelFlow(now_ms - joined_ms, usual_ms, share, int(overdue), unlabelled)
+
+
+def _newest_join(outcomes: Bytes, times: Longs, first: int, end: int) -> int:
+    """Event time of the newest join that is remembered; of the first closed example that is, where there is no join."""
+    for stop in range(end, first, -WINDOW):
+        places = np.arange(max(first, stop - WINDOW), stop) % len(times)
+        joined = np.flatnonzero(outcomes[places] == JOINED)
+        if len(joined):
+            return int(times[places[joined[-1]]])
+    return int(times[first % len(times)])
+
+
+def _usual_delay_ms(delays: Longs, labelled: int) -> int:
+    """The delay that `metrics` publish as `delay_ms_p99`: the middle of its bucket in the histogram of the join."""
+    bucket = int(np.searchsorted(np.cumsum(delays), np.ceil(USUAL_SHARE * labelled)))
+    if bucket < EXACT_DELAYS_MS:
+        return bucket
+    doublings, step = divmod(bucket - EXACT_DELAYS_MS, DELAY_STEPS)
+    return ((step + DELAY_STEPS) << (doublings + 1)) + (1 << doublings)

@@ -1,0 +1,76 @@
+"""The deterministic merge of a task's two inputs.
+
+The head with the smaller timestamp goes first, then the next one of that side; examples first on a tie. A side that has
+no head known holds the other back, unless it was read to its end. How far a batch reaches (its two ranges) is decided
+once by `cut`; whoever re-processes merges the same ranges with `merge` and gets the same sequence.
+"""
+
+import numpy as np
+
+from stream_app.jit.compiler import compiled
+from stream_app.records import Bytes, Integers, Longs
+
+
+@compiled
+def _cut(
+    example_times: Longs, label_times: Longs, examples_at_end: bool, labels_at_end: bool, limit: int
+) -> tuple[int, int]:
+    examples, labels = len(example_times), len(label_times)
+    example, label = 0, 0
+    while example + label < limit:
+        if example < examples and label < labels:
+            if example_times[example] <= label_times[label]:
+                example += 1
+            else:
+                label += 1
+        elif example < examples and labels_at_end:
+            example += 1
+        elif label < labels and examples_at_end:
+            label += 1
+        else:
+            break
+    return example, label
+
+
+@compiled
+def _merge(example_times: Longs, label_times: Longs) -> tuple[Bytes, Integers]:
+    examples, labels = len(example_times), len(label_times)
+    sides = np.empty(examples + labels, np.uint8)
+    rows = np.empty(examples + labels, np.int32)
+    example, label = 0, 0
+    for position in range(examples + labels):
+        if label == labels or (example < examples and example_times[example] <= label_times[label]):
+            sides[position] = 0
+            rows[position] = example
+            example += 1
+        else:
+            sides[position] = 1
+            rows[position] = label
+            label += 1
+    return sides, rows
+
+
+def cut(
+    example_times: Longs, label_times: Longs, *, examples_at_end: bool, labels_at_end: bool, limit: int
+) -> tuple[int, int]:
+    """How many records of each side the next batch takes.
+
+    Args:
+        example_times: int64 `[n]`, timestamps of the examples that wait, in offset order.
+        label_times: int64 `[m]`, the same for the labels.
+        examples_at_end: Whether there is nothing behind the examples that wait.
+        labels_at_end: The same for the labels.
+        limit: The largest number of records in a batch.
+    """
+    taken_examples, taken_labels = _cut(example_times, label_times, examples_at_end, labels_at_end, limit)
+    return int(taken_examples), int(taken_labels)
+
+
+def merge(example_times: Longs, label_times: Longs) -> tuple[Bytes, Integers]:
+    """The sequence of one batch, both ranges whole.
+
+    Returns:
+        uint8 `[n + m]`, the `Side` of each position, and int32 `[n + m]`, its row on that side.
+    """
+    sides, rows = _merge(example_times, label_times)
+    return sides, rows

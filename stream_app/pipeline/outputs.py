@@ -1,0 +1,297 @@
+"""What a batch becomes: collected, brought into merge order, encoded for the output topics.
+
+Records of one topic leave in merge order, whatever the split by stream: at one position first what the record closed,
+then its own, learners in configured order (the order in which they were collected). Their timestamps and trace headers
+are those of the record that caused them.
+"""
+
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.pipeline.batch import Batch, OriginalRecord
+from stream_app.records import (
+    Bytes,
+    Floats,
+    Header,
+    Integers,
+    Longs,
+    Metric,
+    OutcomeColumns,
+    OutputRecords,
+    PredictionColumns,
+    Reason,
+    Side,
+    Words,
+)
+from stream_app.serialization import codec
+from stream_app.serialization.left_out import Fields, fitted
+
+DEAD_LETTERS = "dead-letters"
+OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", DEAD_LETTERS)
+"""In the order in which the digest covers them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What one batch became.
+
+    Attributes:
+        topics: Records by unprefixed topic name, all of `OUTPUT_TOPICS`.
+        unreadable: By `Side`, bool `[n]` in offset order: whether the value does not tell its stream.
+        dead: The dead letters, counted; empty for nearly all batches.
+        stream_names: The streams of the task.
+        stream_records: int64 `[streams]`, how many records came to each.
+        dropped_traces: Number of records whose trace context is not valid, so that nothing carries it.
+    """
+
+    topics: Mapping[str, OutputRecords]
+    unreadable: tuple[NDArray[np.bool_], NDArray[np.bool_]]
+    dead: Sequence["DeadCount"]
+    stream_names: Sequence[str]
+    stream_records: Longs
+    dropped_traces: int = 0
+
+    @property
+    def records(self) -> int:
+        """Number of output records."""
+        return sum(len(records) for records in self.topics.values())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of their keys, values and headers."""
+        return sum(map(bytes_of, self.topics.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class InputTopics:
+    """Full names of a task's inputs, by `Side`, and its partition: where dead letters came from."""
+
+    names: tuple[str, str]
+    partition: int
+
+
+class Names(NamedTuple):
+    """What the indices in columns stand for."""
+
+    streams: codec.NameList
+    learners: codec.NameList
+
+
+class PredictionRows(NamedTuple):
+    """k predictions in merge order, columns as in `PredictionColumns`; `positions` are those of the examples."""
+
+    positions: Integers
+    streams: Integers
+    learners: Integers
+    ids: Words
+    champions: NDArray[np.bool_]
+    scores: Floats
+    labels: NDArray[np.int8]
+    versions: Longs
+
+
+class OutcomeRows(NamedTuple):
+    """k outcomes in merge order, columns and nulls as in `OutcomeColumns`; `positions` are those that caused them."""
+
+    positions: Integers
+    streams: Integers
+    kinds: Bytes
+    ids: Words
+    labels: NDArray[np.int8]
+    learners: Integers
+    scores: Floats
+    delays: Longs
+    examples: Longs
+    label_offsets: Longs
+
+
+class DeadLetter(NamedTuple):
+    """An input record that went nowhere else, and why; `stream` is None where its value does not tell it."""
+
+    reason: Reason
+    record: OriginalRecord
+    stream: str | None
+
+
+class DeadCount(NamedTuple):
+    """Dead letters of one batch that have reason, stream (None: not told) and input in common.
+
+    The name of a stream is the producer's: it may hold anything that UTF-8 can. `offset` is the largest input offset.
+    """
+
+    reason: Reason
+    stream: str | None
+    side: Side
+    records: int
+    offset: int
+
+
+Rows = TypeVar("Rows", PredictionRows, OutcomeRows)
+
+
+def _together(kind: type[Rows], chunks: Sequence[Rows]) -> Rows:
+    """All rows in merge order; those of one position are in one chunk, in the order in which they leave."""
+    if len(chunks) == 1:
+        return chunks[0]
+    columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return kind(*(column[order] for column in columns))
+
+
+NOTHING = OutputRecords((), (), ())
+
+
+def bytes_of(records: OutputRecords) -> int:
+    """Bytes of keys, values and headers."""
+    cells = sum(map(len, filter(None, records.keys))) + sum(map(len, filter(None, records.values)))
+    headers = (header for headers in records.headers.values() for header in headers)
+    return cells + sum(len(name.encode(errors="surrogatepass")) + len(value or b"") for name, value in headers)
+
+
+class Collector:
+    """Takes the outputs of one batch and encodes them."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._predictions: list[PredictionRows] = []
+        self._outcomes: list[OutcomeRows] = []
+        self._metrics: list[tuple[int, Metric]] = []
+        self._dead: list[tuple[int, DeadLetter]] = []
+
+    def predictions(self, rows: PredictionRows) -> None:
+        """Add all predictions of some positions; of one, the learner that comes first in the configuration first."""
+        if len(rows.positions):
+            self._predictions.append(rows)
+
+    def outcomes(self, rows: OutcomeRows) -> None:
+        """Add all outcomes of some positions."""
+        if len(rows.positions):
+            self._outcomes.append(rows)
+
+    def metric(self, position: int, metric: Metric) -> None:
+        """Add one record of metrics."""
+        self._metrics.append((position, metric))
+
+    def dead(self, position: int, letter: DeadLetter) -> None:
+        """Add a dead letter; the record need not be the one at the position that caused its end."""
+        self._dead.append((position, letter))
+
+    def bury(self, position: int, reason: Reason) -> None:
+        """The record at this position becomes a dead letter."""
+        self.dead(position, DeadLetter(reason, self._batch.original(position), self._batch.stream_name(position)))
+
+    def encode(self, names: Names, inputs: InputTopics, stream_records: Longs, dead_letter_bytes: int) -> Outputs:
+        """Encode everything as bytes; a dead letter is at most `dead_letter_bytes` large, see `left_out`."""
+        topics = {
+            "predictions": self._encode_predictions(names) if self._predictions else NOTHING,
+            "outcomes": self._encode_outcomes(names) if self._outcomes else NOTHING,
+            "metrics": self._encode_metrics() if self._metrics else NOTHING,
+            "dead-letters": self._encode_dead(inputs, dead_letter_bytes) if self._dead else NOTHING,
+        }
+        dropped = self._batch.dropped_traces
+        return Outputs(topics, self._batch.unreadable, self._count_dead(), names.streams, stream_records, dropped)
+
+    def _count_dead(self) -> Sequence[DeadCount]:
+        counts: dict[tuple[Reason, str | None, Side], tuple[int, int]] = {}
+        for _, letter in self._dead:
+            key = letter.reason, letter.stream, letter.record.side
+            count, offset = counts.get(key, (0, -1))
+            counts[key] = count + 1, max(offset, letter.record.offset)
+        return [DeadCount(*key, *value) for key, value in counts.items()]
+
+    def _encode_predictions(self, names: Names) -> OutputRecords:
+        rows = _together(PredictionRows, self._predictions)
+        columns = PredictionColumns(names.streams, names.learners, *rows[1:])
+        return self._records(rows.positions, _keys(names, rows.streams), codec.encode_predictions(columns))
+
+    def _encode_outcomes(self, names: Names) -> OutputRecords:
+        rows = _together(OutcomeRows, self._outcomes)
+        columns = OutcomeColumns(names.streams, names.learners, *rows[1:])
+        return self._records(rows.positions, _keys(names, rows.streams), codec.encode_outcomes(columns))
+
+    def _encode_metrics(self) -> OutputRecords:
+        rows = sorted(self._metrics, key=_position)
+        positions = np.array([position for position, _ in rows], np.int32)
+        keys = [metric.stream.encode() for _, metric in rows]
+        return self._records(positions, keys, [codec.encode(metric) for _, metric in rows])
+
+    def _records(self, positions: Integers, keys: Sequence[bytes], values: Sequence[bytes]) -> OutputRecords:
+        return OutputRecords(keys, values, self._times(positions), self._batch.traces(positions))
+
+    def _times(self, positions: Integers) -> list[int]:
+        """A record without a time cannot give it to what it causes, and the client takes 0 for now."""
+        times: list[int] = self._batch.times[positions].clip(min=1).tolist()
+        return times
+
+    def _encode_dead(self, inputs: InputTopics, most_bytes: int) -> OutputRecords:
+        rows = sorted(self._dead, key=_position)
+        positions = np.array([position for position, _ in rows], np.int32)
+        letters = [fitted(_fields(letter.record), _dead_headers(letter, inputs), most_bytes) for _, letter in rows]
+        return OutputRecords(
+            [letter.key for letter in letters],
+            [letter.value for letter in letters],
+            self._times(positions),
+            {row: letter.headers for row, letter in enumerate(letters)},
+        )
+
+
+def _position(row: tuple[int, object]) -> int:
+    return row[0]
+
+
+def _keys(names: Names, streams: Integers) -> list[bytes]:
+    keys: list[bytes] = names.streams.encoded[streams].tolist()
+    return keys
+
+
+def _fields(record: OriginalRecord) -> Fields:
+    return Fields(record.key, record.value, record.headers)
+
+
+def _dead_headers(letter: DeadLetter, inputs: InputTopics) -> list[Header]:
+    """Make our headers, which come after the original ones: the family of Kafka Connect (KIP-298) and our reason."""
+    record, reason = letter.record, letter.reason.text
+    topic = inputs.names[record.side]
+    ours = {
+        "__connect.errors.topic": topic,
+        "__connect.errors.partition": str(inputs.partition),
+        "__connect.errors.offset": str(record.offset),
+        "__connect.errors.exception.class.name": f"areba.{reason}",
+        "__connect.errors.exception.message": f"{topic}[{inputs.partition}] offset {record.offset}: {reason}",
+        "areba.reason": reason,
+    }
+    return [(name, text.encode()) for name, text in ours.items()]
+
+
+GENESIS = bytes(32)
+"""The digest before the first commit record."""
+
+
+def chain_digest(previous: bytes, ranges: Sequence[int], outputs: Outputs) -> bytes:
+    """The next link of a task's digest chain: over both offset ranges and all of the outputs, headers and times too.
+
+    Args:
+        previous: 32 bytes, the link before.
+        ranges: Start and end of the examples, then of the labels.
+        outputs: What the batch became.
+    """
+    digest = hashlib.sha256(previous)
+    digest.update(struct.pack("<4q", *ranges))
+    for topic in OUTPUT_TOPICS:
+        records = outputs.topics[topic]
+        digest.update(struct.pack("<q", len(records)))
+        if not len(records):
+            continue
+        digest.update(np.array(records.timestamps, np.int64).tobytes())
+        for columns in (records.keys, records.values):
+            lengths = np.fromiter((-1 if cell is None else len(cell) for cell in columns), np.int64, len(records))
+            digest.update(lengths.tobytes())
+            digest.update(b"".join(cell for cell in columns if cell is not None))
+        digest.update(repr(sorted((row, list(headers)) for row, headers in records.headers.items())).encode())
+    return digest.digest()

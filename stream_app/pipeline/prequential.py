@@ -1,0 +1,208 @@
+"""Prequential recall, specificity and G-mean with a fading factor (Gama, Sebastião, Rodrigues 2013), by class.
+
+Each class has two sums, of its labels and of those that were predicted right. Both start at 0, and fade only at a label
+of that class: `sum = fading * sum + (1 or 0)`. So a class that stays away keeps its figure.
+
+A correction moves what its example counts for, and nothing else. With N_c labels of class c so far and n_c of them up
+to the example's own, all as they came, the pair of sums of class c is the sum of `f ** (N_c - n_c) * (right or not, 1)`
+over the examples of class c. This one leaves the pair of its old class with `f ** (N_old - n_old)`, and enters that of
+its new one with `f ** (N_new - n_new)`, the weight of the last label of that class before it. The fading that its label
+brought about stays: labels that came are a fact, and so a second correction takes back the first. Without fading the
+figures are those of the corrected labels. It costs the same however long ago the label came, and is exact but for
+rounding: of a class that has no example left both sums are 0, and no class has more right than labels.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.errors import StateError
+from stream_app.jit.compiler import bare, bare_inlined
+from stream_app.jit.memory import AHEAD, Address, address_of, doubles_at, prefetch_all
+from stream_app.records import Longs
+
+COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
+"""The columns of the sums."""
+
+_NAME = "prequential_sums"
+
+
+CORRECTED = 2
+"""Added to the new class where there is no label, but a correction."""
+
+UNPREDICTED = -1
+"""In the place of a predicted class: the example was there before the learner was. It does not count for it."""
+
+ROUNDING = 1e-12
+"""Relative to the weight that leaves a sum of that weight alone: what may be left by rounding."""
+
+
+class Labelled(NamedTuple):
+    """k labels or corrections of p streams, one stream's behind the other's.
+
+    Attributes:
+        labels: int8 `[k]`, the classes, 0 or 1, with `CORRECTED` those that were corrected.
+        bounds: int64 `[p + 1]`, where each stream's begin, and the end.
+        seen: int64 `[r]`, how many of all k labels come before each report.
+        reports: int64 `[p + 1]`, where each stream's reports begin, and the end.
+        ages: int64 `[c, 3]`, of each correction: labels of the old class since that of the example, those of the new
+            one, and how many examples of the old class are left.
+        corrections: int64 `[p + 1]`, where each stream's corrections begin, and the end.
+    """
+
+    labels: NDArray[np.int8]
+    bounds: Longs
+    seen: Longs
+    reports: Longs
+    ages: Longs
+    corrections: Longs
+
+
+@bare_inlined
+def _power(fading: float, age: int) -> float:
+    """`fading ** age` by squaring: libraries round theirs differently."""
+    power = 1.0
+    while age > 0:
+        if age % 2 == 1:
+            power *= fading
+        fading *= fading
+        age //= 2
+    return power
+
+
+@bare_inlined
+def _correct(own: Address, fading: float, ages: Longs, row: int, label: int, predicted: int) -> None:
+    """Move an example from the other class to this one; see above."""
+    if predicted == UNPREDICTED:
+        return
+    new, old = (0, 2) if label == 1 else (2, 0)
+    weight = _power(fading, ages[row, 0])
+    rest = own[old + 1] - weight
+    total = rest if ages[row, 2] > 0 and rest > ROUNDING * weight else 0.0
+    right = own[old] - (weight if predicted != label else 0.0)
+    own[old] = min(max(right, 0.0), total)
+    own[old + 1] = total
+    weight = _power(fading, ages[row, 1])
+    own[new] += weight if predicted == label else 0.0
+    own[new + 1] += weight
+
+
+@bare_inlined
+def _count(own: Address, fading: float, label: int, predicted: int) -> None:
+    """Take in a label; see above."""
+    if predicted == UNPREDICTED:
+        return
+    column = 0 if label == 1 else 2
+    own[column] = fading * own[column] + (1.0 if predicted == label else 0.0)
+    own[column + 1] = fading * own[column + 1] + 1.0
+
+
+@bare
+def run(
+    sums: Longs,
+    fading: float,
+    labelled: Labelled,
+    predicted: NDArray[np.int8],
+    after: NDArray[np.float64],
+    reported: NDArray[np.float64],
+) -> None:
+    """Take in the labels of one learner of each stream.
+
+    Args:
+        sums: int64 `[p]`, addresses of the learners' sums; 0: the stream has no such learner.
+        fading: The factor.
+        labelled: The labels.
+        predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
+        after: float64 `[k, 4]`, filled: the sums after each label or correction.
+        reported: float64 `[r, 4]`, filled: those at each report.
+    """
+    for part in range(len(sums)):
+        prefetch_all(sums[min(part + AHEAD, len(sums) - 1)], 32)
+        if sums[part] == 0:
+            continue
+        own = doubles_at(sums[part])
+        report, end = labelled.reports[part], labelled.reports[part + 1]
+        correction = labelled.corrections[part]
+        for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
+            while report < end and labelled.seen[report] == k:
+                for column in range(4):
+                    reported[report, column] = own[column]
+                report += 1
+            if k == labelled.bounds[part + 1]:
+                break
+            if labelled.labels[k] < CORRECTED:
+                _count(own, fading, labelled.labels[k], predicted[k])
+            else:
+                _correct(own, fading, labelled.ages, correction, labelled.labels[k] - CORRECTED, predicted[k])
+                correction += 1
+            for column in range(4):
+                after[k, column] = own[column]
+
+
+class Prequential:
+    """The sums of one learner on one stream.
+
+    Args:
+        fading: The factor, in (0, 1]; 0.99 in the paper, 1 counts all labels alike.
+    """
+
+    def __init__(self, fading: float = 0.99) -> None:
+        if not 0.0 < fading <= 1.0:
+            raise ValueError(f"a fading factor is in (0, 1], not {fading}")
+        self._fading = fading
+        self._sums = np.zeros(len(COLUMNS))
+
+    def run(self, predicted: NDArray[np.int8], labels: NDArray[np.int8]) -> NDArray[np.float64]:
+        """Take in k labels, one after the other.
+
+        Args:
+            predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
+            labels: int8 `[k]`, the class, 0 or 1.
+
+        Returns:
+            float64 `[k, 4]`, the sums after each label, by `COLUMNS`.
+        """
+        after, bounds = np.empty((len(labels), len(COLUMNS))), np.array([0, len(labels)], np.int64)
+        none = np.zeros(2, np.int64)
+        labelled = Labelled(labels, bounds, none[:0], none, np.zeros((0, 3), np.int64), none)
+        run(np.array([self.address], np.int64), self._fading, labelled, predicted, after, np.empty((0, len(COLUMNS))))
+        return after
+
+    def sums(self) -> NDArray[np.float64]:
+        """float64 `[4]`, a copy of the sums as they are now, by `COLUMNS`."""
+        return self._sums.copy()
+
+    @property
+    def address(self) -> int:
+        """Of the sums, for `run`; as long as this lives."""
+        return address_of(self._sums)
+
+    def arrays(self) -> Mapping[str, NDArray[np.generic]]:
+        """A copy of the state."""
+        return {_NAME: self._sums.copy()}
+
+    def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from these.
+
+        Raises:
+            StateError: They are not four sums, which are finite and not negative.
+        """
+        sums = arrays.get(_NAME)
+        if sums is None or sums.shape != self._sums.shape:
+            raise StateError(f"the prequential sums must be {len(COLUMNS)} numbers by the name {_NAME}")
+        numbers = np.asarray(sums, np.float64)
+        if sums.dtype != self._sums.dtype or not (np.isfinite(numbers) & (numbers >= 0)).all():
+            raise StateError(f"the prequential sums cannot be {sums.tolist()}")
+        self._sums[...] = numbers
+
+
+def scores_of(sums: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
+    """Recall, specificity and G-mean of one row of sums; all None until both classes were seen."""
+    positive_correct, positive_total, negative_correct, negative_total = sums.tolist()
+    if positive_total == 0.0 or negative_total == 0.0:
+        return None, None, None
+    recall, specificity = positive_correct / positive_total, negative_correct / negative_total
+    return recall, specificity, math.sqrt(recall * specificity)

@@ -1,0 +1,149 @@
+"""The streams of a task under other settings: their state is taken out as arrays, fitted, and put into new streams.
+
+What does not depend on learners stays as it is. A learner of the same name goes on with its state or, where a setting
+that shapes the state changed, starts afresh; its prequential sums go on, since examples that its former self predicted
+still wait for their labels. A learner that is new has predicted none of those: they do not count for it, but it learns
+them. `config.changes` refused whatever could not be fitted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_app.config import StreamSettings, TaskSettings, begins_afresh
+from stream_app.join.stream_join import ANSWERS, LABELLED, NO_ANSWER
+from stream_app.learners import PREDICT, Operations
+from stream_app.pipeline.prequential import UNPREDICTED
+from stream_app.pipeline.stream import Stream
+from stream_app.pipeline.stream_set import Streams
+from stream_app.pipeline.stream_state import (
+    EVALUATIONS,
+    SEEN,
+    StreamState,
+    counter_of,
+    load_stream,
+    with_champion,
+    without_seen,
+)
+from stream_app.records import Longs
+from stream_app.snapshot.format import Arrays, Columns, named, part_of
+
+NOWHERE = -1
+
+
+class Origin(NamedTuple):
+    """Where a learner comes from: its number before (`NOWHERE`: it is new), and whether it starts afresh."""
+
+    number: int
+    afresh: bool
+
+
+def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequence[str]) -> bool:
+    """Whether streams that have state feel anything of the change."""
+    apart = {"streams", "default_stream", "unknown_streams", "limits", "dead_letter_bytes"}
+    if before.model_dump(exclude=apart) != after.model_dump(exclude=apart):
+        return True
+    return any(_dump(before, name) != _dump(after, name) for name in running)
+
+
+def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Streams:
+    """The same streams, in their order, under other settings."""
+    new = Streams(after, streams.hash_key)
+    same_detector = before.metrics.change_detector == after.metrics.change_detector
+    for stream in streams:
+        one, two = (settings.of_stream(stream.name) for settings in (before, after))
+        _carry_over(stream, new.open(stream.name, two, stream.features), list(_origins(one, two)), same_detector)
+    return new
+
+
+def _dump(settings: TaskSettings, stream: str) -> Mapping[str, Any]:
+    """With the learners in their order, which equal mappings need not share."""
+    return settings.of_stream(stream).model_dump(mode="json")
+
+
+def _origins(before: StreamSettings, after: StreamSettings) -> Iterator[Origin]:
+    numbers = {name: number for number, name in enumerate(before.learners)}
+    for name, settings in after.learners.items():
+        number = numbers.get(name, NOWHERE)
+        yield Origin(number, number == NOWHERE or begins_afresh(before.learners[name], settings))
+
+
+def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], same_detector: bool) -> None:
+    state = StreamState(old)
+    core = state.core_state()
+    places = np.full(len(old.learner_names), NOWHERE)
+    for number, origin in enumerate(origins):
+        if origin.number != NOWHERE:
+            places[origin.number] = number
+    kept: Columns = {name: array for name, array in core.items() if not name.startswith(("learner.", "sums."))}
+    kept["counters"] = with_champion(core, places)
+    for number, origin in enumerate(origins):
+        kept |= named(f"learner.{number}.", _learner(core, new, number, origin))
+        kept |= named(f"sums.{number}.", _sums(core, new, number, origin, same_detector))
+    pending = _pending(state, new, origins, places)
+    load_stream(new, kept, pending, _closed(state, origins))
+    _see(new, origins, len(pending["ids"]))
+
+
+def _learner(core: Arrays, new: Stream, number: int, origin: Origin) -> Columns:
+    known = part_of(core, f"learner.{origin.number}.")
+    if new.learners and (origin.afresh or not known):
+        return without_seen(new.learners[number].arrays())
+    return known
+
+
+def _sums(core: Arrays, new: Stream, number: int, origin: Origin, same_detector: bool) -> Columns:
+    """Prequential sums and what is known of changes; another detector begins afresh."""
+    new.changes[number].begin_behind(counter_of(core, LABELLED))
+    sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
+    known = part_of(core, f"sums.{origin.number}.")
+    return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}
+
+
+def _pending(state: StreamState, new: Stream, origins: Sequence[Origin], places: Longs) -> Columns:
+    """The rows of pending examples, as the learners have them now."""
+    before = state.pending_rows(state.pending_arrivals())
+    count = len(before["ids"])
+    rows = {name: array for name, array in before.items() if not name.startswith(f"{SEEN}.")}
+    rows["features"] = np.reshape(before["features"], (count, new.features))
+    rows["champions"] = places[before["champions"]].astype(np.int32)
+    scores, classes = np.zeros((count, len(origins)), np.float32), np.full((count, len(origins)), UNPREDICTED, np.int8)
+    for number, origin in enumerate(origins):
+        if origin.number != NOWHERE:
+            scores[:, number], classes[:, number] = (
+                before["scores"][:, origin.number],
+                before["classes"][:, origin.number],
+            )
+        if new.learners and SEEN in new.learners[number].arrays():
+            blank = np.zeros((count, new.features), np.float32)
+            rows[f"{SEEN}.{number}"] = blank if origin.afresh else before[f"{SEEN}.{origin.number}"]
+    return {**rows, "scores": scores, "classes": classes}
+
+
+def _closed(state: StreamState, origins: Sequence[Origin]) -> Columns:
+    """The rows of closed ids; with corrections they say what each learner had predicted."""
+    rows = dict(state.closed_rows(*state.closed_span()))
+    if EVALUATIONS not in rows:
+        return rows
+    evaluations = np.asarray(rows[EVALUATIONS], np.int64)
+    before, after = evaluations[:, ANSWERS], np.zeros(len(evaluations), np.int64)
+    for number, origin in enumerate(origins):
+        if origin.number == NOWHERE:
+            after |= np.int64(1) << (NO_ANSWER + number)
+        else:
+            after |= ((before >> origin.number) & 1) << number
+            after |= ((before >> (NO_ANSWER + origin.number)) & 1) << (NO_ANSWER + number)
+    return {**rows, EVALUATIONS: np.column_stack([evaluations[:, :ANSWERS], after])}
+
+
+def _see(stream: Stream, origins: Sequence[Origin], pending: int) -> None:
+    """Let scalers that are new see the pending examples, by arrival: what is learned is what was seen."""
+    if not pending:
+        return
+    state = stream.join.arrays()
+    slots = np.arange(pending, dtype=np.int32)
+    operations = Operations(np.full(pending, PREDICT, np.uint8), slots, np.full(pending, -1, np.int8))
+    for learner, origin in zip(stream.learners, origins, strict=True):
+        if origin.afresh and SEEN in learner.arrays():
+            learner.run(operations, state["features"], state["ids"])

@@ -1,0 +1,212 @@
+"""One stream of a task: its join, learners, scores and open marks. `streams` runs them, all streams in one go."""
+
+import hashlib
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.config import Running, StreamSettings, TaskSettings
+from stream_app.join.stream_join import CLOSED_FIRST, StreamJoin
+from stream_app.learners import Learner, OnlineLearner, Workshop, build
+from stream_app.pipeline.batch import OriginalRecord
+from stream_app.pipeline.degradation import Change, ChangeMonitor
+from stream_app.pipeline.prequential import Prequential, scores_of
+from stream_app.records import NO_LONG, Longs, Metric, Side
+
+Waiting: TypeAlias = dict[int, OriginalRecord]
+"""The labels that wait, as they came, by slot of the join."""
+
+
+OBJECT_BYTES = 4_000
+"""A stream and its parts as Python objects, measured on CPython 3.11."""
+
+RECORD_OBJECT_BYTES, HEADER_OBJECT_BYTES = 300, 160
+"""The same of a label that waits, and of each of its headers, beside key, value, names and values of headers."""
+
+
+def held_bytes(record: OriginalRecord) -> int:
+    """What a record takes that is kept as it came, about."""
+    headers = sum(HEADER_OBJECT_BYTES + len(name) + len(value or b"") for name, value in record.headers)
+    return RECORD_OBJECT_BYTES + len(record.key or b"") + len(record.value or b"") + headers
+
+
+class OpenMark(NamedTuple):
+    """An `advance` mark whose twin has not been merged yet: the side it came from and its time."""
+
+    side: Side
+    time_ms: int
+
+
+class Shared(NamedTuple):
+    """What the streams of a task share.
+
+    Attributes:
+        settings: Bounds and intervals.
+        hash_key: Of their tables of ids, `HASH_KEY_BYTES`.
+        workshop: For their learners, which never run at the same time.
+    """
+
+    settings: TaskSettings
+    hash_key: bytes
+    workshop: Workshop
+
+
+class Stream:
+    """Join, learners with their scores, prequential sums, open marks.
+
+    Args:
+        name: The record key.
+        settings: Its learners and dimension.
+        shared: With the other streams of the task.
+
+    Attributes:
+        features: Numbers in an example; 0 while nobody knows.
+        learners: None of them while nobody knows the features.
+        waiting: What a dead letter needs, should it come to that.
+        amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
+    """
+
+    def __init__(self, name: str, settings: StreamSettings, shared: Shared) -> None:
+        task = shared.settings
+        self.name = name
+        self.features = 0
+        self.learner_names = tuple(settings.learners)
+        self.learners: tuple[Learner, ...] = ()
+        self.join = StreamJoin(task.join, task.metrics.every_labels, len(settings.learners), shared.hash_key)
+        self.join.champion = self.learner_names.index(settings.champion)
+        self.prequential = [Prequential(task.metrics.fading_factor) for _ in self.learner_names]
+        self.changes = [
+            ChangeMonitor(task.metrics.change_detector, task.metrics.fading_factor) for _ in self.learner_names
+        ]
+        self.waiting: Waiting = {}
+        self.amended: set[int] = set()
+        self._settings = settings
+        self._task = task
+        self._workshop = shared.workshop
+        self._open_marks: dict[OpenMark, None] = {}
+
+    def set_features(self, features: int) -> None:
+        """Fix the dimension, by configuration or the first example: now the learners can be built."""
+        self.features = features
+        self.join.set_features(features)
+        self.learners = tuple(
+            build(name, settings, features, seed_of(self._task.application_id, self.name, name), self._workshop)
+            for name, settings in self._settings.learners.items()
+        )
+        self._make_room_to_learn()
+
+    def make_room(self, rows: int) -> None:
+        """See to it that so many records can be applied."""
+        slots = self.join.slots
+        self.join.make_room(rows)
+        if slots != self.join.slots:
+            self._make_room_to_learn()
+
+    def _make_room_to_learn(self) -> None:
+        for learner in self.learners:
+            if isinstance(learner, OnlineLearner):
+                learner.make_room(self.join.slots)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """What it has allocated, about; learners of your own are not counted."""
+        learners = sum(learner.allocated_bytes for learner in self.learners if isinstance(learner, OnlineLearner))
+        return OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(held_bytes, self.waiting.values()))
+
+    def running(self) -> Running:
+        """What a change of settings must know."""
+        awaited = self.join.awaited_champions()
+        names = frozenset(self.learner_names[number] for number in awaited)
+        return Running(self.features, self.learner_names[self.join.champion], names)
+
+    def promote(self, learner: str | None) -> bool:
+        """Make a learner the champion; whether there is one of this name."""
+        known = learner in self.learner_names
+        if known:
+            self.join.champion = self.learner_names.index(str(learner))
+        return known
+
+    def note_amended(self, number: int) -> None:
+        """A closed id was corrected; there are never many more of them than are remembered."""
+        self.amended.add(number)
+        if len(self.amended) > 2 * self._task.join.max_closed_per_stream + 1_000:
+            first = int(self.join.arrays()["counters"][CLOSED_FIRST])
+            self.amended = {amended for amended in self.amended if amended >= first}
+
+    def meet(self, side: Side, time_ms: int) -> bool:
+        """Take an `advance` mark in; whether it is the second of its pair."""
+        twin = OpenMark(Side(1 - side), time_ms)
+        if twin in self._open_marks:
+            del self._open_marks[twin]
+            return True
+        self._open_marks[OpenMark(side, time_ms)] = None
+        if len(self._open_marks) > self._task.join.max_open_marks_per_stream:
+            del self._open_marks[next(iter(self._open_marks))]
+        return False
+
+    def open_marks(self) -> Sequence[OpenMark]:
+        """Those whose twin has not come, oldest first."""
+        return tuple(self._open_marks)
+
+    def take_marks(self, marks: Iterable[OpenMark]) -> None:
+        """Go on from these."""
+        self._open_marks = dict.fromkeys(marks)
+
+    def metric(
+        self, number: int, counts: Longs, report: NDArray[np.float64], sums: NDArray[np.float64], change: Change
+    ) -> Metric:
+        """What is published about a learner.
+
+        Args:
+            number: Of the learner.
+            counts: int64 `[10]`, a row of `JoinOutput.reports`.
+            report: float64 `[7]`, a row of `Answers.reports`.
+            sums: float64 `[4]`, the prequential sums.
+            change: What is known of changes.
+        """
+        recall, specificity, gmean = scores_of(sums)
+        labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
+        delays = [None if delay == NO_LONG else int(delay) for delay in counts[7:10]]
+        return Metric(
+            stream=self.name,
+            learner=self.learner_names[number],
+            champion=number == self.join.champion,
+            labelled=labelled,
+            recall=recall,
+            specificity=specificity,
+            gmean=gmean,
+            positive_correct=float(sums[0]),
+            positive_total=float(sums[1]),
+            negative_correct=float(sums[2]),
+            negative_total=float(sums[3]),
+            positive_size=float(report[1]),
+            negative_size=float(report[2]),
+            positive_queue=int(report[3]),
+            negative_queue=int(report[4]),
+            positive_capacity=int(report[5]),
+            negative_capacity=int(report[6]),
+            updates=int(report[0]),
+            examples=examples,
+            unlabelled=unlabelled,
+            evicted=evicted,
+            duplicates=duplicates,
+            pending=pending,
+            waiting=waiting,
+            delay_ms_p50=delays[0],
+            delay_ms_p90=delays[1],
+            delay_ms_p99=delays[2],
+            changes=change.changes,
+            change_flagged=change.flagged,
+            change_began=change.began,
+            gmean_before=change.gmean_before,
+            labels_to_recover=change.labels_to_recover,
+        )
+
+
+def seed_of(application_id: str, stream: str, learner: str) -> bytes:
+    """32 bytes that seed a learner: SHA-256 of application, stream and learner, each with its length before it."""
+    parts = (part.encode() for part in (application_id, stream, learner))
+    return hashlib.sha256(b"".join(struct.pack("<I", len(part)) + part for part in parts)).digest()

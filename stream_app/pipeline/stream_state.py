@@ -1,0 +1,300 @@
+"""A stream's state as arrays, and back: rows by arrival and by closing number, whatever slots they had.
+
+Slots, hash tables and heaps depend on where batches were cut, and no result depends on them; they are made anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.errors import StateError
+from stream_app.join import stream_join
+from stream_app.pipeline.batch import OriginalRecord, size_of
+from stream_app.pipeline.stream import OpenMark, Stream
+from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
+from stream_app.snapshot.format import Arrays, Columns, named, part_of
+
+PENDING_COLUMNS = ("ids", "times", "arrivals", "offsets", "fingerprints", "champions", "features")
+WAITING_COLUMNS = ("ids", "times", "arrivals", "offsets", "labels", "revisions")
+CLOSED_COLUMNS = (
+    "closed_ids",
+    "closed_fingerprints",
+    "closed_labels",
+    "closed_revisions",
+    "closed_outcomes",
+    "closed_times",
+)
+EVALUATIONS = "closed_evaluations"
+"""One more of them with corrections."""
+
+KEPT_COUNTERS = (
+    stream_join.STREAM_TIME,
+    stream_join.ARRIVALS,
+    stream_join.EXAMPLES,
+    stream_join.LABELLED,
+    stream_join.UNLABELLED,
+    stream_join.EVICTED,
+    stream_join.DUPLICATES,
+    stream_join.CLOSED_FIRST,
+    stream_join.CLOSED_NEXT,
+    stream_join.CHAMPION,
+)
+"""The others count slots and places of the table."""
+
+LABEL_COUNTERS = (stream_join.POSITIVES, stream_join.TURNED)
+"""Kept with corrections."""
+
+SEEN = "seen"
+"""A learner's array by slot: the features as scaled when the example was predicted."""
+
+
+class StreamState:
+    """A stream as a snapshot sees it: `snapshot.Exporting`.
+
+    Args:
+        stream: Must not change while this is in use.
+        has_changed: Whether any record has touched it since the snapshot before.
+    """
+
+    def __init__(self, stream: Stream, *, has_changed: bool = True) -> None:
+        self.name = stream.name
+        self.has_changed = has_changed
+        self.amended = frozenset(stream.amended)
+        self._stream = stream
+
+    @cached_property
+    def _join(self) -> Mapping[str, NDArray[Any]]:
+        return self._stream.join.arrays()
+
+    @cached_property
+    def _learners(self) -> Sequence[Mapping[str, NDArray[Any]]]:
+        return [dict(learner.arrays()) for learner in self._stream.learners]
+
+    @cached_property
+    def _pending(self) -> Integers:
+        return self._slots(stream_join.IS_PENDING)
+
+    def _slots(self, kind: int) -> Integers:
+        """The slots of all that is pending (or waiting), by arrival."""
+        slots = np.flatnonzero(self._join["states"] == kind)
+        by: Integers = slots[np.argsort(self._join["arrivals"][slots], kind="stable")].astype(np.int32)
+        return by
+
+    def core_state(self) -> Arrays:
+        """All but the rows of pending examples and closed ids."""
+        waiting = self._slots(stream_join.IS_WAITING)
+        arrays: Columns = {
+            "features_count": np.array([self._stream.features]),
+            "counters": self._join["counters"][list(KEPT_COUNTERS)],
+            "delays": np.flatnonzero(self._join["delays"]),
+            "delay_counts": self._join["delays"][np.flatnonzero(self._join["delays"])],
+            "marks": np.array(self._stream.open_marks(), np.int64).reshape(-1, 2),
+        }
+        if len(_closed_columns(self._join)) > len(CLOSED_COLUMNS):
+            arrays["label_counters"] = self._join["counters"][list(LABEL_COUNTERS)]
+        arrays |= named("waiting.", {name: self._join[name][waiting] for name in WAITING_COLUMNS})
+        originals = [self._stream.waiting[slot] for slot in waiting.tolist()]
+        arrays |= named("originals.", _columns_of(originals))
+        for number, learner in enumerate(self._learners):
+            arrays |= named(f"learner.{number}.", without_seen(learner))
+        for number, (sums, change) in enumerate(zip(self._stream.prequential, self._stream.changes, strict=True)):
+            arrays |= named(f"sums.{number}.", {**sums.arrays(), **change.arrays()})
+        return arrays
+
+    def pending_arrivals(self) -> Longs:
+        """int64, ascending."""
+        arrivals: Longs = self._join["arrivals"][self._pending]
+        return arrivals
+
+    def pending_rows(self, arrivals: Longs) -> Arrays:
+        """Their columns: `PENDING_COLUMNS`, what each learner had predicted, and the features as it saw them."""
+        slots = self._pending[np.searchsorted(self.pending_arrivals(), arrivals)]
+        rows: Columns = {name: self._join[name][slots] for name in PENDING_COLUMNS}
+        rows |= {name: np.ascontiguousarray(self._join[name][:, slots].T) for name in ("scores", "classes")}
+        for number, learner in enumerate(self._learners):
+            if SEEN in learner:
+                rows[f"{SEEN}.{number}"] = learner[SEEN][slots]
+        return rows
+
+    def closed_span(self) -> tuple[int, int]:
+        """The first number of a closed id that is remembered, and the next one."""
+        counters = self._join["counters"]
+        return int(counters[stream_join.CLOSED_FIRST]), int(counters[stream_join.CLOSED_NEXT])
+
+    def closed_rows(self, first: int, end: int) -> Arrays:
+        """`CLOSED_COLUMNS`, and `EVALUATIONS` with corrections."""
+        rows = np.arange(first, end) % len(self._join["closed_times"])
+        return {name: self._join[name][rows] for name in _closed_columns(self._join)}
+
+
+def _closed_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
+    return (*CLOSED_COLUMNS, EVALUATIONS) if state[EVALUATIONS].shape[1] else CLOSED_COLUMNS
+
+
+def counter_of(core: Arrays, which: int) -> int:
+    """One of `KEPT_COUNTERS`, by its place in the join's own: `join.LABELLED`, say."""
+    return int(np.asarray(core["counters"])[KEPT_COUNTERS.index(which)])
+
+
+def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns) -> None:
+    """Become the stream that a snapshot was taken of; it is new, with its features fixed.
+
+    Args:
+        stream: To be filled.
+        core: Its core.
+        pending: The rows of all pending examples, by arrival.
+        closed: Those of all remembered closed ids, by number.
+
+    Raises:
+        StateError: The arrays are not those of such a stream.
+        KeyError: One is missing.
+    """
+    waiting = part_of(core, "waiting.")
+    _check(stream, core, pending, waiting, closed)
+    awaited, parked = len(pending["ids"]), len(waiting["ids"])
+    stream.make_room(awaited + parked)
+    stream.join.reserve(awaited + parked, len(closed["closed_ids"]))
+    state = stream.join.arrays()
+    state["counters"][list(KEPT_COUNTERS)] = core["counters"]
+    closed_columns = _closed_columns(state)
+    if EVALUATIONS in closed_columns:
+        state["counters"][list(LABEL_COUNTERS)] = core["label_counters"]
+    state["delays"][core["delays"]] = core["delay_counts"]
+    for name in PENDING_COLUMNS:
+        state[name][:awaited] = pending[name]
+    for name in ("scores", "classes"):
+        state[name][:, :awaited] = pending[name].T
+    for name in WAITING_COLUMNS:
+        state[name][awaited : awaited + parked] = waiting[name]
+    rows = (counter_of(core, stream_join.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(
+        state["closed_times"]
+    )
+    for name in closed_columns:
+        state[name][rows] = closed[name]
+    originals = _originals_of(part_of(core, "originals."))
+    state["fingerprints"][awaited : awaited + parked] = list(map(size_of, originals))
+    stream.join.index(awaited, parked)
+    stream.waiting = dict(zip(range(awaited, awaited + parked), originals, strict=True))
+    stream.take_marks(OpenMark(Side(side), time_ms) for side, time_ms in core["marks"].tolist())
+    for number, learner in enumerate(stream.learners):
+        learner.load(_learner_arrays(learner.arrays(), part_of(core, f"learner.{number}."), pending, number))
+    for number, (sums, change) in enumerate(zip(stream.prequential, stream.changes, strict=True)):
+        sums.load(part_of(core, f"sums.{number}."))
+        change.load(part_of(core, f"sums.{number}."))
+
+
+def with_champion(core: Arrays, places: Longs) -> NDArray[Any]:
+    """The counters with the champion at another place: int64 `[before]`, the new places of learners."""
+    counters = np.array(core["counters"])
+    at = KEPT_COUNTERS.index(stream_join.CHAMPION)
+    counters[at] = places[counters[at]]
+    return counters
+
+
+def without_seen(arrays: Arrays) -> Columns:
+    """A learner's state apart from what it saw of pending examples."""
+    return {name: array for name, array in arrays.items() if name != SEEN}
+
+
+def learner_state(mine: Arrays, loaded: Columns, seen: Columns) -> Columns:
+    """All arrays of a learner, in its own order, of those that were kept and what it saw of pending examples.
+
+    Raises:
+        StateError: They are not those of such a learner.
+    """
+    if {*loaded, *seen} != set(mine):
+        raise StateError(f"a learner's state has {', '.join(loaded)}; this one needs {', '.join(mine)}")
+    return {name: (loaded | seen)[name] for name in mine}
+
+
+def _learner_arrays(mine: Arrays, loaded: Columns, pending: Columns, number: int) -> Columns:
+    """What it saw goes to the slots 0, 1, ... that the pending examples have now."""
+    return learner_state(mine, loaded, {SEEN: pending[f"{SEEN}.{number}"]} if SEEN in mine else {})
+
+
+def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, closed: Columns) -> None:
+    """Whether compiled code may be given these: shapes, dtypes, and every number that is an index."""
+    state, learners = stream.join.arrays(), len(stream.learner_names)
+    shapes = {"counters": (len(KEPT_COUNTERS),), "delays": core["delays"].shape, "delay_counts": core["delays"].shape}
+    for name, shape in shapes.items():
+        _same(name, core[name], (core[name].dtype == np.int64) and core[name].shape == shape)
+    if EVALUATIONS in (closed_columns := _closed_columns(state)):
+        counters = core["label_counters"]
+        _same("label_counters", counters, counters.dtype == np.int64 and counters.shape == (len(LABEL_COUNTERS),))
+    for columns, names in ((pending, PENDING_COLUMNS), (waiting, WAITING_COLUMNS), (closed, closed_columns)):
+        rows = len(columns[names[0]])
+        for name in names:
+            right = columns[name].shape == (rows, *state[name].shape[1:]) and columns[name].dtype == state[name].dtype
+            _same(name, columns[name], right)
+    for name, dtype in (("scores", np.float32), ("classes", np.int8)):
+        _same(
+            name, pending[name], pending[name].shape == (len(pending["ids"]), learners) and pending[name].dtype == dtype
+        )
+    for ids in (pending["ids"], waiting["ids"], closed["closed_ids"]):
+        _same("ids", ids, bool((ids[:, 0] <= 8 * (ID_WORDS - 1)).all()))
+    champions = [counter_of(core, stream_join.CHAMPION), *pending["champions"]]
+    _same("champions", pending["champions"], all(0 <= number < learners for number in champions))
+    first, end = counter_of(core, stream_join.CLOSED_FIRST), counter_of(core, stream_join.CLOSED_NEXT)
+    _same("counters", core["counters"], first >= 0 and end - first == len(closed["closed_ids"]))
+    bins = core["delays"]
+    _same("delays", bins, bins.ndim == 1 and bool(((bins >= 0) & (bins < len(state["delays"]))).all()))
+
+
+def _same(name: str, array: NDArray[Any], right: bool) -> None:
+    if not right:
+        raise StateError(f"{name} of a stream: {array.dtype} {list(array.shape)} is not what this stream can have")
+
+
+# Labels that wait, as they came ---------------------------------------------------------------------------------------
+
+NONE = -1
+"""The length of a value that is null."""
+
+
+def _columns_of(records: Sequence[OriginalRecord]) -> Columns:
+    """Records in columns: all bytes behind one another, and their lengths."""
+    parts: list[bytes | None] = []
+    for record in records:
+        parts += [record.key, record.value]
+        for name, value in record.headers:
+            parts += [name.encode(), value]
+    return {
+        "sides": np.array([int(record.side) for record in records], np.uint8),
+        "offsets": np.array([record.offset for record in records], np.int64),
+        "headers": np.array([len(record.headers) for record in records], np.int64),
+        "lengths": np.array([NONE if part is None else len(part) for part in parts], np.int64),
+        "bytes": np.frombuffer(b"".join(part for part in parts if part), np.uint8),
+    }
+
+
+def _originals_of(columns: Mapping[str, NDArray[Any]]) -> list[OriginalRecord]:
+    """The inverse.
+
+    Raises:
+        StateError: The lengths are not those of the bytes.
+    """
+    lengths = columns["lengths"].tolist()
+    held = sum(length for length in lengths if length > 0)
+    wanted = int(sum(2 + 2 * count for count in columns["headers"].tolist()))
+    if held != len(columns["bytes"]) or wanted != len(lengths) or min(lengths, default=0) < NONE:
+        raise StateError("labels that wait: the lengths are not those of the bytes")
+    parts = iter(_cut(columns["bytes"], lengths))
+    records = []
+    rows = zip(columns["sides"].tolist(), columns["offsets"].tolist(), columns["headers"].tolist(), strict=True)
+    for side, offset, headers in rows:
+        key, value = next(parts), next(parts)
+        named = [((next(parts) or b"").decode(), next(parts)) for _ in range(headers)]
+        records.append(OriginalRecord(Side(side), offset, key, value, named))
+    return records
+
+
+def _cut(content: Bytes, lengths: Sequence[int]) -> list[bytes | None]:
+    start, parts = 0, []
+    whole = content.tobytes()
+    for length in lengths:
+        parts.append(None if length == NONE else whole[start : start + length])
+        start += max(0, length)
+    return parts

@@ -1,0 +1,328 @@
+"""How much of a batch one transaction takes: an upper bound of what the first records of it can become.
+
+Input records alone bound nothing: a record that moves the time of its stream can close all that waits there. The bound
+of the first n records of a merged sequence is the sum of
+
+1. what each of these can become itself: its predictions, and one outcome or dead letter; for each stream, the metrics
+   that so many labels can ask for, and those of `advance` marks;
+2. for each stream that they touch, what waits there already and expires by the largest of their times, or is closed by
+   an `advance` mark (taken for one whose twin has come), or has to make room for them.
+
+It grows with n, so the longest sequence that fits is found by halving. Where a batch is cut changes no result: the
+bound may be too large, and it is never too small. It costs a look at the counters of each stream; heaps are looked into
+only where all that waits in these streams would be too much.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_app.config import MAX_HELD, MAX_HELD_BYTES
+from stream_app.jit.compiler import bare, bare_inlined, compiled
+from stream_app.jit.memory import longs_at
+from stream_app.join.stream_join import (
+    COUNTERS,
+    EVICTIONS,
+    FIXED,
+    LABELLED,
+    LIFE_MS,
+    MAX_PENDING,
+    MAX_WAITING,
+    MAX_WAITING_BYTES,
+    PENDING,
+    STREAM_TIME,
+    WAITING,
+    WAITING_BYTES,
+    JoinArrays,
+    JoinInput,
+    Number,
+    opened,
+)
+from stream_app.pipeline.batch import Batch
+from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind, Longs, MarkKind, Side
+
+NUMBERS_BYTES = 150
+"""A prediction's or outcome's value beside its names, at most: an id, some numbers, what tells their schema."""
+
+METRIC_BYTES = 350
+"""The same of a record of metrics."""
+
+LETTER_BYTES = 340
+"""The headers of a dead letter beside the name of the input topic, which they have twice, at most."""
+
+LEARNER_BYTES = 64
+"""The longest name of a learner."""
+
+_DATA, _MARK = int(Kind.DATA), int(Kind.MARK)
+
+
+class Room(NamedTuple):
+    """What a transaction may still take: records, and bytes of their keys, values and headers."""
+
+    records: int
+    bytes: int
+
+    def less(self, records: int, size: int) -> "Room":
+        """What is left behind these."""
+        return Room(self.records - records, self.bytes - size)
+
+
+TRANSACTION = Room(MAX_HELD, MAX_HELD_BYTES)
+"""Of all tasks together: a million small records took 7.8 s of the ten that a transaction may take on two busy cores.
+What a single record closes is not cut: at most all that waits in one stream."""
+
+
+class Costs(NamedTuple):
+    """Bytes of one output record, at most; `letter` is what a dead letter has beyond `DEAD_LETTER_BYTES`."""
+
+    prediction: int
+    outcome: int
+    metric: int
+    letter: int
+
+
+class Rules(NamedTuple):
+    """What the settings say: learners of a new stream at most, labels between two reports, whether all predict."""
+
+    learners: int
+    every_labels: int
+    every: bool
+
+
+class Columns(NamedTuple):
+    """A batch, as far as the bound depends on it.
+
+    Attributes:
+        kinds: uint8, of both sides.
+        streams: int32, of both sides: the task's own number; -1: unknown.
+        sizes: int64, of both sides: bytes as a dead letter.
+        closes: int64, of both sides, without rows where there are no marks: `advance` marks close what lies below this.
+    """
+
+    kinds: tuple[Bytes, Bytes]
+    streams: tuple[Integers, Integers]
+    sizes: tuple[Longs, Longs]
+    closes: tuple[Longs, Longs]
+
+
+class Held(NamedTuple):
+    """The streams of a task: addresses of their joins, and how many learners they have; int64 `[s]`."""
+
+    joins: Longs
+    learners: Longs
+
+
+class _Touched(NamedTuple):
+    """What the first records of a batch mean for each stream; int64 `[s]`."""
+
+    examples: Longs
+    labels: Longs
+    label_bytes: Longs
+    marks: Longs
+    first: Longs
+    last: Longs
+    below: Longs
+
+
+@bare_inlined
+def _expired(state: JoinArrays, heap: Integers, length: Number, limit: Number, most: Number) -> tuple[int, int]:
+    """How many of a heap have times below the limit, and (of labels) their bytes; a count above `most` is enough.
+
+    Goes down from each that has, to the next on the right from each that has not.
+    """
+    count, size, at = 0, np.int64(0), 0
+    while count <= most:
+        if at < length and state.times[heap[at]] < limit:
+            count += 1
+            size += np.int64(state.fingerprints[heap[at]])
+            at = 2 * at + 1
+            continue
+        while at > 0 and at % 2 == 0:
+            at = (at - 1) // 2
+        if at == 0:
+            break
+        at += 1
+    return count, int(size)
+
+
+@bare_inlined
+def _largest(state: JoinArrays, length: Number) -> int:
+    """Bytes of the largest label that waits."""
+    largest = np.int64(0)
+    for at in range(length):
+        largest = max(largest, np.int64(state.fingerprints[state.waiting_heap[at]]))
+    return int(largest)
+
+
+@bare
+def _touch(
+    batch: JoinInput, count: int, columns: Columns, held: Held, rules: Rules, costs: Costs, touched: _Touched
+) -> tuple[int, int]:
+    """What the first records become themselves: records and bytes; `touched` is filled."""
+    records, size, fresh = 0, 0, 0
+    for position in range(count):
+        row, example = batch.rows[position], batch.sides[position] == 0
+        kind = columns.kinds[0][row] if example else columns.kinds[1][row]
+        stream = columns.streams[0][row] if example else columns.streams[1][row]
+        own = columns.sizes[0][row] if example else columns.sizes[1][row]
+        learners = held.learners[stream] if stream >= 0 else rules.learners
+        records += 1
+        size += max(costs.outcome, own + costs.letter)
+        if kind == _MARK:
+            below = columns.closes[0][row] if example else columns.closes[1][row]
+            if stream >= 0:
+                touched.below[stream] = max(touched.below[stream], below)
+                touched.marks[stream] += 1
+            records += learners
+            size += learners * costs.metric
+            continue
+        if kind != _DATA:
+            continue
+        if example:
+            predictions = learners if rules.every else 1
+            records += predictions
+            size += predictions * costs.prediction
+        if stream < 0:
+            fresh += 1
+            continue
+        time = batch.example_times[row] if example else batch.label_times[row]
+        touched.last[stream] = max(touched.last[stream], time)
+        if example:
+            touched.first[stream] = min(touched.first[stream], time)
+            touched.examples[stream] += 1
+        else:
+            touched.labels[stream] += 1
+            touched.label_bytes[stream] += own
+    reports = fresh // rules.every_labels * rules.learners
+    return records + reports, size + reports * costs.metric
+
+
+@bare
+def _closed(held: Held, rules: Rules, costs: Costs, touched: _Touched, left: int, looks: bool) -> tuple[int, int]:
+    """What these records close, and metrics: records (above `left`: perhaps more) and bytes.
+
+    Unless it `looks` at what expires, it takes all that waits.
+    """
+    records, size = 0, 0
+    for stream in range(len(held.joins)):
+        examples, labels = touched.examples[stream], touched.labels[stream]
+        if examples + labels + touched.marks[stream] == 0:
+            continue
+        row = longs_at(held.joins[stream])
+        counters = longs_at(row[FIXED])
+        reports = (counters[LABELLED] % rules.every_labels + examples + labels) // rules.every_labels
+        records += reports * held.learners[stream]
+        size += reports * held.learners[stream] * costs.metric
+        pending, waiting = counters[PENDING], counters[WAITING]
+        if not looks:
+            records += pending + waiting
+            size += pending * costs.outcome + counters[WAITING_BYTES] + waiting * costs.letter
+            continue
+        state = opened(row)
+        limit = max(touched.last[stream], counters[STREAM_TIME]) - counters[COUNTERS + LIFE_MS]
+        below = max(limit, touched.below[stream])
+        gone, _ = _expired(state, state.pending_heap, pending, below, left)
+        room = counters[COUNTERS + MAX_PENDING] - pending
+        gone = min(pending, gone + min(max(0, examples - room), EVICTIONS * examples))
+        records += gone
+        size += gone * costs.outcome
+        if waiting:
+            late = examples if touched.first[stream] < limit else 0
+            gone, gone_bytes = _expired(state, state.waiting_heap, waiting, below, left)
+            forced = late + min(max(0, waiting + labels - counters[COUNTERS + MAX_WAITING]), EVICTIONS * labels)
+            excess = counters[WAITING_BYTES] + touched.label_bytes[stream] - counters[COUNTERS + MAX_WAITING_BYTES]
+            if forced > 0 or excess > 0:
+                largest = _largest(state, waiting)
+                gone_bytes += forced * largest
+                if excess > 0:  # the last one of those that make room may be much larger than what is missing
+                    gone_bytes += excess + largest
+                    forced += excess // DEAD_LETTER_BYTES + 1
+            gone = min(waiting, gone + forced)
+            records += gone
+            size += min(counters[WAITING_BYTES], gone_bytes) + gone * costs.letter
+        if records > left:
+            break
+    return int(records), int(size)
+
+
+@compiled
+def _bound(
+    batch: JoinInput, count: int, columns: Columns, held: Held, rules: Rules, costs: Costs, room: Room
+) -> tuple[int, int]:
+    streams = len(held.joins)
+    touched = _Touched(
+        np.zeros(streams, np.int64),
+        np.zeros(streams, np.int64),
+        np.zeros(streams, np.int64),
+        np.zeros(streams, np.int64),
+        np.full(streams, np.iinfo(np.int64).max),
+        np.full(streams, NO_LONG),
+        np.full(streams, NO_LONG),
+    )
+    records, size = _touch(batch, count, columns, held, rules, costs, touched)
+    left = room.records - records
+    more, more_bytes = _closed(held, rules, costs, touched, left, False)
+    if more > left or size + more_bytes > room.bytes:
+        more, more_bytes = _closed(held, rules, costs, touched, left, True)
+    return records + more, size + more_bytes
+
+
+def columns_of(batch: Batch, numbers: tuple[Integers, Integers]) -> Columns:
+    """Columns of a batch; `numbers` are the task's own of the streams that the decoder did not know (-1: new)."""
+    one, two = batch.decoded
+    return Columns(
+        (one.kinds, two.kinds),
+        (_streams(batch, Side.EXAMPLES, numbers[0]), _streams(batch, Side.LABELS, numbers[1])),
+        batch.sizes,
+        (_closes(batch, Side.EXAMPLES), _closes(batch, Side.LABELS)),
+    )
+
+
+def _streams(batch: Batch, side: Side, numbers: Integers) -> Integers:
+    decoded = batch.decoded[side]
+    if not len(numbers):
+        return decoded.streams
+    new = decoded.streams >= decoded.known
+    streams = decoded.streams.copy()
+    streams[new] = numbers[streams[new] - decoded.known]
+    return streams
+
+
+def _closes(batch: Batch, side: Side) -> Longs:
+    decoded = batch.decoded[side]
+    closes = np.full(len(decoded.kinds) if decoded.marks else 0, NO_LONG)
+    for row, mark in decoded.marks.items():
+        if mark.kind is MarkKind.ADVANCE:
+            closes[row] = min(int(mark.time_ms or 0), np.iinfo(np.int64).max - 1) + 1
+    return closes
+
+
+def costs_of(batch: Batch, longest_stream: int, topics: tuple[str, str]) -> Costs:
+    """What output records take at most.
+
+    Args:
+        batch: The batch.
+        longest_stream: Bytes of the longest name of a stream of the task or of the batch.
+        topics: Full names of the inputs.
+    """
+    names = 2 * longest_stream + LEARNER_BYTES + batch.trace_bytes()
+    letter = LETTER_BYTES + 2 * max(len(topic.encode()) for topic in topics) - DEAD_LETTER_BYTES
+    return Costs(NUMBERS_BYTES + names, NUMBERS_BYTES + names, METRIC_BYTES + names, max(0, letter))
+
+
+def fitting(batch: Batch, columns: Columns, held: Held, rules: Rules, costs: Costs, room: Room) -> tuple[int, int]:
+    """How many examples and labels of a batch, in merge order, surely fit into the room; perhaps none."""
+
+    def fits(count: int) -> bool:
+        records, size = _bound(batch.merged, count, columns, held, rules, costs, room)
+        return records <= room.records and size <= room.bytes
+
+    count = len(batch.times)
+    if not fits(count):
+        low, high = 0, count
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        count = low
+    labels = int(batch.merged.sides[:count].sum())
+    return count - labels, labels

@@ -1,0 +1,150 @@
+"""Records of one input partition that wait: for the other side's head, or until a recorded range is whole.
+
+The client's own queue cannot hold them: pausing a partition throws away what was fetched.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from stream_app.backends.base import Fetched
+from stream_app.records import Longs, RawRecords, concatenated_headers
+
+ROW_BYTES = 120
+"""What a waiting record costs beside its key and value: Python objects and columns, measured on CPython 3.11."""
+
+NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
+
+
+class WaitingRecords:
+    """A queue of records in offset order, in the chunks in which they were fetched.
+
+    Attributes:
+        bytes: What they hold, about.
+        at_end: Whether the partition was read to its end, and nothing came since.
+        last_offset: Of the last record that was added; -1 before the first.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: deque[RawRecords] = deque()
+        self._sizes: deque[int] = deque()
+        self._rows = 0
+        self.bytes = 0
+        self.at_end = False
+        self.last_offset = -1
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def add(self, fetched: Fetched) -> None:
+        """Take what a poll gave; its news about the end replaces what was known."""
+        self.at_end = fetched.at_end
+        if not len(fetched.records):
+            return
+        size = _bytes(fetched.records)
+        self._chunks.append(fetched.records)
+        self._sizes.append(size)
+        self.last_offset = int(fetched.records.offsets[-1])
+        self._rows += len(fetched.records)
+        self.bytes += size
+
+    def times(self, limit: int) -> Longs:
+        """int64, the timestamps of the first `limit` records."""
+        return self._first(limit, "timestamps")
+
+    def rows_below(self, offset: int) -> int | None:
+        """How many records lie below this offset; None while the record just below it has not come.
+
+        Raises:
+            LookupError: That record does not exist any more: a later one was fetched in its place.
+        """
+        rows = 0
+        for chunk in self._chunks:
+            if chunk.offsets[-1] >= offset - 1:
+                place = int(np.searchsorted(chunk.offsets, offset - 1))
+                if chunk.offsets[place] != offset - 1:
+                    raise LookupError(offset - 1)
+                return rows + place + 1
+            rows += len(chunk)
+        return None
+
+    def take(self, rows: int) -> RawRecords:
+        """Remove the first records and return them as one."""
+        taken: list[RawRecords] = []
+        while rows:
+            chunk, size = self._chunks.popleft(), self._sizes.popleft()
+            if len(chunk) > rows:
+                kept = size * (len(chunk) - rows) // len(chunk)
+                self._chunks.appendleft(rows_of(chunk, rows, len(chunk)))
+                self._sizes.appendleft(kept)
+                chunk, size = rows_of(chunk, 0, rows), size - kept
+            taken.append(chunk)
+            rows -= len(chunk)
+            self._rows -= len(chunk)
+            self.bytes -= size
+        return concatenate(taken)
+
+    def put_back(self, records: RawRecords) -> None:
+        """Return the last of the records that were taken; they come first again."""
+        if len(records):
+            size = _bytes(records)
+            self._chunks.appendleft(records)
+            self._sizes.appendleft(size)
+            self._rows += len(records)
+            self.bytes += size
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._chunks.clear()
+        self._sizes.clear()
+        self._rows = 0
+        self.bytes = 0
+        self.at_end = False
+        self.last_offset = -1
+
+    def _first(self, limit: int, column: str) -> Longs:
+        parts: list[Longs] = []
+        missing = limit
+        for chunk in self._chunks:
+            if missing <= 0:
+                break
+            parts.append(getattr(chunk, column)[:missing])
+            missing -= len(chunk)
+        if not parts:
+            return NO_RECORDS.timestamps
+        return np.concatenate(parts)
+
+
+def _bytes(records: RawRecords) -> int:
+    """What these records hold, about."""
+    size = sum(map(len, filter(None, records.values))) + sum(map(len, filter(None, records.keys)))
+    for headers in records.headers.values():
+        size += sum(ROW_BYTES + len(name) + len(value or b"") for name, value in headers)
+    return size + ROW_BYTES * len(records)
+
+
+def rows_of(records: RawRecords, start: int, end: int) -> RawRecords:
+    """Some of the rows, as copies."""
+    headers = {row - start: headers for row, headers in records.headers.items() if start <= row < end}
+    return RawRecords(
+        records.offsets[start:end].copy(),
+        records.timestamps[start:end].copy(),
+        records.keys[start:end],
+        records.values[start:end],
+        headers,
+    )
+
+
+def concatenate(chunks: list[RawRecords]) -> RawRecords:
+    """The records of all chunks, in order."""
+    if not chunks:
+        return NO_RECORDS
+    if len(chunks) == 1:
+        return chunks[0]
+    return RawRecords(
+        np.concatenate([chunk.offsets for chunk in chunks]),
+        np.concatenate([chunk.timestamps for chunk in chunks]),
+        [key for chunk in chunks for key in chunk.keys],
+        [value for chunk in chunks for value in chunk.values],
+        concatenated_headers(chunks),
+    )

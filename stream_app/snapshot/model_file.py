@@ -1,0 +1,147 @@
+"""A learner as a safetensors file: for Torch to use, for another application to begin with, to be compared.
+
+    state.*        the whole state, as a snapshot has it
+    model.*        dense networks as `torch.nn.Sequential` names them (of an ensemble: model.0.*, model.1.*, ...)
+    input.mean, input.deviation    what a learner with a scaler does to features first
+
+A dense network with hidden layers of 8 units, without a scaler, in plain Torch:
+
+    from safetensors.torch import load_file
+    model = torch.nn.Sequential(torch.nn.Linear(30, 8), torch.nn.LeakyReLU(0.01), torch.nn.Linear(8, 1))
+    tensors = load_file("champion.safetensors")
+    model.load_state_dict({name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")})
+    score = torch.sigmoid(model(features))
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from stream_app.config import LearnerSettings
+from stream_app.errors import StateError
+from stream_app.snapshot.format import Arrays, Columns
+
+STATE, MODEL, INPUT = "state.", "model.", "input."
+
+FORMAT = "areba model 1"
+
+
+class ModelFile(NamedTuple):
+    """A learner's state and where it comes from.
+
+    Attributes:
+        state: Its arrays, in its own order.
+        settings: How it was made.
+        features: Numbers in an example.
+        source: Application, stream, learner, task, offsets, digest: for people.
+    """
+
+    state: Columns
+    settings: LearnerSettings
+    features: int
+    source: Mapping[str, str]
+
+    def to_bytes(self) -> bytes:
+        """As a file."""
+        tensors = {f"{STATE}{name}": array for name, array in self.state.items()}
+        if self.settings.network == "dense" and "parameters" in self.state:
+            widths = (self.features, *self.settings.hidden, 1)
+            tensors |= {f"{MODEL}{name}": array for name, array in _layers(self.state["parameters"], widths).items()}
+        if "scaler.mean" in self.state:
+            mean, deviation = _scaling(self.state)
+            tensors |= {f"{INPUT}mean": mean, f"{INPUT}deviation": deviation}
+        metadata = {
+            **self.source,
+            "format": FORMAT,
+            "settings": self.settings.model_dump_json(),
+            "features": str(self.features),
+            "order": json.dumps(list(self.state)),
+        }
+        return save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, metadata=metadata)
+
+
+def read_model_file(path: str) -> ModelFile:
+    """The inverse of `to_bytes`.
+
+    Raises:
+        StateError: It is no such file.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no mapping)
+        if metadata.pop("format", None) != FORMAT:
+            raise StateError(f"{path}: no file of `areba state export`")
+        order = json.loads(metadata.pop("order"))
+        state = {name: tensors[f"{STATE}{name}"] for name in order}
+        settings = LearnerSettings.model_validate_json(metadata.pop("settings"))
+        return ModelFile(state, settings, int(metadata.pop("features")), metadata)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
+        raise StateError(f"{path}: no file of `areba state export` ({problem})") from None
+
+
+def digest_of(state: Arrays) -> str:
+    """SHA-256 over names, types, shapes and bytes; of equal learners equal."""
+    digest = hashlib.sha256()
+    for name, array in state.items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+class Difference(NamedTuple):
+    """An array that two learners do not have alike; `largest` is None where shapes or types differ."""
+
+    name: str
+    here: str
+    there: str
+    largest: float | None
+
+
+def differences(here: Arrays, there: Arrays) -> Sequence[Difference]:
+    """What differs, array by array."""
+    found = []
+    for name in dict.fromkeys((*here, *there)):
+        one, two = here.get(name), there.get(name)
+        if one is not None and two is not None and one.dtype == two.dtype and one.shape == two.shape:
+            if one.tobytes() != two.tobytes():
+                largest = float(np.abs(one.astype(np.float64) - two.astype(np.float64)).max())
+                found.append(Difference(name, _shape(one), _shape(two), largest))
+        else:
+            found.append(Difference(name, _shape(one), _shape(two), None))
+    return found
+
+
+def _shape(array: NDArray[Any] | None) -> str:
+    return "none" if array is None else f"{array.dtype} {list(array.shape)}"
+
+
+def _layers(parameters: NDArray[Any], widths: Sequence[int]) -> Columns:
+    """Weights (units by inputs, as Torch has them) and biases, by the names of `torch.nn.Sequential`."""
+    size = sum((inputs + 1) * units for inputs, units in pairwise(widths))
+    networks = len(parameters) // size
+    layers: Columns = {}
+    for number in range(networks):
+        start, prefix = number * size, f"{number}." if networks > 1 else ""
+        for layer, (inputs, units) in enumerate(pairwise(widths)):
+            weights = parameters[start : start + inputs * units].reshape(inputs, units)
+            start += inputs * units
+            layers[f"{prefix}{2 * layer}.weight"] = weights.T
+            layers[f"{prefix}{2 * layer}.bias"] = parameters[start : start + units]
+            start += units
+    return layers
+
+
+def _scaling(state: Arrays) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and deviation as prediction has them; where nothing varied, a deviation of infinity gives 0."""
+    count, mean, squares = (np.asarray(state[f"scaler.{name}"], np.float64) for name in ("examples", "mean", "squares"))
+    variance = squares / max(float(count[0]), 1.0)
+    deviation = np.where(variance > 0, np.sqrt(variance), np.inf)
+    return mean.astype(np.float32), deviation.astype(np.float32)

@@ -1,0 +1,279 @@
+"""The metrics of one task, counted again from its predictions and outcomes; pure, and written apart from `evaluate`.
+
+A record of metrics says how many labels its learner had accepted. These are the stream's `joined` outcomes up to there,
+each with the class that the label told; what the learner had answered is in its prediction of that example. So the
+prequential sums, recall, specificity and G-mean are told by the other topics, to the bit.
+
+A `correction` of a joined example moves what it counts for from one class to the other, as `evaluate` defines it. Which
+corrections came before a record of metrics that tells of no more labels is not written anywhere: one of the states
+between two labels must be the published one. A correction of a label that still waits has no effect of its own; it is
+one if the next `joined` outcome of this id has an older label.
+
+A learner whose predictions are not published (`predictions: champion`) cannot be counted again; those are numbered.
+
+Memory: predictions of examples that are not closed yet, and a byte for each label of a learner until its next metric;
+with corrections, the closed examples that the join remembers.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stream_app.records import Metric, Outcome, Prediction
+from stream_app.verify.audit import Ahead, Output, grouped
+
+MAX_OPEN_EXAMPLES = 500_000
+"""Predictions that are held, by example: what five streams may have pending at once, some 200 MB."""
+
+ROUNDING = 1e-12
+"""Relative to the weight that leaves a sum of that weight alone: what may be left by rounding."""
+
+SUMS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
+SCORES = ("recall", "specificity", "gmean")
+
+
+class _Move(NamedTuple):
+    """What a correction does to a learner's sums; the ages are labels of the old and of the new class since."""
+
+    label: int
+    answer: int
+    old_age: int
+    new_age: int
+    left: int
+
+
+class _Joined(NamedTuple):
+    """An example that can be corrected: its class, what was predicted, labels of both classes up to its own."""
+
+    label: int
+    answers: Mapping[str, int]
+    place: tuple[int, int]
+    closing: int
+    time_ms: int
+    corrected: int = -1  # offset of the correction
+
+
+@dataclass(slots=True)
+class _Learner:
+    """Sums after `labelled` labels, and what came since: 2 x class + correct, or a move. None: not published."""
+
+    sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
+    labelled: int = 0
+    since: deque[int | _Move] | None = field(default_factory=deque)
+    coming: int = 0
+
+    def count_to(self, labelled: int, fading: float) -> bool:
+        """Take in labels up to there; whether all of them are known."""
+        if self.since is None or labelled < self.labelled or labelled > self.labelled + self.coming:
+            return False
+        while self.labelled < labelled:
+            code = self.since.popleft()
+            if isinstance(code, _Move):
+                self._move(code, fading)
+                continue
+            self.labelled += 1
+            self.coming -= 1
+            column = 0 if code > 1 else 2
+            self.sums[column] = fading * self.sums[column] + (code & 1)
+            self.sums[column + 1] = fading * self.sums[column + 1] + 1.0
+        return True
+
+    def count_move(self, fading: float) -> bool:
+        """Take in one more correction, if it is next."""
+        if not self.since or not isinstance(self.since[0], _Move):
+            return False
+        move = self.since.popleft()
+        assert isinstance(move, _Move)  # noqa: S101  (for the type checker)
+        self._move(move, fading)
+        return True
+
+    def _move(self, move: _Move, fading: float) -> None:
+        new, old = (0, 2) if move.label else (2, 0)
+        right = move.answer == move.label
+        weight = _faded(fading, move.old_age)
+        rest = self.sums[old + 1] - weight
+        total = rest if move.left and rest > ROUNDING * weight else 0.0
+        self.sums[old] = min(max(self.sums[old] - (0.0 if right else weight), 0.0), total)
+        self.sums[old + 1] = total
+        weight = _faded(fading, move.new_age)
+        self.sums[new] += weight if right else 0.0
+        self.sums[new + 1] += weight
+
+
+@dataclass(slots=True)
+class _Stream:
+    """`came` are labels by class as they came, `held` as they were corrected; `joined` is in order of closing."""
+
+    time_ms: int = 0
+    labelled: int = 0
+    learners: dict[str, _Learner] = field(default_factory=dict)
+    came: list[int] = field(default_factory=lambda: [0, 0])
+    held: list[int] = field(default_factory=lambda: [0, 0])
+    closings: int = 0
+    joined: dict[str, _Joined] = field(default_factory=dict)
+
+    def close(self, outcome: Outcome, most: int) -> None:
+        """An example is closed: drop those that so many were closed after, which the join does not know any more.
+
+        Where time made the join forget an id before, its label may have been corrected while it waited, and was taken
+        here for a correction of the example before it. Then the learners cannot be counted again from here on.
+        """
+        self.closings += 1
+        before = self.joined.pop(outcome.id, None)
+        if before is not None and outcome.label_offset is not None and before.corrected > outcome.label_offset:
+            self.give_up()
+        while self.joined and self.closings - next(iter(self.joined.values())).closing >= most:
+            del self.joined[next(iter(self.joined))]
+
+    def give_up(self) -> None:
+        """Count no learner again from here on: what a correction corrected cannot be told."""
+        for learner in self.learners.values():
+            learner.since = None
+
+
+def _faded(fading: float, age: int) -> float:
+    """`fading ** age` by squaring, as `evaluate` has it: the bits are compared."""
+    power = 1.0
+    while age:
+        power *= fading if age & 1 else 1.0
+        fading *= fading
+        age >>= 1
+    return power
+
+
+class Recount:
+    """What the metrics of one partition should be.
+
+    Args:
+        fading: The fading factor of the configuration.
+        predictions: The predictions of the partition, in offset order.
+        outcomes: Its outcomes.
+        max_closed: Closed examples that the join remembers of a stream; 0 without corrections.
+        closed_ttl_ms: And for how long in event time.
+    """
+
+    def __init__(
+        self,
+        fading: float,
+        predictions: Iterable[Output[Prediction]],
+        outcomes: Iterable[Output[Outcome]],
+        max_closed: int = 0,
+        closed_ttl_ms: int = 0,
+    ) -> None:
+        self.unknown = 0
+        self._closed_ttl_ms = closed_ttl_ms
+        self._fading = fading
+        self._groups = grouped(predictions)
+        self._outcomes = Ahead(outcomes)
+        self._max_closed = max_closed
+        self._answers: dict[tuple[str, str], deque[Mapping[str, int]]] = {}
+        self._streams: dict[str, _Stream] = {}
+
+    def fault(self, metric: Metric) -> str | None:
+        """What is wrong with this metric, the next one of the topic; None too when that cannot be told (`unknown`)."""
+        stream = self._streams.setdefault(metric.stream, _Stream())
+        while stream.labelled < metric.labelled:
+            if self._outcomes.peek() is None:
+                return f"tells of {metric.labelled:,} labels; there are {stream.labelled:,} joined outcomes"
+            self._take(self._outcomes.pop())
+        learner = stream.learners.setdefault(
+            metric.learner, _Learner() if not stream.labelled else _Learner(since=None)
+        )
+        if not learner.count_to(metric.labelled, self._fading):
+            self.unknown += 1
+            return None
+        fault = "; ".join(_differences(metric, learner.sums)) or None
+        while fault and self._one_more(metric.stream, learner):
+            fault = "; ".join(_differences(metric, learner.sums)) or None
+        return fault
+
+    def _one_more(self, stream: str, learner: _Learner) -> bool:
+        """Take in one more correction, unless the stream's next label comes first."""
+        while not learner.since and (output := self._outcomes.peek()) is not None:
+            if output.content.stream == stream and output.content.outcome == "joined":
+                return False
+            self._take(self._outcomes.pop())
+        return learner.count_move(self._fading)
+
+    def _correct(self, stream: _Stream, outcome: Outcome) -> None:
+        """A joined example has another class."""
+        known, label = stream.joined.get(outcome.id), outcome.label or 0
+        if known is None or known.label == label:
+            return  # of a label that waits
+        if stream.time_ms - known.time_ms > self._closed_ttl_ms:
+            stream.give_up()  # of a label that waits, if the join had forgotten the example
+            return
+        stream.joined[outcome.id] = known._replace(label=label, corrected=outcome.label_offset or 0)
+        stream.held[label] += 1
+        stream.held[1 - label] -= 1
+        ages = [came - place for came, place in zip(stream.came, known.place, strict=True)]
+        for name, learner in stream.learners.items():
+            if learner.since is not None and name in known.answers:
+                move = _Move(label, known.answers[name], ages[1 - label], ages[label], stream.held[1 - label])
+                learner.since.append(move)
+
+    def _take(self, output: Output[Outcome]) -> None:
+        outcome = output.content
+        stream = self._streams.setdefault(outcome.stream, _Stream())
+        stream.time_ms = max(stream.time_ms, output.timestamp_ms)
+        if outcome.outcome == "correction":
+            self._correct(stream, outcome)
+        if outcome.outcome not in ("joined", "unlabelled", "evicted"):
+            return
+        answers = self._answers_to(outcome.stream, outcome.id)
+        stream.close(outcome, self._max_closed)
+        if outcome.outcome == "joined":
+            self._join(stream, outcome, answers)
+
+    def _join(self, stream: _Stream, outcome: Outcome, answers: Mapping[str, int]) -> None:
+        for name in answers:
+            if name not in stream.learners:
+                stream.learners[name] = _Learner() if not stream.labelled else _Learner(since=None)
+        label = outcome.label or 0
+        stream.labelled += 1
+        stream.came[label] += 1
+        stream.held[label] += 1
+        if self._max_closed:
+            place = (stream.came[0], stream.came[1])
+            stream.joined[outcome.id] = _Joined(label, answers, place, stream.closings, stream.time_ms)
+        for name, learner in stream.learners.items():
+            if name not in answers:
+                learner.since = None
+            elif learner.since is not None:
+                learner.since.append(2 * label + (answers[name] == label))
+                learner.coming += 1
+
+    def _answers_to(self, stream: str, id_: str) -> Mapping[str, int]:
+        """The class that each learner predicted for this example; none when there is no prediction."""
+        while (stream, id_) not in self._answers and len(self._answers) < MAX_OPEN_EXAMPLES:
+            group = next(self._groups, None)
+            if group is None:
+                break
+            first = group[0].content
+            answers = {output.content.learner: output.content.label for output in group}
+            self._answers.setdefault((first.stream, first.id), deque()).append(answers)
+        found = self._answers.get((stream, id_))
+        if found is None:
+            return {}
+        answers = dict(found.popleft())
+        if not found:
+            del self._answers[stream, id_]
+        return answers
+
+
+def _differences(metric: Metric, sums: list[float]) -> Iterator[str]:
+    for name, value in zip(SUMS, sums, strict=True):
+        if getattr(metric, name) != value:
+            yield f"{name} is {getattr(metric, name)}, predictions and labels give {value}"
+    for name, score in zip(SCORES, _scores(sums), strict=True):
+        if getattr(metric, name) != score:
+            yield f"{name} is {getattr(metric, name)}, predictions and labels give {score}"
+
+
+def _scores(sums: list[float]) -> tuple[float | None, float | None, float | None]:
+    if not (sums[1] and sums[3]):
+        return None, None, None
+    recall, specificity = sums[0] / sums[1], sums[2] / sums[3]
+    return recall, specificity, math.sqrt(recall * specificity)

@@ -1,0 +1,275 @@
+"""What a fresh process makes of the same inputs along the recorded ranges, held against what the topics have.
+
+`books` and `recount` ask whether the outputs can be right, with rules of their own. Here all stages are run again from
+the first record on, and every output has to be equal to the bit: the scores of every learner, and so the models behind
+them. A difference is named by topic, partition and offset; the comparison goes on behind it.
+
+Memory: one task, `AHEAD_RECORDS` of each output topic on either side.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_app.backends.reading import Row
+from stream_app.config import TaskSettings
+from stream_app.errors import StateError, UndecodableError, WrongSchemaError
+from stream_app.join.stream_join import HASH_KEY_BYTES
+from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
+from stream_app.pipeline.task import Task
+from stream_app.records import CONFIGURATION, Act, Commit, Header, OutputRecords, RawRecords
+from stream_app.serialization.avro import decode_one
+from stream_app.snapshot.identity import RULES
+from stream_app.verify.audit import Findings
+
+AHEAD_RECORDS = 1_000
+"""A record that is not where it should be is looked for so far ahead; if farther away, it is missing."""
+
+MAX_DIFFERENCES = 100
+"""In one topic of one partition: who has read these knows that it is another log."""
+
+
+class Cells(NamedTuple):
+    """An output record, but for its offset."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One output topic: what there is against what there should be, each as far ahead as is needed."""
+
+    name: str
+    partition: int
+    rows: Iterator[Row]
+    findings: Findings
+    wanted: deque[Cells] = field(default_factory=deque)
+    found: deque[Row] = field(default_factory=deque)
+    last: int = -1
+    differences: int = 0
+
+    def expect(self, records: OutputRecords) -> None:
+        """These come next."""
+        for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
+            self.wanted.append(Cells(*cells, tuple(records.headers.get(row, ()))))
+        while len(self.wanted) > AHEAD_RECORDS:
+            self._compare()
+
+    def finish(self, *, running: bool) -> None:
+        """Nothing comes any more; what is there besides is newer than the books, if the group is at work."""
+        while self.wanted:
+            self._compare()
+        while not running and self._look_ahead(1):
+            row = self.found.popleft()
+            self._off(row.offset, f"{_named(_cells(row))} is not among what a fresh run writes")
+
+    def _look_ahead(self, count: int) -> bool:
+        """Have so many at hand; whether there are any."""
+        while len(self.found) < count:
+            row = next(self.rows, None)
+            if row is None:
+                break
+            self.found.append(row)
+        return bool(self.found)
+
+    def _compare(self) -> None:
+        """The next one that is wanted."""
+        self._look_ahead(1)
+        if self.found and _cells(self.found[0]) == self.wanted[0]:
+            self._pass()
+        elif self.differences >= MAX_DIFFERENCES:
+            self.wanted.popleft()
+            self._pass(wanted=False)
+        else:
+            self._differ()
+
+    def _pass(self, *, wanted: bool = True) -> None:
+        if wanted:
+            self.wanted.popleft()
+        if self.found:
+            self.last = self.found.popleft().offset
+
+    def _differ(self) -> None:
+        """Something is missing here, or too much, or another."""
+        self._look_ahead(AHEAD_RECORDS)
+        expected = self.wanted[0]
+        ahead = next((place for place, row in enumerate(self.found) if _cells(row) == expected), None)
+        here = _cells(self.found[0]) if self.found else None
+        if ahead is not None:
+            for _ in range(ahead):
+                row = self.found.popleft()
+                self._off(row.offset, f"{_named(_cells(row))} is not what a fresh run writes here")
+        elif here is None or here in self.wanted:
+            self._off(None, f"behind offset {self.last} a fresh run writes {_named(expected)}, which is missing")
+            self.wanted.popleft()
+        else:
+            text = ", ".join(_differences(here, expected))
+            self._off(self.found[0].offset, f"{_named(here)} is not that of a fresh run: {text}")
+            self._pass()
+
+    def _off(self, offset: int | None, text: str) -> None:
+        self.differences += 1
+        self.findings.add(self.name, self.partition, offset, text)
+
+
+def _cells(row: Row) -> Cells:
+    return Cells(row.timestamp_ms, row.key, row.value, tuple(row.headers))
+
+
+def _named(cells: Cells) -> str:
+    """What a reader of the finding looks for."""
+    record = _decoded(cells.value)
+    names = [f"{name} {getattr(record, name)}" for name in ("stream", "id", "learner") if hasattr(record, name)]
+    return f"the record of {', '.join(names)}" if names else "a record"
+
+
+def _decoded(value: bytes | None) -> object:
+    try:
+        return decode_one(value or b"")
+    except (UndecodableError, WrongSchemaError):
+        return None
+
+
+def _differences(here: Cells, fresh: Cells) -> Iterator[str]:
+    """What differs: here, and in a fresh run."""
+    for name in ("timestamp_ms", "key", "headers"):
+        one, two = getattr(here, name), getattr(fresh, name)
+        if one != two:
+            yield f"{name} {one!r}, not {two!r}"
+    if here.value == fresh.value:
+        return
+    one, two = _decoded(here.value), _decoded(fresh.value)
+    if one is None or type(one) is not type(two) or not is_dataclass(one):
+        yield "its bytes are others"
+        return
+    for each in fields(one):
+        mine, theirs = getattr(one, each.name), getattr(two, each.name)
+        if repr(mine) != repr(theirs):
+            yield f"{each.name} {mine}, not {theirs}"
+
+
+class _Side:
+    """One input, given out in ranges."""
+
+    def __init__(self, rows: Iterator[Row]) -> None:
+        self._rows = rows
+        self._ahead: Row | None = None
+        self.end = 0
+        self.first: int | None = None
+
+    def below(self, end: int) -> RawRecords:
+        """All up to this offset that was not given before."""
+        rows: list[Row] = []
+        while end > self.end and (row := self._ahead or next(self._rows, None)) is not None:
+            self._ahead = None
+            self.first = row.offset if self.first is None else self.first
+            if row.offset >= end:
+                self._ahead = row
+                break
+            rows.append(row)
+        self.end = max(end, self.end)
+        return RawRecords(
+            np.array([row.offset for row in rows], np.int64),
+            np.array([row.timestamp_ms for row in rows], np.int64),
+            [row.key for row in rows],
+            [row.value for row in rows],
+            {place: row.headers for place, row in enumerate(rows) if row.headers},
+        )
+
+
+class Rerun:
+    """A task that is run again.
+
+    Args:
+        partition: Its number.
+        inputs: Full names of the two input topics.
+        progress: Full name of its progress topic.
+        sides: The records of both inputs, from the first on.
+        outputs: Full name and records of each of `OUTPUT_TOPICS`.
+        findings: Where everything off is told.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        *,
+        inputs: tuple[str, str],
+        progress: str,
+        sides: tuple[Iterable[Row], Iterable[Row]],
+        outputs: Mapping[str, tuple[str, Iterable[Row]]],
+        findings: Findings,
+    ) -> None:
+        self.stopped: str | None = None
+        self._partition = partition
+        self._inputs = inputs
+        self._progress = progress
+        self._sides = (_Side(iter(sides[0])), _Side(iter(sides[1])))
+        self._topics = {
+            name: _Topic(outputs[name][0], partition, iter(outputs[name][1]), findings) for name in OUTPUT_TOPICS
+        }
+        self._findings = findings
+        self._task: Task | None = None
+        self._digests = [GENESIS, GENESIS]  # ours, and the recorded one
+
+    def take(self, offset: int, record: Commit | Act) -> None:
+        """Go through one record of progress, which is at this offset."""
+        if self.stopped is not None:
+            return
+        if isinstance(record, Commit):
+            self._commit(offset, record)
+        elif self._task is None and record.kind == CONFIGURATION:
+            settings, key = TaskSettings.from_json(record.text), secrets.token_bytes(HASH_KEY_BYTES)
+            self._task = Task(self._partition, settings, self._inputs, key)
+        elif self._task is not None:
+            try:
+                self._task.apply(record)
+            except StateError as problem:
+                self.stopped = f"{self._progress}[{self._partition}] offset {offset}: {problem}"
+
+    def _commit(self, offset: int, commit: Commit) -> None:
+        if self._task is None:
+            self.stopped = f"{self._progress}[{self._partition}]: there is no configuration before offset {offset}"
+            return
+        if commit.rules != RULES:
+            self.stopped = (
+                f"{self._progress}[{self._partition}] offset {offset}: sequence {commit.sequence} was processed under "
+                f"rules {commit.rules}, this version has rules {RULES}"
+            )
+            return
+        examples, labels = (
+            side.below(end) for side, end in zip(self._sides, (commit.examples_end, commit.labels_end), strict=True)
+        )
+        for name, side in zip(self._inputs, self._sides, strict=True):
+            if side.first:
+                self.stopped = f"{name} starts at offset {side.first}"
+                return
+        outputs = self._task.step(examples, labels)
+        for name, topic in self._topics.items():
+            topic.expect(outputs.topics[name])
+        ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
+        links = [chain_digest(digest, ranges, outputs) for digest in self._digests]
+        if commit.digest not in links:
+            text = (
+                f"sequence {commit.sequence}: digest {commit.digest.hex()[:16]}, a fresh run has {links[0].hex()[:16]}"
+            )
+            self._findings.add(self._progress, self._partition, offset, text)
+        self._digests = [links[0], commit.digest]
+
+    def finish(self, *, running: bool) -> None:
+        """All progress was taken."""
+        for topic in self._topics.values():
+            topic.finish(running=running or self.stopped is not None)
+
+    def models(self) -> str | None:
+        """SHA-256 over the state of all models of the task, as a worker logs it at its clean stop."""
+        if self._task is None or self.stopped is not None:
+            return None
+        return sha256(repr(sorted(self._task.model_digests().items())).encode()).hexdigest()

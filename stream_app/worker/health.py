@@ -1,0 +1,254 @@
+"""What a worker is at, as a supervisor asks for it: is it alive, is it ready, and why not.
+
+alive   the main loop has not been inside one step for more than `STEP_LIMIT_S`. A step is a piece of work of our own:
+        a batch of a task, a slice of restoring. A call of the Kafka client is no step, so a broker that is away never
+        makes a worker look dead; nor does a long restore, which is many steps. Each function that is compiled at the
+        start is a step with a limit of its own.
+ready   the group was joined, every task that it gave us is live and can commit, and within the last `READY_LIMIT_S` a
+        broker answered and a round ended, whether or not it had anything to commit
+
+`Health` is the state at one moment, with the verdicts; `HealthObserver` hears of the changes from the worker's thread
+and is asked by the server's (`pages.py`).
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from threading import Lock
+from typing import Any, NamedTuple
+
+from stream_app.backends.base import Clock, TopicPartition, pair
+from stream_app.worker.events import STEP_LIMIT_S, Observer, way_on
+
+READY_LIMIT_S = 15.0
+"""A round takes less than a second; an idle worker asks a broker every five seconds."""
+
+
+class TaskState(StrEnum):
+    """Of a task of this worker."""
+
+    RESTORING = "restoring"
+    LIVE = "live"
+    TRIPPED = "tripped"
+    PARKED = "parked"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHealth:
+    """A task of this worker.
+
+    Attributes:
+        state: Where it is.
+        committed: Offsets (examples, labels); None: not known yet.
+        restored: As far as it was restored, while it is.
+        problem: Why it is tripped or parked.
+        hanging: Where a transaction does not end for which it waits; "" for nowhere.
+    """
+
+    state: TaskState
+    committed: tuple[int, int] | None = None
+    restored: tuple[int, int] | None = None
+    problem: str | None = None
+    hanging: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is live and can commit."""
+        return self.state is TaskState.LIVE and not self.hanging
+
+    def text(self, task: int) -> str:
+        """For people."""
+        if self.hanging:
+            return f"task {task}: waits for a transaction in {self.hanging} that does not end"
+        if self.state is TaskState.RESTORING:
+            if self.committed is None or self.restored is None:
+                return f"task {task}: restoring: snapshot and progress are read"
+            return f"task {task}: restoring: offsets {pair(self.restored)} of {pair(self.committed)}"
+        if self.state is TaskState.TRIPPED:
+            return f"task {task}: stopped by the breaker: {self.problem}; {way_on(task)}"
+        if self.state is TaskState.PARKED:
+            return f"task {task}: cannot be restored: {self.problem}"
+        return f"task {task}: live"
+
+
+class Step(NamedTuple):
+    """What the main loop does, since when (monotonic), and for how long at most."""
+
+    what: str
+    since_s: float
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A worker at one moment. Times are monotonic; None: never yet.
+
+    Attributes:
+        now_s: The moment.
+        is_joined: Whether the group gave us tasks, or told us that there are none for us.
+        tasks: By number.
+        step: What the main loop is inside of; None: nothing of our own.
+        round_s: When the last round ended.
+        heard_s: When a broker answered last.
+    """
+
+    now_s: float
+    is_joined: bool = False
+    tasks: Mapping[int, TaskHealth] = field(default_factory=dict)
+    step: Step | None = None
+    round_s: float | None = None
+    heard_s: float | None = None
+
+    @property
+    def step_seconds(self) -> float:
+        """For how long the main loop has been inside one step; 0: in none."""
+        return self.now_s - self.step.since_s if self.step else 0.0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the main loop gets ahead."""
+        return self.step is None or self.step_seconds <= self.step.limit_s
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether work may be sent here."""
+        happened = self.is_joined and self.round_s is not None
+        return happened and not any(self._standstill()) and all(one.is_ready for _, one in self._numbered())
+
+    def alive_text(self) -> str:
+        """For people."""
+        if self.step is None or self.is_alive:
+            return "alive\n"
+        return f"one step takes {self.step_seconds:.0f} s: {self.step.what}\n"
+
+    def ready_text(self) -> str:
+        """For people."""
+        tasks = [one.text(number) for number, one in self._numbered()] or ["the group gave this worker no task"]
+        lines = tasks if self.is_joined else ["the group was not joined yet"]
+        return "".join(f"{line}\n" for line in (*self._standstill(), *lines))
+
+    def _numbered(self) -> Sequence[tuple[int, TaskHealth]]:
+        return sorted(self.tasks.items())
+
+    def _standstill(self) -> Iterator[str]:
+        """What did not happen for too long since it happened first; who is inside a step cannot hear of a broker."""
+        if self.round_s is not None and self.now_s - self.round_s > READY_LIMIT_S:
+            step = f"; at work: {self.step.what}" if self.step else ""
+            yield f"no round has ended for {self.now_s - self.round_s:.0f} s{step}"
+        if self.heard_s is not None and self.now_s - self.heard_s > READY_LIMIT_S and not self.step:
+            yield f"no Kafka broker has answered for {self.now_s - self.heard_s:.0f} s"
+
+
+class HealthObserver(Observer):
+    """Writes what happens to the log, and remembers the state. Called by the worker's thread, asked by the server's."""
+
+    def __init__(self, clock: Clock, logger: logging.Logger | None = None) -> None:
+        super().__init__(clock, logger)
+        self._lock = Lock()
+        self._known = Health(clock.monotonic_s())
+        self._tasks: dict[int, TaskHealth] = {}
+
+    def health(self) -> Health:
+        """As it is now."""
+        with self._lock:
+            return replace(self._known, now_s=self._clock.monotonic_s(), tasks=dict(self._tasks))
+
+    def _note(self, **changed: Any) -> None:  # noqa: ANN401  (fields of Health)
+        with self._lock:
+            self._known = replace(self._known, **changed)
+
+    def _update(self, task: int, changed: Callable[[TaskHealth], TaskHealth]) -> None:
+        """A task that was not given to us has no state."""
+        with self._lock:
+            if task in self._tasks:
+                self._tasks[task] = changed(self._tasks[task])
+
+    def _change(self, task: int, **changed: Any) -> None:  # noqa: ANN401  (fields of TaskHealth)
+        self._update(task, lambda known: replace(known, **changed))
+
+    @contextmanager
+    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> Iterator[None]:
+        """Hold the time of a piece of our own work against its limit."""
+        with super().step(what, limit_s):
+            self._note(step=Step(what, self._clock.monotonic_s(), limit_s))
+            try:
+                yield
+            finally:
+                self._note(step=None)
+
+    def progressed(self) -> None:
+        """The step that runs got ahead: its time counts from now."""
+        super().progressed()
+        step = self._known.step
+        if step is not None:
+            self._note(step=step._replace(since_s=self._clock.monotonic_s()))
+
+    def round_ended(self, silence_s: float) -> None:
+        """A round ended, whether or not it had anything to commit."""
+        super().round_ended(silence_s)
+        now_s = self._clock.monotonic_s()
+        self._note(round_s=now_s, heard_s=now_s - silence_s)
+
+    def assigned(self, tasks: Sequence[int]) -> None:
+        """The group gave us these tasks."""
+        super().assigned(tasks)
+        with self._lock:
+            self._tasks.update(dict.fromkeys(tasks, TaskHealth(TaskState.RESTORING)))
+        self._note(is_joined=True)
+
+    def revoked(self, tasks: Sequence[int]) -> None:
+        """The group took these back."""
+        super().revoked(tasks)
+        with self._lock:
+            for task in tasks:
+                self._tasks.pop(task, None)
+        self._note(is_joined=False)
+
+    def owned(self, task: int, committed: tuple[int, int]) -> None:
+        """A task is to be restored."""
+        super().owned(task, committed)
+        self._change(task, state=TaskState.RESTORING, committed=committed, restored=None, problem=None)
+
+    def restoring(self, task: int, offsets: tuple[int, int], goal: tuple[int, int]) -> None:
+        """A task is being restored."""
+        super().restoring(task, offsets, goal)
+        self._change(task, restored=offsets)
+
+    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+        """A task is live."""
+        super().restored(task, sequence, snapshot, records)
+        self._change(task, state=TaskState.LIVE, restored=None)
+
+    def hanging(self, places: Sequence[TopicPartition]) -> None:
+        """Tasks wait for a transaction that does not end."""
+        super().hanging(places)
+        for place in places:
+            self._change(place.partition, hanging=f"{place.topic}[{place.partition}]")
+
+    def freed(self, tasks: Sequence[int]) -> None:
+        """They no longer wait."""
+        super().freed(tasks)
+        for task in tasks:
+            self._change(task, hanging="")
+
+    def parked(self, task: int, problem: str) -> None:
+        """A task cannot be restored."""
+        super().parked(task, problem)
+        self._change(task, state=TaskState.PARKED, problem=problem)
+
+    def tripped(self, task: int, problem: str) -> None:
+        """The breaker stopped a task."""
+        super().tripped(task, problem)
+        self._change(task, state=TaskState.TRIPPED, problem=problem)
+
+    def resumed(self, task: int) -> None:
+        """An operator let it run again."""
+        super().resumed(task)
+        self._change(task, state=TaskState.LIVE, problem=None)
+
+    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
+        """A transaction of this task was committed."""
+        super().committed(task, offsets, outputs)
+        self._change(task, committed=offsets)

@@ -1,0 +1,247 @@
+"""The pages of a worker, `/alive`, `/ready` and `/metrics`, and the server that answers for them.
+
+`/metrics` is the WSGI application of Prometheus' client; the other two are a verdict of `health.py`, with status 200 or
+503, and its reason as text. Nobody is asked for a password, and nothing can be changed.
+
+The server is that of the standard library: a thread for each request, at most `MAX_REQUESTS` at a time. A connection
+that is open for longer than `REQUEST_TIMEOUT_S` is closed, whatever its client sends or does not take. What goes wrong
+in a request stays there: the worker does not notice.
+"""
+
+import errno
+import logging
+import platform
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from socketserver import TCPServer, ThreadingMixIn
+from threading import Thread
+from time import monotonic
+from typing import Any, NamedTuple, TypeAlias
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from stream_app import __version__
+from stream_app.errors import ConfigurationError
+from stream_app.worker import metrics
+from stream_app.worker.health import Health, HealthObserver, TaskState
+from stream_app.worker.metrics import Kind, Labels, Metric
+
+LOG = logging.getLogger("areba.http")
+
+REQUEST_TIMEOUT_S = 5.0
+"""From the acceptance of a connection to its end: request and answer are a packet or two, with many streams a MB."""
+
+MAX_REQUESTS = 16
+"""At a time; a connection beyond them is closed unread. A supervisor and two scrapers need three."""
+
+STOP_POLL_S = 0.1
+"""How late the server notices that it is to end, or that a connection is open for too long."""
+
+JOIN_TIMEOUT_S = 2.0
+"""Longest wait for the server's thread at the end."""
+
+StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], Any]
+Application: TypeAlias = Callable[[Mapping[str, Any], StartResponse], Iterable[bytes]]
+"""As PEP 3333 has it."""
+
+
+class Page(NamedTuple):
+    """An answer in plain text."""
+
+    status: HTTPStatus
+    text: str
+
+
+def answer(page: Page, start_response: StartResponse) -> Iterable[bytes]:
+    """Give a page as an application does."""
+    body = page.text.encode()
+    headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
+    start_response(f"{page.status.value} {page.status.phrase}", headers)
+    return [body]
+
+
+def alive_page(health: Health) -> Page:
+    """`/alive`."""
+    return Page(HTTPStatus.OK if health.is_alive else HTTPStatus.SERVICE_UNAVAILABLE, health.alive_text())
+
+
+def ready_page(health: Health) -> Page:
+    """`/ready`."""
+    return Page(HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE, health.ready_text())
+
+
+def pages_of(observer: HealthObserver, topics: tuple[str, str]) -> Mapping[str, Application]:
+    """All pages, by path.
+
+    Args:
+        observer: Is asked at each request.
+        topics: Names of examples and labels.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Worker(observer, topics))
+    ProcessCollector(registry=registry)
+    return {
+        "/alive": lambda _, start_response: answer(alive_page(observer.health()), start_response),
+        "/ready": lambda _, start_response: answer(ready_page(observer.health()), start_response),
+        "/metrics": make_wsgi_app(registry),
+    }
+
+
+# Metrics --------------------------------------------------------------------------------------------------------------
+
+
+class _Worker(Collector):
+    """What the observer knows, in the words of Prometheus' client."""
+
+    def __init__(self, observer: HealthObserver, topics: tuple[str, str]) -> None:
+        self._observer = observer
+        self._topics = topics
+
+    def collect(self) -> Iterator[Family]:
+        """All metrics, of one moment."""
+        build = GaugeMetricFamily("areba_build_info", "1; the labels have the versions.", labels=("version", "python"))
+        build.add_metric([__version__, platform.python_version()], 1.0)
+        yield build
+        values = {**self._observer.figures.values(), **_values_of(self._observer.health(), self._topics)}
+        for metric in metrics.METRICS:
+            kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            family = kind(metric.name, metric.text, labels=metric.labels)
+            for labels, value in sorted(values[metric].items()):
+                family.add_metric(labels, value)
+            yield family
+
+
+def _values_of(health: Health, topics: tuple[str, str]) -> dict[Metric, dict[Labels, float]]:
+    """The metrics that are read off the state at this moment."""
+    values: dict[Metric, dict[Labels, float]] = {
+        metrics.TASK_STATE: {},
+        metrics.COMMITTED_OFFSET: {},
+        metrics.STEP_SECONDS: {(): health.step_seconds},
+        metrics.ROUND_AGE: {} if health.round_s is None else {(): health.now_s - health.round_s},
+        metrics.BROKER_AGE: {} if health.heard_s is None else {(): health.now_s - health.heard_s},
+    }
+    for number, task in health.tasks.items():
+        for state in TaskState:
+            values[metrics.TASK_STATE][str(number), state.value] = float(task.state is state)
+        for topic, offset in zip(topics, task.committed or (), strict=False):
+            values[metrics.COMMITTED_OFFSET][str(number), topic] = offset
+    return values
+
+
+# The server -----------------------------------------------------------------------------------------------------------
+
+
+class PageServer:
+    """Answers for the pages, in threads of its own, from its making to `close`.
+
+    Args:
+        host: The address to listen at.
+        port: 0: any that is free, see `port`.
+        pages: By path.
+
+    Raises:
+        ConfigurationError: It cannot listen there.
+    """
+
+    def __init__(self, host: str, port: int, pages: Mapping[str, Application]) -> None:
+        try:
+            server = _Server6 if ":" in host else _Server
+            self._server = make_server(host, port, _router(pages), server, _Handler)
+        except OSError as error:
+            setting = "http_port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "http_host"
+            raise ConfigurationError(
+                f"worker.{setting}: cannot listen at {host}:{port}: {error.strerror or error}"
+            ) from error
+        self.port: int = self._server.server_address[1]
+        self._thread = Thread(target=self._server.serve_forever, args=(STOP_POLL_S,), name="areba-http", daemon=True)
+        self._thread.start()
+        shown = f"[{host}]" if ":" in host else host
+        LOG.info("answering at %s", " and ".join(f"http://{shown}:{self.port}{path}" for path in pages))
+
+    def close(self) -> None:
+        """Answer no more; a request that is being answered is left to its thread."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(JOIN_TIMEOUT_S)
+
+
+def _router(pages: Mapping[str, Application]) -> Application:
+    """One application for all pages."""
+
+    def route(environ: Mapping[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        if method not in ("GET", "HEAD"):
+            return answer(Page(HTTPStatus.METHOD_NOT_ALLOWED, "pages are read with GET\n"), start_response)
+        if path not in pages:
+            text = f"there is no such page; there are: {', '.join(pages)}\n"
+            body = answer(Page(HTTPStatus.NOT_FOUND, text), start_response)
+        else:
+            try:
+                body = pages[path]({**environ, "REQUEST_METHOD": "GET"}, start_response)
+            except Exception:  # a page that fails must not stop the pages
+                LOG.warning("%s failed", path, exc_info=True)
+                text = "failed; the worker's log has the reason\n"
+                body = answer(Page(HTTPStatus.INTERNAL_SERVER_ERROR, text), start_response)
+        return [] if method == "HEAD" else body
+
+    return route
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    allow_reuse_address = True  # after a restart of the process connections of the one before may linger
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401  (the base class's)
+        self._open: dict[Any, float] = {}  # each connection, and since when
+        super().__init__(*arguments)
+
+    def server_bind(self) -> None:
+        """Bind; the base class would ask a name server for our name, however long that takes."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  (a socket; the base class's)
+        """Answer in a thread, if there is one left."""
+        if len(self._open) >= MAX_REQUESTS:
+            self.shutdown_request(request)
+            return
+        self._open[request] = monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
+        """It was answered, or given up."""
+        self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Close what is open for too long: its thread, which waits for the client, ends with an error."""
+        for request, since_s in [*self._open.items()]:
+            if monotonic() - since_s > REQUEST_TIMEOUT_S:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  (the base class's)
+        """Somebody hung up, or was too slow."""
+        LOG.debug("request of %s failed: %r", client_address, sys.exception())
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    def address_string(self) -> str:
+        """Of the client; no name server is asked."""
+        return str(self.client_address[0])
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's)
+        """Requests come every few seconds for ever."""
+        LOG.debug(format, *args)

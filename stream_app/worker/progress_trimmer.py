@@ -1,0 +1,148 @@
+"""Deletes the progress records of a task that nobody can use any more.
+
+A commit record serves to process its ranges again. Once retention has deleted the inputs below its ends, and the two
+newest snapshots lie behind it, it serves nobody; and progress, which has no time limit of its own, grows by a record a
+commit. Where these records end is looked for by halving the offsets of the progress partition, one look a step: the
+answer needs no memory, so it is found whoever owned the task before.
+"""
+
+from collections.abc import Generator
+from contextlib import closing
+from typing import NamedTuple
+
+from stream_app.backends.base import Clock, Cluster, LogReader, TopicPartition
+from stream_app.errors import ArebaError, TopicError, UnknownOutcomeError
+from stream_app.records import Commit
+from stream_app.serialization import codec
+
+TRIM_INTERVAL_S = 60.0
+"""Between two looks at the inputs: retention deletes whole segments, and a minute of progress is some 6,000 records."""
+
+PROBE_RECORDS = 100
+"""Of one look; a task has few records between two commits (acts of operators)."""
+
+PROBE_WAIT_S = 0.05
+"""Longest wait of one look; with finding the place (10-40 ms, measured) it is what a round may be late by."""
+
+PROBE_POLLS = 100
+"""Looks at one offset, some seconds: a broker that is silent for longer is asked again after `TRIM_INTERVAL_S`."""
+
+
+class _Found(NamedTuple):
+    offset: int
+    commit: Commit
+
+
+class ProgressTrimmer:
+    """Trims the progress of one task.
+
+    Args:
+        cluster: Where the topics are.
+        clock: For `TRIM_INTERVAL_S`.
+        inputs: The task's partitions of examples and labels.
+        progress: Its progress partition.
+    """
+
+    def __init__(
+        self, cluster: Cluster, clock: Clock, inputs: tuple[TopicPartition, TopicPartition], progress: TopicPartition
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._inputs = inputs
+        self._progress = progress
+        self._due_s = clock.monotonic_s()
+        self._before = 0
+        self._is_refused = False
+        self._lows: tuple[int, ...] = ()
+        self._work: Generator[None, None, int | None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `step` has something to do."""
+        return self._work is not None
+
+    def want(self, before: int) -> None:
+        """Look, if it is time to, for what can be deleted below this offset: that of the oldest snapshot in use."""
+        if self.is_busy or self._is_refused or before <= self._before or self._clock.monotonic_s() < self._due_s:
+            return
+        self._before = before
+        self._due_s = self._clock.monotonic_s() + TRIM_INTERVAL_S
+        self._work = self._trim(before)
+
+    def step(self) -> int | None:
+        """One look, of some tens of milliseconds; the first offset that is left, once others have been deleted.
+
+        Raises:
+            ArebaError: The broker refuses (it is not asked again), or is silent (it is, later); all goes on without.
+        """
+        if self._work is None:
+            return None
+        try:
+            next(self._work)
+        except StopIteration as done:
+            self._work = None
+            deleted: int | None = done.value
+            return deleted
+        except ArebaError as problem:
+            self._work = None
+            self._before = 0
+            self._is_refused = isinstance(problem, TopicError)
+            raise
+        return None
+
+    def close(self) -> None:
+        """Release what is open."""
+        if self._work is not None:
+            self._work.close()
+            self._work = None
+
+    def _trim(self, before: int) -> Generator[None, None, int | None]:
+        lows = tuple(self._cluster.watermarks(partition).low for partition in self._inputs)
+        if not any(lows) or lows == self._lows:
+            return None
+        first = self._cluster.watermarks(self._progress).low
+        yield
+        with closing(self._cluster.reader(self._progress)) as reader:
+            end, is_all = yield from self._end_of_useless(reader, lows, first, before)
+        deleted = self._cluster.delete_records(self._progress, end) if end > first else None
+        self._lows = lows if is_all else ()
+        return deleted
+
+    def _end_of_useless(
+        self, reader: LogReader, lows: tuple[int, ...], first: int, before: int
+    ) -> Generator[None, None, tuple[int, bool]]:
+        """Behind the last commit record, of those below `before`, whose inputs are gone; and whether the next has some.
+
+        If it has, a newer snapshot changes nothing.
+        """
+        end, is_all = first, False
+        while end < before:
+            middle = (end + before) // 2
+            found = yield from self._commit_from(reader, middle)
+            if found is not None and found.offset < before and _is_below(found.commit, lows):
+                end = found.offset + 1
+                continue
+            is_all = is_all or (found is not None and found.offset < before)
+            before = middle
+        return end, is_all
+
+    def _commit_from(self, reader: LogReader, offset: int) -> Generator[None, None, _Found | None]:
+        """The first commit record at this offset or behind it."""
+        reader.seek(offset)
+        for _ in range(PROBE_POLLS):
+            fetched = reader.poll(PROBE_RECORDS, PROBE_WAIT_S)
+            yield
+            if fetched is None:
+                continue
+            for place, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
+                record = codec.decode_one(value or b"")
+                if isinstance(record, Commit):
+                    return _Found(place, record)
+            if fetched.at_end:
+                return None
+        where = f"{self._progress.topic}[{self._progress.partition}] offset {offset}"
+        raise UnknownOutcomeError(f"{where}: no answer in {PROBE_POLLS * PROBE_WAIT_S:g} s")
+
+
+def _is_below(commit: Commit, lows: tuple[int, ...]) -> bool:
+    return commit.examples_end <= lows[0] and commit.labels_end <= lows[1]

@@ -1,0 +1,1076 @@
+"""The shell around the tasks: assign, restore, poll, step, commit, revoke, stop. One thread, one loop.
+
+A round carries one batch of every live task that has data: the batches are computed first, then one transaction takes
+outputs, progress records and input offsets together. Partitions are given away only between rounds (the group's
+callbacks run inside `poll`), so a revoke never meets an open transaction. The callbacks themselves only take note; what
+an assignment asks for is done behind the poll, where an error has one way out.
+
+After an aborted transaction the state of its tasks is thrown away and restored; after an unknown outcome the process
+starts again. Both take the path that `kill -9` takes.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NoReturn
+
+from stream_app.backends.base import Clock, Cluster, Committed, Ends, LogReader, Source, TopicPartition, Transaction
+from stream_app.backends.partition_count import grown, partitions_of
+from stream_app.backends.partitioner import Placement
+from stream_app.backends.topics import largest_batch_bytes
+from stream_app.config import Config, TaskSettings
+from stream_app.errors import (
+    ArebaError,
+    FencedAgainError,
+    FencedError,
+    ForeignRecordsError,
+    OffsetGoneError,
+    OwnCodeError,
+    RecordTooLargeError,
+    StateError,
+    TransactionAbortedError,
+    UnknownOutcomeError,
+    UnstableOffsetsError,
+)
+from stream_app.pipeline import merge
+from stream_app.pipeline.outputs import DEAD_LETTERS, OUTPUT_TOPICS, Outputs, bytes_of
+from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
+from stream_app.records import Act, Commit, OutputRecords, Reason
+from stream_app.recovery.breaker import Breaker
+from stream_app.recovery.changelog import TRANSACTION_BYTES as SNAPSHOT_BYTES
+from stream_app.recovery.hanging_transactions import (
+    HANGS_AFTER_S,
+    LOOK_INTERVAL_S,
+    GroupOffset,
+    OpenTransactions,
+    sweep,
+    take_over,
+    writers_of,
+)
+from stream_app.recovery.restore import (
+    WAY_ON,
+    Batch,
+    Logs,
+    OwnedTask,
+    Repair,
+    Stage,
+    Target,
+    Times,
+    Writer,
+    committed_target,
+)
+from stream_app.recovery.settle import OutputLogs, is_by_task
+from stream_app.serialization import codec
+from stream_app.snapshot.identity import UNKNOWN, Identity
+from stream_app.worker.events import Observer, last_places
+from stream_app.worker.label_watch import LabelWatch
+from stream_app.worker.progress_trimmer import ProgressTrimmer
+
+RESTORE_SLICE_S = 1.0
+"""Longest work between two polls while restoring, but for a single recorded batch of each task."""
+
+STEP_TARGET_S = 0.2
+"""Computing of one round per task, for latency and polling: dear records (a large net) make smaller batches."""
+
+FIRST_BATCH_RECORDS = 500
+"""Of a task whose cost is not known yet: 0.7 s of the largest net in use, 2 ms of a small one; it doubles."""
+
+IDLE_POLL_S = 0.1
+"""Longest wait in a poll, which returns at any news: bounds how late a stop is noticed."""
+
+READING_POLL_S = 0.01
+"""The same while progress is read: news of that reader does not end a poll."""
+
+SHORTEST_POLL_S = 0.001
+"""The client counts in milliseconds: less than one would be none, and the wait a busy loop."""
+
+POLL_RECORDS = 10_000
+"""Records taken from the client at once: some 10 ms of work."""
+
+FENCE_WINDOW_S = 10.0
+"""`transaction.timeout.ms`: fenced so soon, it was not our own transaction that timed out."""
+
+REFENCE_WINDOW_S = 300.0
+"""How long after a restart by fencing the next fencing counts as a second one: two workers of one name fence each other
+as fast as they start, and a start takes seconds, on a busy machine a minute."""
+
+MAX_ABORTS_IN_A_ROW = 10
+"""Aborts without a commit between them: after so many rebalances in a row it is something else."""
+
+
+MEMORY_INTERVAL_S = 60.0
+"""From one look at what the tasks have allocated to the next."""
+
+SAVE_TIMEOUT_S = 10.0
+"""Longest that a worker that is to go saves what it has: less than the patience of a group or a supervisor."""
+
+RESTORING = (Stage.LOADING, Stage.READING, Stage.REPLAYING)
+
+RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
+
+UNREAD_INTERVAL_S = 1.0
+"""Between two looks at whether what was committed can be read: twice in a snapshot's time, and one request each."""
+
+OFFSETS_TIMEOUT_S = 1.0
+"""One wait for committed offsets that an open transaction holds; the loop has other tasks to serve."""
+
+MARKER_TIMEOUT_S = 1.0
+"""Wait for the markers of a last commit before a task goes: they are written within milliseconds, or lost."""
+
+MARKER_WAIT_S = 0.005
+"""Between two looks at that."""
+
+GAP_TIMEOUT_S = 5.0
+"""Wait for the end of a transaction that wrote before ours in an output partition; ours times out after 10 s."""
+
+GAP_POLL_S = 0.05
+"""Between two looks at that."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _always_heard() -> float:
+    return 0.0
+
+
+def _has_records(task: OwnedTask) -> bool:
+    return task.stage is Stage.LIVE and bool(len(task.waiting[0]) or len(task.waiting[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A task's part of a transaction: a batch, a repair, or only what belongs to a snapshot.
+
+    Attributes:
+        written: By output topic, the offsets of its records, once they are delivered.
+        progress_offsets: The same of its records of progress.
+    """
+
+    task: OwnedTask
+    batch: Batch | None = None
+    repair: Repair | None = None
+    written: dict[str, list[int]] = field(default_factory=lambda: {topic: [] for topic in OUTPUT_TOPICS})
+    progress_offsets: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The world, as the worker sees it.
+
+    Attributes:
+        open_transaction: Makes a producer of another transactional id.
+        is_cut_off: Tells whether no broker could be reached when last heard of.
+        silence_s: Tells how long ago a broker answered, in seconds.
+    """
+
+    source: Source
+    transaction: Transaction
+    cluster: Cluster
+    clock: Clock
+    open_transaction: Callable[[str], Transaction]
+    is_cut_off: Callable[[], bool] = _never
+    silence_s: Callable[[], float] = _always_heard
+
+
+class Worker:
+    """One member of the consumer group.
+
+    Args:
+        config: The whole configuration.
+        ports: Source, transaction, cluster and clock.
+        observer: Told what happens.
+        was_fenced: Whether this process was started again because it had been fenced.
+        adopts: Whether records of other writers in the output topics are accepted.
+        room: What one transaction takes, of all tasks together.
+
+    Attributes:
+        cuts: Batches that took fewer records than were there, for these could have become too much.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        ports: Ports,
+        observer: Observer,
+        *,
+        was_fenced: bool = False,
+        adopts: bool = False,
+        room: Room = TRANSACTION,
+    ) -> None:
+        self.cuts = 0
+        self._room = room
+        self._turn = 0
+        self._config = config
+        self._settings: TaskSettings = config.task_settings()
+        self._ports = ports
+        self._observer = observer
+        self._label_watch = LabelWatch(ports.clock, observer, config.worker.max_unlabelled_share)
+        self._was_fenced = was_fenced
+        self._topics = config.topics
+        self._inputs = (self._topics.examples, self._topics.labels)
+        self._tasks: dict[int, OwnedTask] = {}
+        self._trimmers: dict[int, ProgressTrimmer] = {}
+        self._is_untrimmed = False  # and it was said
+        self._writer = Writer(config.transactional_id, adopts)
+        self._still_open = OpenTransactions(ports.cluster, ports.clock)
+        self._unread = OpenTransactions(ports.cluster, ports.clock)
+        self._held: set[int] = set()  # tasks that wait for what hangs
+        self._unstable_s: float | None = None  # since when a transaction holds the group's offsets
+        self._sent: set[TopicPartition] = set()  # inputs whose offsets were committed and may not be stable
+        self._sent_s = self._asked_s = 0.0  # when they were committed, and when the broker was asked
+        self._new: list[int] = []  # assigned, and not yet being restored
+        self._ended: set[int] = set()  # those of them of which our own hanging transactions were ended
+        self._announced: set[int] = set()  # those of them that have our transactional id in their progress
+        self._by_partition: dict[TopicPartition, tuple[OwnedTask, int]] = {}
+        self._paused: set[TopicPartition] = set()
+        self._generation = 0
+        self._group: object = None
+        self._partitions = 0  # and so tasks, in all
+        self._topic_ids = UNKNOWN.topic_ids
+        self._grown: tuple[str, ...] = ()  # what was said of topics that have grown
+        self._limits: dict[int, int] = {}
+        self._partitions = 0
+        self._placements: dict[int, Placement] = {}
+        self._aborts = 0
+        self._worked = False  # restoring has more to do at once
+        self._starved = False  # no live task can go on without news
+        self._lost: FencedError | UnknownOutcomeError | None = None  # met in a callback, to be raised behind it
+        self._is_closing = False
+        self._started_s = self._begun_s = self._round_s = self._memory_s = 0.0
+
+    @property
+    def tasks(self) -> Sequence[OwnedTask]:
+        """What this worker owns now."""
+        return tuple(self._tasks.values())
+
+    @property
+    def aborts(self) -> int:
+        """Transactions in a row that were aborted; 0 once one is committed."""
+        return self._aborts
+
+    def run(self, should_stop: Callable[[], bool]) -> None:
+        """Work until asked to stop, then finish the round and leave the group.
+
+        Raises:
+            ArebaError: See errors.py for what each means and the exit status.
+        """
+        try:
+            self.start()
+            while not should_stop():
+                self.turn()
+            self._save(self.tasks)
+            self._observe_stop()
+        except FencedError as error:
+            self._raise_fenced_again(error)
+            raise
+        finally:
+            self._close()
+
+    def start(self) -> None:
+        """Fence the process before this one, end what it left, and join the group. `run` does so."""
+        self._started_s = self._begun_s = self._ports.clock.monotonic_s()
+        self._ports.transaction.initialise()
+        self._partitions = partitions_of(self._ports.cluster, self._topics)
+        self._look_at_topics()
+        dead_letters = self._topics.dead_letters
+        self._limit_dead_letters(largest_batch_bytes(self._ports.cluster.topics([dead_letters])[dead_letters]))
+        self._still_open.add(
+            TopicPartition(name, number) for name in self._written for number in range(self._partitions)
+        )
+        self._still_open.look()
+        self._sweep(self._still_open.places)
+        self._ports.source.subscribe(self._inputs, self._on_assign, self._on_revoke, self._partitions)
+
+    def turn(self) -> None:
+        """One turn of the loop: poll, restore a slice, and commit a round when it is due."""
+        self._poll(self._wait_s())
+        if self._lost is not None:
+            raise self._lost
+        if self._ports.is_cut_off():  # whoever asks waits in vain; the poll tells when that is over
+            for task in self.tasks:
+                task.be_patient()
+            return
+        self._look_at_open()
+        if self._new:
+            self._own_new()
+        self._worked = self._restore_slice()
+        for task in self.tasks:
+            if task.stage is Stage.TRIPPED:
+                self._look_for_resume(task)
+        if self._ports.clock.monotonic_s() >= self._round_s:
+            self.round()
+            self._label_watch.look(self.tasks)
+            self._observer.round_ended(self._ports.silence_s())
+        self._trim()
+        self._tell_memory()
+
+    def _tell_memory(self) -> None:
+        """Once a minute: a task of thousands of streams takes tens of milliseconds to look at."""
+        now_s = self._ports.clock.monotonic_s()
+        if now_s >= self._memory_s:
+            self._memory_s = now_s + MEMORY_INTERVAL_S
+            for task in self.tasks:
+                self._observer.allocated(task.number, task.allocated_bytes)
+
+    @property
+    def _written(self) -> Sequence[str]:
+        """The topics that a transaction of ours may write to."""
+        return self._topics[len(self._inputs) :]
+
+    def _places(self, number: int) -> list[TopicPartition]:
+        """The partitions of a task that a transaction of ours may write to."""
+        return [TopicPartition(topic, number) for topic in self._written]
+
+    def _look_at_open(self) -> None:
+        """Wait for the end of what is open where tasks are to be restored, and for what we committed to be readable.
+
+        What does not end hangs: it is ended, and its tasks are restored.
+        """
+        before = len(self._still_open.places)
+        names = any(task.unnamed_ends is not None for task in self._tasks.values())
+        unreadable = self._unread.look(LOOK_INTERVAL_S if names else UNREAD_INTERVAL_S)
+        for number in sorted({place.partition for place in unreadable} & self._tasks.keys()):
+            self._renew(self._tasks[number])
+        hanging = [*self._still_open.look(), *unreadable]
+        if self._new and self._unstable_s is not None:
+            held_s = self._ports.clock.monotonic_s() - self._unstable_s
+            if held_s > HANGS_AFTER_S:
+                self._unstable_s = self._ports.clock.monotonic_s()
+                hanging += [TopicPartition(self._topics.progress, number) for number in self._new]
+        if hanging:
+            self._end_hanging(list(dict.fromkeys(hanging)))
+        if self._held and len(self._still_open.places) < before:
+            freed = {number for number in self._held if not self._still_open.holds(number)}
+            self._held -= freed
+            self._observer.freed(sorted(freed))
+        for task in self.tasks:
+            if task.unnamed_ends is not None and self._unread.is_readable(task.unnamed_ends):
+                task.name_snapshot()
+        self._confirm_offsets()
+
+    def _confirm_offsets(self) -> None:
+        """Ask, once nothing more is committed, whether the group's offsets are stable; each commit ends what hangs.
+
+        Inputs that another worker has now are asked for too: that worker waits for them, and only we can end them.
+        """
+        now = self._ports.clock.monotonic_s()
+        if not self._sent or now - max(self._sent_s, self._asked_s) < UNREAD_INTERVAL_S:
+            return
+        self._asked_s = now
+        try:
+            self._ports.source.committed(sorted(self._sent), MARKER_TIMEOUT_S / 10)
+        except UnstableOffsetsError:
+            if now - self._sent_s < HANGS_AFTER_S:
+                return
+            self._sweep(())
+            for task in self.tasks:
+                self._renew(task)
+        self._sent.clear()
+
+    def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
+        """End what hangs: under our transactional id, and under those of processes that are gone."""
+        self._held |= {place.partition for place in places}
+        self._observer.hanging(places)
+        self._sweep(places)
+        members = self._ports.cluster.members(self._config.group_id)
+        alive = {member.rpartition("/")[2] for member in members} | {self._config.application.instance}
+        for number in sorted({place.partition for place in places}):
+            chosen = [place for place in places if place.partition == number]
+            ids = writers_of(self._ports.cluster, TopicPartition(self._topics.progress, number))
+            gone = [name for name in ids if name.rpartition("/")[2] not in alive]
+            taken = take_over(gone, self._ports.open_transaction, chosen, self._group_mark())
+            self._observer.taken_over(number, taken)
+
+    def _group_mark(self) -> GroupOffset:
+        """Its offset may be one of no member: no such offset is ever committed."""
+        return GroupOffset(TopicPartition(self._topics.progress, 0), self._ports.source.group_metadata())
+
+    def _end_open(self) -> None:
+        """End what the client before left open, and what hangs of our name."""
+        self._ports.transaction.initialise()
+        self._still_open.look()
+        self._sweep(self._still_open.places)
+
+    def _sweep(self, places: Sequence[TopicPartition]) -> None:
+        sweep(self._ports.transaction, self._config.transactional_id, places, self._group_mark())
+        self._still_open.add(places)
+
+    def _announce(self, numbers: Sequence[int]) -> None:
+        """Leave our transactional id in the progress of these tasks, for whoever has to end what hangs of us."""
+        self._begun_s = self._ports.clock.monotonic_s()
+        places = [TopicPartition(self._topics.progress, number) for number in numbers]
+        if sweep(self._ports.transaction, self._config.transactional_id, places):
+            self._announced.update(numbers)
+        for number in numbers:
+            self._still_open.add(self._places(number))
+
+    def _end_own(self) -> None:
+        """End at once what hangs of our own id where tasks wait; what hangs of others is ended when it has lasted."""
+        held = {number for number in self._new if self._still_open.holds(number)} - self._ended
+        if held:
+            self._ended |= held
+            self._sweep([place for place in self._still_open.places if place.partition in held])
+
+    def _limit_dead_letters(self, most_bytes: int) -> None:
+        """A setting of the tasks that are owned from now on: those that are live have to be restored under it."""
+        self._settings = self._settings.model_copy(update={"dead_letter_bytes": most_bytes})
+
+    def _read_limits(self) -> None:
+        """Of a topic that has not taken a record; if it says that it does, what was sent is yet larger than we know."""
+        name, before = self._topics.dead_letters, self._settings.dead_letter_bytes
+        found = largest_batch_bytes(self._ports.cluster.topics([name])[name])
+        self._limit_dead_letters(found if found < before else before // 2)
+
+    def _raise_fenced_again(self, error: FencedError) -> None:
+        """Tell a second worker of our name from a transaction that timed out: the latter was open for long."""
+        now = self._ports.clock.monotonic_s()
+        if self._was_fenced and now - self._begun_s < FENCE_WINDOW_S and now - self._started_s < REFENCE_WINDOW_S:
+            raise FencedAgainError(
+                f"fenced {now - self._started_s:.0f} s after a start: another worker runs as "
+                f"{self._config.application.instance!r}; give each its own application.instance"
+            ) from error
+
+    def _observe_stop(self) -> None:
+        for task in self.tasks:
+            if task.stage is Stage.LIVE:
+                with self._observer.step(f"task {task.number}: the digest of its models"):
+                    digest = task.model_digest()
+                self._observer.stopped(task.number, task.point.sequence, digest)
+
+    # Assignment -----------------------------------------------------------------------------------------------------
+
+    def _on_assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Take note, of the group's generation too: one asked for later may be none, and would not be fenced."""
+        self._generation += 1
+        self._group = self._ports.source.group_metadata()
+        numbers = sorted({partition.partition for partition in partitions})
+        self._observer.assigned(numbers)
+        self._new = numbers
+        self._announced.clear()
+        self._ended.clear()
+        self._unstable_s = None
+
+    def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
+        """Save what these have, while the group still takes it from us, and let them go."""
+        numbers = sorted({partition.partition for partition in partitions})
+        if not self._is_closing and self._lost is None:
+            try:
+                self._save([self._tasks[number] for number in numbers if number in self._tasks])
+            except (FencedError, UnknownOutcomeError) as error:  # a callback is no place to raise
+                self._lost = error
+        self._generation += 1
+        self._new = []
+        self._observer.revoked(numbers)
+        for number in numbers:
+            self._drop(number)
+        self._held.clear()
+
+    def _own_new(self) -> None:
+        """Start to restore the new tasks of which nothing is open any more."""
+        unknown = [number for number in self._new if number not in self._announced]
+        if unknown:
+            self._announce(unknown)
+            return
+        self._end_own()
+        numbers = [number for number in self._new if not self._still_open.holds(number)]
+        inputs = {
+            number: (TopicPartition(self._inputs[0], number), TopicPartition(self._inputs[1], number))
+            for number in numbers
+        }
+        if not numbers:
+            return
+        try:
+            committed = self._ports.source.committed(
+                [partition for pair in inputs.values() for partition in pair], OFFSETS_TIMEOUT_S
+            )
+        except UnstableOffsetsError:
+            if self._unstable_s is None or self._ports.is_cut_off():
+                self._unstable_s = self._ports.clock.monotonic_s()
+            return
+        self._unstable_s = None
+        self._new = [number for number in self._new if number not in inputs]
+        self._look_at_topics()
+        problems: dict[int, str] = {}
+        for number, pair in inputs.items():
+            target: Target | None = None
+            try:
+                target = committed_target(pair, committed, self._topic_ids)
+            except StateError as error:
+                problems[number] = str(error)
+            one, two = (
+                known.offset if (known := committed.get(partition)) else self._ports.source.watermarks(partition).low
+                for partition in pair
+            )
+            self._own(pair, target, (one, two))
+            self._observer.owned(number, (one, two))
+        for number, problem in problems.items():
+            self._park(self._tasks[number], problem)
+
+    def _look_at_topics(self) -> None:
+        """Learn which topics the names stand for now, and whether they have grown."""
+        found = self._ports.cluster.topics(self._topics)
+        examples, labels = (found[name].topic_id if name in found else "" for name in self._inputs)
+        self._topic_ids = (examples, labels)
+        lines = grown(found, self._topics, self._partitions)
+        if lines != self._grown:
+            self._observer.grown(lines)
+        self._grown = lines
+
+    def _own(
+        self, inputs: tuple[TopicPartition, TopicPartition], target: Target | None, committed: tuple[int, int]
+    ) -> None:
+        number, settings = inputs[0].partition, self._config.worker
+        task = OwnedTask(
+            inputs=inputs,
+            generation=self._generation,
+            settings=self._settings,
+            target=target,
+            committed=committed,
+            logs=Logs(
+                partial(self._read, self._topics.progress, number),
+                partial(self._read, self._topics.changelog, number),
+                self._output_logs(number),
+            ),
+            breaker=Breaker(self._config.breaker),
+            clock=self._ports.clock,
+            times=Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
+            writer=self._writer,
+            identity=Identity(self._partitions, self._topic_ids),
+        )
+        progress = TopicPartition(self._topics.progress, number)
+        self._trimmers[number] = ProgressTrimmer(self._ports.cluster, self._ports.clock, inputs, progress)
+        self._tasks[number] = task
+        self._placements[number] = Placement(number, self._partitions)
+        for side, partition in enumerate(inputs):
+            self._by_partition[partition] = (task, side)
+
+    def _drop(self, number: int) -> None:
+        task = self._tasks.pop(number, None)
+        if task is None:
+            return
+        task.close()
+        self._trimmers.pop(number).close()
+        self._placements.pop(number)
+        for partition in task.inputs:
+            self._by_partition.pop(partition, None)
+            self._paused.discard(partition)
+
+    def _read(self, topic: str, number: int) -> LogReader:
+        return self._ports.cluster.reader(TopicPartition(topic, number))
+
+    def _output(self, topic: str, number: int) -> TopicPartition:
+        """The partition of an output topic, by its name without prefix."""
+        return TopicPartition(getattr(self._topics, topic.replace("-", "_")), number)
+
+    def _output_logs(self, number: int) -> OutputLogs:
+        cluster = self._ports.cluster
+        places = {topic: self._output(topic, number) for topic in (*OUTPUT_TOPICS, "progress")}
+
+        def ends() -> dict[str, Ends]:
+            found = cluster.ends(list(places.values()))
+            return {topic: found[place] for topic, place in places.items()}
+
+        return OutputLogs(
+            places,
+            ends,
+            lambda topic: cluster.watermarks(places[topic]).low,
+            lambda topic: cluster.reader(places[topic]),
+            lambda: cluster.reader(places["progress"], committed=False),
+        )
+
+    # Restoring ------------------------------------------------------------------------------------------------------
+
+    def _restore_slice(self) -> bool:
+        """Go on with every task that is restored, in one slice of time for all; whether any got ahead."""
+        until_s = self._ports.clock.monotonic_s() + RESTORE_SLICE_S
+        worked = False
+        for task in self.tasks:
+            if task.stage in RESTORING:
+                worked |= self._restore(task, until_s)
+        return worked
+
+    def _restore(self, task: OwnedTask, until_s: float) -> bool:
+        try:
+            if task.stage is Stage.LOADING:
+                self._in_step(task, task.load, until_s)
+            elif task.stage is Stage.READING:
+                if not task.read_progress():
+                    return task.got_ahead
+                for line in task.damage:
+                    self._observer.damaged(task.number, line)
+                self._start_reading(task)
+            elif not self._in_step(task, task.replay, until_s):
+                self._observer.restoring(task.number, task.offsets, task.goal)
+            elif task.stage is Stage.REPAIRING:
+                self._repair(task)
+            else:
+                self._begin(task)
+        except (StateError, OwnCodeError, ForeignRecordsError) as error:
+            if self._is_overtaken(task):
+                self._renew(task)
+            elif isinstance(error, ForeignRecordsError):
+                raise
+            else:
+                self._park(task, str(error))
+        return task.got_ahead
+
+    def _in_step(self, task: OwnedTask, work: Callable[[float], bool], until_s: float) -> bool:
+        """One slice of restoring."""
+        with self._observer.step(f"task {task.number}: restoring"):
+            return work(until_s)
+
+    def _begin(self, task: OwnedTask) -> None:
+        """Its state is what it was."""
+        if task.stage is Stage.TRIPPED:
+            self._trip(task)
+            return
+        self._starved = False
+        self._observer.restored(task.number, task.point.sequence, task.loaded_sequence, task.replayed_records)
+        self._observer.changed(task.number, task.taken_over)
+
+    def _repair(self, task: OwnedTask) -> None:
+        """Publish again what was committed and cannot be read."""
+        if task.repair is None:
+            raise AssertionError("a task that is repaired has something to repair")
+        repair = task.repair
+        part = _Part(task, repair=repair)
+        try:
+            self._commit([part])
+        except RecordTooLargeError as error:
+            self._park(task, f"committed records have to be published again, and do not fit: {error}. {RAISE_LIMIT}")
+            return
+        except TransactionAbortedError as error:
+            self._start_over([task], error)
+            return
+        self._note_written(part)
+        self._observer.repaired(task.number, {topic: len(records) for topic, records in repair.outputs.items()})
+        task.repaired(part.progress_offsets)
+        self._begin(task)
+
+    def _is_overtaken(self, task: OwnedTask) -> bool:
+        """Whether the group committed more of this task since it was given to us.
+
+        Who stood still for long reads the records of the next owner: that is no damage, and the next poll tells us.
+        """
+        try:
+            target = committed_target(task.inputs, self._ports.source.committed(task.inputs, OFFSETS_TIMEOUT_S))
+        except UnstableOffsetsError:
+            return True
+        except StateError:
+            return False
+        return (target.point if target else None) != task.target
+
+    def _renew(self, task: OwnedTask) -> None:
+        """Restore it from its beginning behind the next poll, if it is still ours then."""
+        self._ports.source.stop_reading(task.inputs)
+        self._drop(task.number)
+        self._unread.forget(task.number)
+        self._ended.discard(task.number)
+        self._new.append(task.number)
+        self._still_open.add(self._places(task.number))
+
+    def _look_for_resume(self, task: OwnedTask) -> None:
+        try:
+            if task.look_for_resume():
+                self._observer.resumed(task.number)
+                self._start_reading(task)
+        except StateError as error:
+            self._park(task, str(error))
+
+    def _start_reading(self, task: OwnedTask) -> None:
+        """Fetch the inputs from where the task needs them."""
+        for partition, offset, goal in zip(task.inputs, task.offsets, task.goal, strict=True):
+            place = f"{partition.topic}[{partition.partition}]"
+            low, high = self._ports.source.watermarks(partition)
+            if offset < low:
+                raise StateError(
+                    f"{place} starts at offset {low}, offset {offset} is needed to restore the task; it was deleted "
+                    f"(retention). {WAY_ON}"
+                )
+            if goal > high:
+                raise StateError(
+                    f"{place} ends at offset {high}, offset {goal} is committed: the topic is not the one that was "
+                    "read. Use another application.id to start afresh"
+                )
+        for records in task.waiting:
+            records.clear()
+        self._paused.difference_update(task.inputs)
+        self._ports.source.start_at(dict(zip(task.inputs, task.offsets, strict=True)))
+
+    def _lose(self, error: OffsetGoneError) -> None:
+        """Retention was faster than a task reads: restoring it tells what is left, and parks it where it must.
+
+        Raises:
+            FencedError: A newer worker has our name.
+            UnknownOutcomeError: The broker did not answer in time.
+        """
+        owned = self._by_partition.get(TopicPartition(*error.partition))
+        if owned is None:
+            raise error
+        task, _ = owned
+        if task.stage is Stage.LIVE:
+            self._save([task])  # what it was made of may be gone, too
+        self._renew(task)
+
+    def _park(self, task: OwnedTask, problem: str) -> None:
+        self._stop_reading(task)
+        task.park(problem)
+        self._observer.parked(task.number, problem)
+        if all(other.stage is Stage.PARKED for other in self._tasks.values()):
+            raise StateError(problem)
+
+    def _trip(self, task: OwnedTask) -> None:
+        self._stop_reading(task)
+        self._observer.tripped(task.number, task.problem or "")
+
+    def _stop_reading(self, task: OwnedTask) -> None:
+        self._ports.source.stop_reading(task.inputs)
+        self._paused.difference_update(task.inputs)
+        for records in task.waiting:
+            records.clear()
+
+    # Polling --------------------------------------------------------------------------------------------------------
+
+    def _wait_s(self) -> float:
+        """How long a poll may wait for news: until there is something to do without any."""
+        if self._ports.is_cut_off():
+            return IDLE_POLL_S
+        if self._worked:
+            return 0.0
+        if self._new:
+            return READING_POLL_S if self._announced.issuperset(self._new) else 0.0
+        stages = {task.stage for task in self._tasks.values()}
+        longest = IDLE_POLL_S if stages.isdisjoint((Stage.LOADING, Stage.READING)) else READING_POLL_S
+        saves = any(task.writes_snapshot for task in self._tasks.values())
+        if not saves and (self._starved or not any(map(_has_records, self._tasks.values()))):
+            return longest
+        left_s = min(self._round_s - self._ports.clock.monotonic_s(), longest)
+        return max(SHORTEST_POLL_S, left_s) if left_s > 0 else 0.0
+
+    def _poll(self, timeout_s: float) -> None:
+        try:
+            found = self._ports.source.poll(POLL_RECORDS, timeout_s)
+        except OffsetGoneError as error:
+            self._lose(error)
+            return
+        for fetched in found:
+            owned = self._by_partition.get(fetched.partition)
+            if owned is None:
+                continue
+            task, side = owned
+            if task.stage not in (Stage.LIVE, Stage.REPLAYING):
+                continue
+            self._starved = False
+            task.add(side, fetched)
+            if fetched.partition not in self._paused and self._is_full(fetched.partition, 1):
+                self._ports.source.pause([fetched.partition])
+                self._paused.add(fetched.partition)
+
+    def _is_full(self, partition: TopicPartition, share: int) -> bool:
+        """Whether more than this part (1/share) of the buffer is used; a recorded range is fetched whole, though."""
+        task, side = self._by_partition[partition]
+        return task.waiting[side].bytes > self._config.worker.buffer_bytes // share and not task.lacks(side)
+
+    def _resume_drained(self) -> None:
+        """Fetch again what was paused for its size, once half of it is worked off."""
+        drained = [partition for partition in self._paused if not self._is_full(partition, 2)]
+        if drained:
+            self._ports.source.resume(drained)
+            self._paused.difference_update(drained)
+
+    # Rounds ---------------------------------------------------------------------------------------------------------
+
+    def round(self) -> None:
+        """Process and commit what waits, one batch of every live task."""
+        parts: list[_Part] = []
+        room, cuts = self._room, self.cuts
+        for task in self._in_turn():
+            if task.stage is Stage.LIVE:
+                try:
+                    batch = self._step(task, room, must=not any(part.batch for part in parts))
+                except OwnCodeError as error:
+                    self._park(task, str(error))
+                    continue
+                if batch is not None:
+                    room = room.less(batch.outputs.records, batch.outputs.bytes)
+                if batch is not None or task.writes_snapshot:
+                    parts.append(_Part(task, batch))
+        self._turn += self.cuts > cuts
+        now = self._ports.clock.monotonic_s()
+        self._round_s = now + self._config.worker.commit_interval_ms / 1000
+        if self._paused:
+            self._resume_drained()
+        self._starved = not any(part.batch for part in parts)
+        if not parts:
+            return
+        try:
+            self._commit(parts)
+        except TransactionAbortedError as error:
+            self._start_over([part.task for part in parts], error)
+            return
+        for part in parts:
+            self._advance(part)
+            self._take_snapshot(part.task)
+
+    def _in_turn(self) -> Sequence[OwnedTask]:
+        """All tasks; another one first after each transaction that had no room for all."""
+        tasks = self.tasks
+        first = self._turn % max(1, len(tasks))
+        return (*tasks[first:], *tasks[:first])
+
+    def _advance(self, part: _Part) -> None:
+        """What a committed transaction means for one of its tasks."""
+        task, batch = part.task, part.batch
+        self._note_written(part)
+        complete = task.advance(batch, part.progress_offsets, self._unread.ends(part.task.number))
+        if complete is not None:
+            self._unread.hurry()
+            self._observer.saved(task.number, complete)
+        if task.needed_progress is not None:
+            self._trimmers[task.number].want(task.needed_progress)
+        if batch is not None:
+            self._observer.committed(task.number, batch.offsets, batch.commit.records)
+            if batch.outputs.dead:
+                places = last_places(task.number, batch.outputs.topics[DEAD_LETTERS], part.written[DEAD_LETTERS])
+                self._observer.dead_letters(task.number, batch.outputs.dead, places)
+            self._look_at_places(task.number, batch.outputs)
+            if batch.outputs.dropped_traces:
+                self._observer.dropped_traces(task.number, batch.outputs.dropped_traces)
+        if task.stage is Stage.TRIPPED:
+            self._trip(task)
+
+    def _look_at_places(self, number: int, outputs: Outputs) -> None:
+        """Whether another partition should have records of this batch."""
+        unknown = {
+            one.stream: one.records
+            for one in outputs.dead
+            if one.reason is Reason.UNKNOWN_STREAM and one.stream is not None
+        }
+        found = self._placements[number].misplaced(outputs.stream_names, outputs.stream_records, unknown)
+        if found is not None:
+            self._observer.misplaced(number, found)
+
+    def _note_written(self, part: _Part) -> None:
+        """Remember how far the task's partitions were written: the next commit says so, and it has to be readable."""
+        number = part.task.number
+        for topic, offsets in part.written.items():
+            if offsets:
+                part.task.output_ends[topic] = offsets[-1] + 1
+                self._unread.wrote(self._output(topic, number), offsets[-1] + 1)
+        for name, offsets in (("progress", part.progress_offsets), ("changelog", part.task.snapshot_offsets)):
+            if offsets:
+                self._unread.wrote(self._output(name, number), offsets[-1] + 1)
+
+    def _take_snapshot(self, task: OwnedTask, *, ending: bool = False) -> None:
+        try:
+            with self._observer.step(f"task {task.number}: a snapshot"):
+                size = task.begin_snapshot(ending=ending)
+        except OwnCodeError as error:
+            self._park(task, str(error))
+            return
+        if size is not None:
+            self._observer.saving(task.number, task.point.sequence, size)
+
+    def _trim(self) -> None:
+        """One look of one task at progress that nobody needs any more; no transaction is open."""
+        trimmers = ((number, trimmer) for number, trimmer in self._trimmers.items() if trimmer.is_busy)
+        number, trimmer = next(trimmers, (0, None))
+        if trimmer is None:
+            return
+        try:
+            offset = trimmer.step()
+        except ArebaError as problem:
+            if not self._is_untrimmed:
+                self._observer.untrimmed(number, str(problem))
+            self._is_untrimmed = True
+        else:
+            if offset is not None:
+                self._is_untrimmed = False
+                self._observer.trimmed(number, offset)
+
+    def _save(self, tasks: Sequence[OwnedTask]) -> None:
+        """Snapshots of all that these have processed, before they go; given up where it takes too long, or aborts.
+
+        Raises:
+            FencedError: A newer worker has our name.
+            UnknownOutcomeError: The broker did not answer in time.
+        """
+        if self._ports.is_cut_off():
+            return
+        written_s = self._ports.clock.monotonic_s()
+        until_s = written_s + SAVE_TIMEOUT_S
+        for task in tasks:
+            self._take_snapshot(task, ending=True)
+        while any(task.is_saving for task in tasks):
+            if self._ports.clock.monotonic_s() >= until_s:
+                return
+            writing = [_Part(task) for task in tasks if task.writes_snapshot]
+            if not writing:
+                if self._ports.clock.monotonic_s() >= written_s + MARKER_TIMEOUT_S:
+                    return
+                self._wait_for_readers(tasks)
+                continue
+            try:
+                self._commit(writing)
+            except TransactionAbortedError as error:
+                self._observer.aborted(str(error))
+                for task in tasks:
+                    self._renew(task)
+                return
+            for part in writing:
+                self._advance(part)
+                self._take_snapshot(part.task, ending=True)
+            written_s = self._ports.clock.monotonic_s()
+
+    def _wait_for_readers(self, tasks: Sequence[OwnedTask]) -> None:
+        """Look whether what was written can be read: only then a snapshot is named."""
+        self._unread.look(0.0)
+        if self._unread.places:
+            self._ports.clock.sleep(MARKER_WAIT_S)
+        for task in tasks:
+            if task.unnamed_ends is not None and self._unread.is_readable(task.unnamed_ends):
+                task.name_snapshot()
+
+    def _step(self, task: OwnedTask, room: Room, *, must: bool) -> Batch | None:
+        limit = self._limits.get(task.number, min(FIRST_BATCH_RECORDS, self._config.worker.max_batch_records))
+        examples, labels = task.waiting
+        rows = merge.cut(
+            examples.times(limit),
+            labels.times(limit),
+            examples_at_end=examples.at_end and len(examples) <= limit,
+            labels_at_end=labels.at_end and len(labels) <= limit,
+            limit=limit,
+        )
+        if not rows[0] and not rows[1]:
+            return None
+        start = self._ports.clock.monotonic_s()
+        with self._observer.step(f"task {task.number}: a batch of {rows[0]} examples and {rows[1]} labels"):
+            batch = task.step(rows, room, must=must)
+        taken = batch.inputs if batch is not None else 0
+        if taken == sum(rows):
+            self._learn_limit(task.number, limit, taken, self._ports.clock.monotonic_s() - start)
+            return batch
+        self.cuts += 1
+        return batch
+
+    def _learn_limit(self, number: int, limit: int, rows: int, seconds: float) -> None:
+        """Records in the next batch. Where it is cut changes no result, so the wall clock may decide."""
+        if seconds > STEP_TARGET_S:
+            limit = max(1, int(rows * STEP_TARGET_S / seconds))
+        elif rows == limit and seconds < STEP_TARGET_S / 2:
+            limit = min(2 * limit, self._config.worker.max_batch_records)
+        self._limits[number] = limit
+
+    def _commit(self, parts: Sequence[_Part]) -> None:
+        transaction = self._ports.transaction
+        self._begun_s = self._ports.clock.monotonic_s()
+        transaction.initialise()  # a client that had to be replaced is a new one
+        transaction.begin()
+        offsets: dict[TopicPartition, Committed] = {}
+        room = SNAPSHOT_BYTES
+        for part in parts:
+            task, batch = part.task, part.batch
+            if task.generation != self._generation or self._tasks.get(task.number) is not task:
+                raise AssertionError("a batch of an older assignment reached a transaction")
+            if batch is not None:
+                self._produce(part, batch.outputs.topics, (*batch.acts, batch.commit))
+            if part.repair is not None:
+                self._produce(part, part.repair.outputs, part.repair.progress)
+            chunks = task.snapshot_records(room)
+            room -= bytes_of(chunks)
+            if len(chunks):
+                changelog = TopicPartition(self._topics.changelog, task.number)
+                transaction.produce(changelog, chunks, task.snapshot_offsets)
+            metadata = task.metadata(batch)
+            ends = batch.offsets if batch else task.offsets
+            for partition, offset in zip(task.inputs, ends, strict=True):
+                offsets[partition] = Committed(offset, metadata)
+        self._turn += room <= 0
+        transaction.send_offsets(offsets, self._group)
+        transaction.flush()
+        self._check_gaps(parts)
+        transaction.commit()
+        self._aborts = 0
+        self._sent.update(offsets)
+        self._sent_s = self._ports.clock.monotonic_s()
+
+    def _produce(self, part: _Part, outputs: Mapping[str, OutputRecords], progress: Sequence[Commit | Act]) -> None:
+        number = part.task.number
+        for topic, records in outputs.items():
+            if len(records):
+                self._ports.transaction.produce(self._output(topic, number), records, part.written[topic])
+        values = [codec.encode(record) for record in progress]
+        self._ports.transaction.produce(
+            TopicPartition(self._topics.progress, number),
+            OutputRecords([None] * len(values), values, [0] * len(values)),
+            part.progress_offsets,
+        )
+
+    def _check_gaps(self, parts: Sequence[_Part]) -> None:
+        """Look at what lies between our last records and these in the output partitions, where there is anything.
+
+        Raises:
+            ForeignRecordsError: Another application writes there; our transaction is aborted.
+            TransactionAbortedError: Its transaction is still open; ours is aborted, and is tried again later.
+        """
+        for part in parts:
+            for topic, offsets in part.written.items():
+                start = part.task.output_ends[topic]
+                if offsets and offsets[0] > start + 1:  # where there is room for more than a marker
+                    self._look_between(self._output(topic, part.task.number), start, offsets[0])
+
+    def _look_between(self, place: TopicPartition, start: int, first: int) -> None:
+        until_s = self._ports.clock.monotonic_s() + GAP_TIMEOUT_S
+        cluster = self._ports.cluster
+        with closing(cluster.reader(place)) as reader:
+            while cluster.ends([place])[place].stable < first:
+                self._ports.clock.sleep(GAP_POLL_S)
+                if self._ports.clock.monotonic_s() > until_s:
+                    self._abort(f"{place.topic}[{place.partition}]: another transaction is open there")
+            reader.seek(start)
+            is_seen = False
+            while not is_seen:
+                fetched = reader.poll(POLL_RECORDS, GAP_TIMEOUT_S)
+                if fetched is None:
+                    self._abort(
+                        f"{place.topic}[{place.partition}]: records before offset {first} were not read in time"
+                    )
+                offsets = fetched.records.offsets.tolist()
+                for row, offset in enumerate(offsets):
+                    if offset < first and not self._writer.adopts and is_by_task(fetched.records.headers.get(row, ())):
+                        self._ports.transaction.abort()
+                        raise ForeignRecordsError(place.topic, place.partition, offset)
+                is_seen = fetched.at_end or max(offsets, default=-1) >= first - 1
+
+    def _abort(self, reason: str) -> NoReturn:
+        self._ports.transaction.abort()
+        raise TransactionAbortedError(reason)
+
+    def _start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
+        """Throw away the state of these tasks; they are restored behind the next poll, if they are still ours then."""
+        self._observer.aborted(str(error))
+        self._aborts += 1
+        if self._aborts == MAX_ABORTS_IN_A_ROW:
+            raise UnknownOutcomeError(
+                f"{self._aborts} transactions in a row were aborted; the last: {error}"
+            ) from error
+        if isinstance(error, RecordTooLargeError):
+            self._read_limits()
+            tasks = self.tasks
+        for task in tasks:
+            self._renew(task)
+
+    def _close(self) -> None:
+        self._is_closing = True
+        for task in self.tasks:
+            task.close()
+            self._trimmers[task.number].close()
+        for close in (self._ports.source.close, self._ports.transaction.close):
+            try:
+                close()
+            except Exception:  # the first error is the one to report
+                logging.getLogger(__name__).warning("closing failed", exc_info=True)
