@@ -9,11 +9,13 @@ from benchmarks.eager import ENSEMBLE, Stream, eager
 from benchmarks.rows import Row, at_most, faster, median_cpu_us
 from producers.datasets import DataSet, load
 from producers.synthetic import SyntheticSpec, synthetic
-from stream_app.learners import LEARN, PREDICT, Learner, LearnerSettings, Operations, build
+from stream_app.config import LearnerSettings
+from stream_app.learners.api import LEARN, PREDICT, Learner, Operations
 from stream_app.learners.networks.autograd import DenseNetwork, compiled_networks, require_one_thread
 from stream_app.learners.networks.dense import random_generator
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.queues import BASELINE, Method, memory_of
+from stream_app.learners.registry import build
 from stream_app.records import ID_WORDS
 
 BATCH = 1000

@@ -6,20 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.learners import (
-    LEARN,
-    METHODS,
-    PREDICT,
-    REPORT,
-    Answers,
-    Learner,
-    LearnerSettings,
-    Operations,
-    build,
-)
+from stream_app.config import LearnerSettings
+from stream_app.learners.api import LEARN, PREDICT, REPORT, Answers, Learner, Operations
 from stream_app.learners.networks.autograd import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.learners.networks.kernels import EPSILON
 from stream_app.learners.online import OnlineLearner
+from stream_app.learners.registry import METHODS, build
 from stream_app.records import ID_WORDS, Floats, Words
 
 SEED = bytes(range(32))

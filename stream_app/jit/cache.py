@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 
 from stream_app.errors import ConfigurationError
 from stream_app.jit import compiler  # noqa: F401  (sets the environment before Numba is imported)
@@ -100,7 +101,7 @@ def folder_of(path: Path) -> Path:
     return folder
 
 
-class SourcesCacheLocator(_CacheLocator):  # type: ignore[misc]  # Numba has no types
+class SourcesCacheLocator(_CacheLocator):
     """Tells Numba where the compiled code of a function is (`NUMBA_CACHE_LOCATOR_CLASSES`)."""
 
     def __init__(self, folder: Path, line: int) -> None:
@@ -108,12 +109,12 @@ class SourcesCacheLocator(_CacheLocator):  # type: ignore[misc]  # Numba has no 
         self._line = line
 
     @classmethod
-    def from_function(cls, function: object, file: str) -> "SourcesCacheLocator | None":
+    def from_function(cls, function: FunctionType, file: str) -> "SourcesCacheLocator | None":
         """Make the locator of a function; None if it has no source file, so that Numba asks its other locators."""
         path = Path(file)
         if not path.is_file():
             return None
-        return cls(folder_of(path), function.__code__.co_firstlineno)  # type: ignore[attr-defined]
+        return cls(folder_of(path), function.__code__.co_firstlineno)
 
     def get_cache_path(self) -> str:
         """Return the folder of this function's source file."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from stream_app.config import StreamSettings, TaskSettings, begins_afresh
 from stream_app.join.stream_join import ANSWERS, LABELLED, NO_ANSWER
-from stream_app.learners import PREDICT, Operations
+from stream_app.learners.api import PREDICT, Operations
 from stream_app.pipeline.prequential import UNPREDICTED
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams

@@ -3,18 +3,23 @@
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import Running, StreamSettings, TaskSettings
 from stream_app.join.stream_join import CLOSED_FIRST, StreamJoin
-from stream_app.learners import Learner, OnlineLearner, Workshop, build
+from stream_app.learners.online import OnlineLearner
+from stream_app.learners.registry import build
+from stream_app.learners.workshop import Workshop
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.degradation import Change, ChangeMonitor
 from stream_app.pipeline.prequential import Prequential, scores_of
 from stream_app.records import NO_LONG, Longs, Metric, Side
+
+if TYPE_CHECKING:
+    from stream_app.learners.api import Learner
 
 Waiting: TypeAlias = dict[int, OriginalRecord]
 """The labels that wait, as they came, by slot of the join."""

@@ -41,9 +41,11 @@ from stream_app.join.stream_join import (
     JoinOutput,
     Segments,
 )
-from stream_app.learners import OnlineLearner, Operations, Workshop, loop
-from stream_app.learners.api import REPORT_WIDTH
+from stream_app.learners import loop
+from stream_app.learners.api import REPORT_WIDTH, Operations
+from stream_app.learners.online import OnlineLearner
 from stream_app.learners.scaler import Work
+from stream_app.learners.workshop import Workshop
 from stream_app.pipeline import degradation, prequential
 from stream_app.pipeline.batch import Batch
 from stream_app.pipeline.outputs import Collector, DeadLetter, OutcomeRows, PredictionRows

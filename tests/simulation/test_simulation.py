@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stream_app.learners import METHODS
+from stream_app.learners.registry import METHODS
 from tests.simulation.faults import Event
 from tests.simulation.hunt import hunt_one
 from tests.simulation.many import run_seed

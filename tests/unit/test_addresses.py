@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app.config import Corrections, JoinSettings
+from stream_app.config import Corrections, JoinSettings, LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import LINE_BYTES, Scratch, address_of, block_of, longs_at, packed, row_of, shared
 from stream_app.join import stream_join
 from stream_app.join.stream_join import JoinArrays, StreamJoin
-from stream_app.learners import METHODS, LearnerSettings, OnlineLearner, Workshop, build
+from stream_app.learners.online import OnlineLearner
+from stream_app.learners.registry import METHODS, build
+from stream_app.learners.workshop import Workshop
 from stream_app.pipeline.stream_set import CHANGES, ROW, SUMS
 from stream_app.pipeline.task import Task
 from tests.learner_steps import SEED, ids, in_turn, operations, stream

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
-from stream_app.learners import CORRECT, LEARN, METHODS, PREDICT, REPORT, Learner, LearnerSettings
+from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT, Learner
+from stream_app.learners.registry import METHODS
 from tests.learner_steps import Stream, ids, in_turn, learner, operations, pair, run_in_cuts, same_state, stream
 
 OWN = "tests.unit.test_own_learner:NearestMean"

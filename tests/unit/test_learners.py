@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_app.config import LearnerSettings
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.learners import LEARN, METHODS, PREDICT, REPORT, LearnerSettings, build
+from stream_app.learners.api import LEARN, PREDICT, REPORT
+from stream_app.learners.registry import METHODS, build
 from tests.learner_steps import SEED, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
 
 # isort: split

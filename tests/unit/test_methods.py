@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import address, address_of
-from stream_app.learners import METHODS, REPORT_COLUMNS, Learner, LearnerSettings
 from stream_app.learners import loop as loop_module
+from stream_app.learners.api import REPORT_COLUMNS, Learner
 from stream_app.learners.methods.oob import MAX_RATE, oob, oversampling_rate
 from stream_app.learners.methods.uob import undersampling_rate
 from stream_app.learners.networks.autograd import DenseNetwork, compiled_networks
@@ -17,6 +18,7 @@ from stream_app.learners.networks.dense import random_generator
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.poisson import PART, TABLE_SIZE, WORDS, draw, new_generator
 from stream_app.learners.queues import BASELINE, Method, memory_of
+from stream_app.learners.registry import METHODS
 from stream_app.learners.scaler import scaler_of
 from stream_app.records import Longs, Words
 from tests.learner_steps import (

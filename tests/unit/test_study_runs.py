@@ -154,7 +154,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_the_engine_is_all_that_a_repetition_imports(tmp_path: Path) -> None:
     """A result that a changed source would not give again must not be shown as its result."""
     names = {path.name for path in engine_sources()}
-    assert {"runs.py", "task.py", "records.py", "config.py", "avro.py", "native.py", "synthetic.py"} <= names
+    assert {"runs.py", "task.py", "records.py", "settings.py", "avro.py", "compiler.py", "synthetic.py"} <= names
     assert not names & {"kafka.py", "worker.py", "store.py"}, "what decides nothing costs no repetition"
     start = tmp_path / "study" / "runs.py"
     files = {

@@ -7,7 +7,7 @@ import pytest
 
 from stream_app.config import LearnerSettings, MetricSettings, StreamSettings, TaskSettings
 from stream_app.join.stream_join import HASH_KEY_BYTES
-from stream_app.learners import METHODS
+from stream_app.learners.registry import METHODS
 from stream_app.learners.workshop import Workshop
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.pipeline.stream import Shared, Stream, seed_of

@@ -1,1 +1,1 @@
-"""To be written."""
+"""The methods, one file each, as compiled functions over the memory of `learners.queues`."""

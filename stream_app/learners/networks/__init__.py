@@ -1,1 +1,1 @@
-"""To be written."""
+"""Networks: dense ones that compiled code trains, and any Torch module through autograd."""

@@ -1,0 +1,167 @@
+"""The house rules that a machine can check: imports between packages, purity of the core, sizes."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.oversized import EXCEPTIONS
+
+ROOT = Path(__file__).parents[2]
+APPLICATION = ROOT / "stream_app"
+
+OPEN_TO_ALL = frozenset({"records", "errors", "terminal", "__version__"})
+
+PURE = frozenset({"pipeline", "learners", "join", "snapshot", "serialization", "jit", "config", "records", "errors"})
+
+IMPURE = frozenset({
+    "asyncio", "confluent_kafka", "fcntl", "logging", "multiprocessing", "os", "random", "signal", "socket",
+    "secrets", "subprocess", "threading", "time", "datetime", "requests", "urllib", "pickle",
+})  # fmt: skip
+"""What would let a clock, a thread, the environment, the network or chance into a result."""
+
+MAY_BE_IMPURE = {
+    "jit": {"os"},  # sets the environment of the compiler before the compiler is imported
+    "config": {"socket"},  # the host's name is the default of application.instance
+}
+
+MAX_FILES, MAX_FILE_LINES, MAX_CLASS_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 14, 400, 300, 70, 8
+
+MEASURED = ("stream_app", "producers", "schemas", "ops", "study", "benchmarks", "tests")
+
+
+def package_of(path: Path) -> str:
+    """Name the package, or the module beside the packages, that a file of the application belongs to."""
+    return path.relative_to(APPLICATION).with_suffix("").parts[0]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the full names of all that a file imports, at any depth."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def import_rule() -> Mapping[str, frozenset[str]]:
+    """Read the rule from docs/architecture.md: the packages that each package may import."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    lines = text.partition("```imports\n")[2].partition("```")[0].splitlines()
+    assert 0 < len(lines) <= 10
+    rule: dict[str, frozenset[str]] = {}
+    for line in lines:
+        packages, _, allowed = line.partition(":")
+        rule |= dict.fromkeys(packages.split(), frozenset(allowed.split()))
+    return rule
+
+
+def test_packages_import_what_the_architecture_allows() -> None:
+    """A reader trusts the picture; one import against it, and no package can be understood by itself."""
+    rule = import_rule()
+    wrong = []
+    for path in sorted(APPLICATION.rglob("*.py")):
+        package = package_of(path)
+        allowed = rule.get(package, frozenset()) | OPEN_TO_ALL | {package}
+        for name in imports(path):
+            top, _, rest = name.partition(".")
+            if (top == "stream_app" and rest.partition(".")[0] not in allowed) or top in {
+                "producers",
+                "ops",
+                "study",
+                "tests",
+                "benchmarks",
+            }:
+                wrong.append(f"{path.relative_to(ROOT)}: imports {name}")
+    assert wrong == []
+
+
+def test_the_core_is_pure() -> None:
+    """A clock, a thread or chance in the core would make a result that no second run can reproduce."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: imports {name}"
+        for path in sorted(APPLICATION.rglob("*.py"))
+        if (package := package_of(path)) in PURE
+        for name in imports(path)
+        if name.partition(".")[0] in IMPURE - MAY_BE_IMPURE.get(package, set())
+    ]
+    assert wrong == []
+
+
+def test_the_kafka_client_is_used_in_one_place() -> None:
+    """The contract suite covers what `backends.kafka` does; a second user of the client would escape it."""
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("stream_app", "producers", "ops", "study")
+        for path in (ROOT / folder).rglob("*.py")
+        if any(name.partition(".")[0] == "confluent_kafka" for name in imports(path))
+    }
+    assert users
+    assert all(user.startswith("stream_app/backends/kafka") for user in users), users
+
+
+class Size(NamedTuple):
+    """Something that is larger than the house rules allow."""
+
+    what: str
+    kind: str
+    size: int
+
+
+def oversized() -> Iterator[Size]:
+    """Yield all files, folders, classes and functions that are too large, and functions with too many parameters."""
+    for top in MEASURED:
+        for folder in sorted({path.parent for path in (ROOT / top).rglob("*.py")}):
+            sources = sorted(folder.glob("*.py"))
+            name = folder.relative_to(ROOT).as_posix()
+            if len(sources) > MAX_FILES:
+                yield Size(f"{name}/", "files", len(sources))
+            for path in sources:
+                yield from _oversized_in(path)
+
+
+def _oversized_in(path: Path) -> Iterator[Size]:
+    text = path.read_text(encoding="utf-8")
+    name = path.relative_to(ROOT).as_posix()
+    if (lines := len(text.splitlines())) > MAX_FILE_LINES:
+        yield Size(name, "lines", lines)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            most = MAX_CLASS_LINES if isinstance(node, ast.ClassDef) else MAX_FUNCTION_LINES
+            if (lines := (node.end_lineno or 0) - node.lineno + 1) > most:
+                yield Size(f"{name}:{node.name}", "lines", lines)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            parameters = sum(1 for argument in taken if argument.arg not in {"self", "cls"})
+            if parameters > MAX_PARAMETERS:
+                yield Size(f"{name}:{node.name}", "parameters", parameters)
+
+
+def test_nothing_is_larger_than_a_reader_can_hold() -> None:
+    """Every exception stands in `tests/oversized.py` with its reason, and none stands there without need."""
+    found = {(size.what, size.kind) for size in oversized()}
+    assert found - EXCEPTIONS.keys() == set()
+    assert EXCEPTIONS.keys() - found == set()
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    """The first thing that a reader opens is `__init__.py`: five to ten lines, and the public names exist."""
+    wrong = []
+    for folder in sorted(path.parent for path in APPLICATION.rglob("__init__.py")):
+        docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+        if folder.parent == APPLICATION and not 4 <= len(docstring.splitlines()) <= 12:
+            wrong.append(f"{folder.relative_to(ROOT)}: {len(docstring.splitlines())} lines")
+    assert wrong == []
+
+
+def test_every_task_of_the_shell_draws_a_key() -> None:
+    """Whoever may write to the inputs chooses ids; without a key of its own a task could be slowed down by them."""
+    wrong = []
+    for path in sorted(APPLICATION.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func) == "Task" and len(call.args) == 4:
+                assert re.search(r"secrets\.token_bytes\(HASH_KEY_BYTES\)", source), path
+                wrong.append(path.name)
+    assert len(wrong) >= 4, wrong
