@@ -20,7 +20,7 @@ from stream_app.backends.memory import (
     EmbeddedTransaction,
 )
 from stream_app.records import OutputRecords
-from tests.raw import RawProducer, RawRecord
+from tests.support.raw import RawProducer, RawRecord
 
 DEADLINE_S = 60.0
 """Everything waited for here happens within a second or two, unless the machine is busy."""

@@ -39,7 +39,7 @@ from stream_app.serialization.dead_letter import is_of_a_replay
 from stream_app.snapshot.parts import WholeActs
 from stream_app.worker.events import Observer
 from stream_app.worker.worker import Ports, Worker
-from tests.rows import Read, Sent, range_of
+from tests.support.rows import Read, Sent, range_of
 
 ROOT = Path(__file__).parents[2]
 
