@@ -193,6 +193,14 @@ def wait_for_values(cluster: Cluster, partition: TopicPartition, expected: Seque
         assert time.monotonic() < deadline, f"only {len(values)} of {len(expected)} values"
 
 
+def wait_for_markers(cluster: Cluster, partition: TopicPartition) -> None:
+    """Wait until no transaction is open in a partition; a broker may write the markers after a commit has returned."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (ends := cluster.ends([partition])[partition]).stable < ends.high:
+        assert time.monotonic() < deadline, f"a transaction is open in {partition}: {ends}"
+        time.sleep(0.01)
+
+
 def wait_for_records(backend: Backend, partition: TopicPartition, high: int) -> None:
     """Until a log has grown to this offset, committed or not; a producer sends in the background."""
     source = backend.source("areba-contract-watch")

@@ -645,9 +645,11 @@ class WorkerProcess:
 
 
 @contextlib.contextmanager
-def workers(app: App, *instances: str, **changed: Section) -> Iterator[list[WorkerProcess]]:
+def workers(
+    app: App, *instances: str, spawn: Callable[[Sequence[str], Path], Process] = spawn, **changed: Section
+) -> Iterator[list[WorkerProcess]]:
     """Worker processes, not started yet, that do not outlive the block."""
-    made = [WorkerProcess(app.file(instance, **changed)) for instance in instances]
+    made = [WorkerProcess(app.file(instance, **changed), spawn) for instance in instances]
     try:
         yield made
     finally:

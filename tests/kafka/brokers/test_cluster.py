@@ -16,7 +16,7 @@ from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactio
 from tests.contract.backends import Member, log_values, settle
 from tests.kafka.support import wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(45)]
 
 ROUND_RECORDS = 50
 
@@ -102,6 +102,7 @@ class _Rounds:
             assert log_values(KafkaCluster(servers), partition) == expected
 
 
+@pytest.mark.xdist_group("three brokers")
 def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) -> None:
     """Promise 1 with a broker killed in mid-transaction, be it leader, coordinator or controller."""
     servers = kafka3.bootstrap_servers

@@ -33,7 +33,7 @@ from tests.kafka.support import (
 )
 from tests.support.pages import get
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(40)]
 
 OUTAGE_S = 60.0
 """As long as the issue says: longer than any session, transaction or request lasts."""
@@ -69,7 +69,7 @@ class Outage:
 
 @pytest.fixture(scope="module")
 def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
-    """It lasts while other tests of this file run: a minute is long."""
+    """A minute is long: without pytest-xdist it lasts while the other tests of this file run."""
     with ExitStack() as stack:
         try:
             kafka = stack.enter_context(start(1))
@@ -98,6 +98,7 @@ def _page(worker: WorkerProcess, path: str) -> int:
         return 0
 
 
+@pytest.mark.xdist_group("outage")
 def test_an_outage_is_said_while_it_lasts(outage: Outage) -> None:
     """A line that comes when all is well again helps nobody; nor does a page that sends work to who cannot do it."""
     outage.worker.wait_for(GONE, deadline_s=OUTAGE_S)
@@ -105,6 +106,7 @@ def test_an_outage_is_said_while_it_lasts(outage: Outage) -> None:
     wait_until(lambda: _page(outage.worker, "/alive") == 200, "the worker is alive")
 
 
+@pytest.mark.alone
 def test_the_first_commit_after_an_outage(tmp_path: Path) -> None:
     """It stood still for 107 s after a restart of a broker that took 30 s, and started itself again each time.
 
@@ -116,6 +118,7 @@ def test_the_first_commit_after_an_outage(tmp_path: Path) -> None:
     assert outage.restarts == 0
 
 
+@pytest.mark.xdist_group("three brokers")
 def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Path) -> None:
     """Everything is on three brokers: when the one that leads dies in mid-flow, the others take over at once."""
     app = App(kafka3.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2, replication=3)
@@ -137,6 +140,7 @@ def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Pa
     check_exactly_once(app)
 
 
+@pytest.mark.slow(10)
 def test_no_broker_at_start(tmp_path: Path) -> None:
     """A wrong address: after the patience that the file asks for, one line with the setting's name, and status 2."""
     with socket.socket() as taken:
@@ -157,6 +161,7 @@ def test_no_broker_at_start(tmp_path: Path) -> None:
     assert len(lines) == 3, "what runs, that it waits, that it gave up"
 
 
+@pytest.mark.xdist_group("outage")
 def test_a_minute_without_a_broker(outage: Outage) -> None:
     """Gone in mid-flow and back after a minute: one line that says so, one when it is over, every record once."""
     wait_until(lambda: time.monotonic() - outage.since_s > OUTAGE_S, "a minute", 2 * OUTAGE_S)

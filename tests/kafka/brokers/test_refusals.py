@@ -23,7 +23,7 @@ from stream_app.errors import ConfigurationError
 from tests.kafka.brokers.secure import PASSWORD, SecureKafka, secure_kafka
 from tests.kafka.support import DEADLINE_S, ROOT, App, example, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(40), pytest.mark.xdist_group("secure broker")]
 
 START_TIMEOUT_MS = 4_500
 WRONG_PASSWORD = "a-secret-that-nobody-may-read"  # noqa: S105  (no account has it)

@@ -25,7 +25,7 @@ from tests.kafka.support import (
     workers,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(100), pytest.mark.alone]
 
 STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2))
 

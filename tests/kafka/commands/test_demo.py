@@ -14,7 +14,7 @@ import pytest
 from ops.broker import Broker
 from ops.keeper import KeptProcess
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(20), pytest.mark.timeout(420)]
 
 RUN_TIMEOUT_S = 300.0
 """Compiling included, on a machine that does much else."""
@@ -62,6 +62,7 @@ def alive(text: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow(60)
 def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
     """Six streams, two workers, one killed; table, figure and balanced books; exit status 0."""
     process = start(["--bootstrap-servers", str(kafka.bootstrap_servers)], tmp_path)

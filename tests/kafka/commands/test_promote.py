@@ -13,7 +13,7 @@ from stream_app.serialization import codec
 from tests.kafka.support import App, Progress, Section, areba, check_exactly_once, example, label, workers
 from tests.support.rows import Sent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
 
 PARTITIONS = 3
 STREAM = "pumps"

@@ -32,7 +32,7 @@ from tests.kafka.support import (
 )
 from tests.support.rows import Sent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
 
 FANS = 6_000
 """Examples, and as many labels: twenty-four transactions to send them back, one of which is cut short."""

@@ -32,7 +32,7 @@ from tests.kafka.support import (
 )
 from tests.support.raw import RawProducer, RawRecord
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(40)]
 
 RECORDS = 100_000
 BATCH = 250

@@ -258,6 +258,7 @@ def story(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.xdist_group("story of outcomes")
 def test_every_record_has_its_fate(story: Story, case: str) -> None:
     """Promise 3: every input offset ends once, under the name that the documentation gives to what happened to it."""
     for record, offset, fate in story.sent[case]:
@@ -266,6 +267,7 @@ def test_every_record_has_its_fate(story: Story, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", JOIN_CASES)
+@pytest.mark.xdist_group("story of outcomes")
 def test_every_example_is_predicted_once(story: Story, case: str) -> None:
     """Whatever becomes of it: taken examples have one prediction of the champion, at their time; refused ones none."""
     taken = [
@@ -285,6 +287,7 @@ def test_reasons_are_all_met() -> None:
 
 
 @pytest.mark.parametrize(("case", "delay_ms"), [("example-then-label", 50), ("label-then-example", -50)])
+@pytest.mark.xdist_group("story of outcomes")
 def test_joined_has_the_champions_prediction_and_the_delay(story: Story, case: str, delay_ms: int) -> None:
     """Who reads outcomes alone sees what was predicted, what was true and how late that came."""
     [(prediction, _)] = story.predictions[case]
@@ -296,6 +299,7 @@ def test_joined_has_the_champions_prediction_and_the_delay(story: Story, case: s
     assert read.time_ms == story.sent[case][1][0].time_ms, "the time of the record that caused it"
 
 
+@pytest.mark.xdist_group("story of outcomes")
 def test_dead_letters_are_untouched(story: Story) -> None:
     """Key, value and headers can be sent again as they are; where they came from and why is in headers of Connect."""
     count = 0
@@ -315,6 +319,7 @@ def test_dead_letters_are_untouched(story: Story) -> None:
     assert count == len(ODD_ROWS)
 
 
+@pytest.mark.xdist_group("story of outcomes")
 def test_a_label_that_waited_is_untouched_too(story: Story) -> None:
     """Its dead letter comes long after the record: key, value and place are still those of the label."""
     (record, offset, _), (cause, _, _) = story.sent["orphan-by-expiry"]
@@ -322,6 +327,7 @@ def test_a_label_that_waited_is_untouched_too(story: Story) -> None:
     assert (read.key, read.value, read.time_ms) == (record.key, record.value, cause.time_ms)
 
 
+@pytest.mark.xdist_group("story of outcomes")
 def test_an_advance_pair_flushes_metrics(story: Story) -> None:
     """A finite stream ends with its last figures, one record a learner; a lone mark says nothing."""
     metrics = [metric for metric, _ in story.metrics["advance-pair"]]
@@ -330,6 +336,7 @@ def test_an_advance_pair_flushes_metrics(story: Story) -> None:
     assert not story.metrics["lone-advance"]
 
 
+@pytest.mark.xdist_group("story of outcomes")
 def test_promote_changes_the_champion_from_there_on(story: Story) -> None:
     """Also in the outcome: it tells the prediction that counted when the example came."""
     predictions = [(p.id, p.learner) for p, _ in story.predictions["promoted"]]

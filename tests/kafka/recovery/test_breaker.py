@@ -27,7 +27,7 @@ from tests.kafka.support import (
 )
 from tests.support.rows import Sent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
 
 IN_A_ROW = 10
 

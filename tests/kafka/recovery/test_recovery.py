@@ -2,12 +2,14 @@
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from ops.broker import Broker
+from tests.chaos.forks import Nursery
+from tests.chaos.members import Spawn
 from tests.kafka.support import (
     App,
     Load,
@@ -23,7 +25,7 @@ from tests.kafka.support import (
 )
 from tests.support.rows import Read
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(100)]
 
 KILLS = 10
 
@@ -39,6 +41,14 @@ SECTIONS: Mapping[str, Section] = {
 
 RECOVERING: Mapping[str, Section] = {**SECTIONS, "worker": {"commit_interval_ms": 15, "max_batch_records": 40}}
 """Many small transactions, so that a moment is likely to be in the midst of one."""
+
+
+@pytest.fixture
+def spawn_fork(tmp_path: Path) -> Iterator[Spawn]:
+    """Starts `areba` as a fork of a process that has everything loaded: each start of Python takes many seconds."""
+    file = App("127.0.0.1:9", "none-", tmp_path, SECTIONS).file("nursery")
+    with Nursery(file, tmp_path / "nursery.log") as nursery:
+        yield nursery.start
 
 
 def _without_prefix(records: Sequence[Read], prefix: str) -> list[Read]:
@@ -60,7 +70,7 @@ def _wait_for_a_moment(worker: WorkerProcess, progress: Progress, draw: random.R
         time.sleep(draw.random() * 0.05)
 
 
-def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path, spawn_fork: Spawn) -> None:
     """With all inputs there before the first worker: every byte of output is that of a run that nobody disturbed.
 
     What a user would lose: predictions that exist twice or never, models that depend on when a machine failed.
@@ -78,7 +88,7 @@ def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path) ->
     undisturbed = run_to(calm.config, ends)
 
     draw = random.Random(2)
-    with workers(rough, "w") as (worker,), Progress(rough) as progress:
+    with workers(rough, "w", spawn=spawn_fork) as (worker,), Progress(rough) as progress:
         for kill in range(KILLS):
             worker.start()
             _wait_for_a_moment(worker, progress, draw, kill)
@@ -98,7 +108,7 @@ def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path) ->
     check_exactly_once(rough)
 
 
-def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path, spawn_fork: Spawn) -> None:
     """Two workers take turns to die while records keep coming: the topics hold what the recorded ranges make, once.
 
     What a user would lose: a rebalance that lets two members process the same records, or a record that neither does.
@@ -107,7 +117,7 @@ def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path) -
     app = App(kafka.bootstrap_servers, prefix, tmp_path, RECOVERING, partitions=3)
     app.create_topics()
     draw = random.Random(4)
-    with workers(app, "one", "two") as pair, Progress(app) as progress:
+    with workers(app, "one", "two", spawn=spawn_fork) as pair, Progress(app) as progress:
         with Load(app, STREAMS, seed=3):
             for worker in pair:
                 worker.start()
