@@ -9,6 +9,9 @@ N ?= 30
 SEED ?= 1
 FIRST ?= 0
 SEEDS ?= 10000
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# tests on a real Kafka wait more than they compute
+WORKERS ?= $$(($(CORES) + 2))
 
 help: ## this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -27,10 +30,10 @@ setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
 demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
 	$(BIN)/areba demo
 
-test: setup ## every test, Kafka included, and half of the simulation
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka"
-	$(BIN)/python -m pytest -m kafka
-	$(MAKE) --no-print-directory simulate SEEDS=5000
+test: setup ## every test, Kafka included, and the first 2,000 seeds of the simulation
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone"
+	$(BIN)/python -m pytest -m alone
+	$(MAKE) --no-print-directory simulate SEEDS=2000
 
 simulate: setup ## faults at every call of the shell: SEEDS seeds (10000), the same each time from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))

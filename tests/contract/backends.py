@@ -20,7 +20,7 @@ from stream_app.backends.memory import (
     EmbeddedTransaction,
 )
 from stream_app.records import OutputRecords
-from tests.raw import RawProducer, RawRecord
+from tests.support.raw import RawProducer, RawRecord
 
 DEADLINE_S = 60.0
 """Everything waited for here happens within a second or two, unless the machine is busy."""
@@ -191,6 +191,14 @@ def wait_for_values(cluster: Cluster, partition: TopicPartition, expected: Seque
     while (values := log_values(cluster, partition)) != expected:
         assert values == expected[: len(values)]
         assert time.monotonic() < deadline, f"only {len(values)} of {len(expected)} values"
+
+
+def wait_for_markers(cluster: Cluster, partition: TopicPartition) -> None:
+    """Wait until no transaction is open in a partition; a broker may write the markers after a commit has returned."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (ends := cluster.ends([partition])[partition]).stable < ends.high:
+        assert time.monotonic() < deadline, f"a transaction is open in {partition}: {ends}"
+        time.sleep(0.01)
 
 
 def wait_for_records(backend: Backend, partition: TopicPartition, high: int) -> None:

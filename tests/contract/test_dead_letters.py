@@ -29,7 +29,7 @@ from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, Outpu
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, read_replay
 from stream_app.serialization.left_out import Fields, fitted
-from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
+from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_markers, wait_for_records
 
 EVERYTHING = Selection()
 TRACE: Header = ("traceparent", b"00-1")
@@ -122,6 +122,7 @@ class World:
         transaction.produce(place, records)
         transaction.commit()
         transaction.close()
+        wait_for_markers(self.cluster, place)
 
     def _headers(self, letter: Told) -> list[Header]:
         topic = getattr(self.names, letter.topic, letter.topic)
@@ -147,6 +148,7 @@ class World:
 
     def rows(self, topic: str, partition: int = 0) -> list[Row]:
         """All committed records."""
+        wait_for_markers(self.cluster, TopicPartition(topic, partition))
         reader = self.cluster.reader(TopicPartition(topic, partition))
         try:
             return list(read_rows(reader, topic))

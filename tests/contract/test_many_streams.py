@@ -16,7 +16,7 @@ from stream_app.snapshot.format import CHUNK_BYTES
 from stream_app.snapshot.parts import whole_acts
 from stream_app.worker.events import Observer
 from stream_app.worker.worker import Ports, Worker
-from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values
+from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values, wait_for_markers
 
 STREAMS = 10_000
 TRADING = ("shop-00000", "shop-04711", "shop-09999")
@@ -73,7 +73,9 @@ def _is_at(records: int) -> Callable[[Worker], bool]:
 
 
 def _predicted(backend: Backend, config: Config) -> Sequence[tuple[str, str]]:
-    values = log_values(backend.cluster(), TopicPartition(config.topics.predictions, 0))
+    place = TopicPartition(config.topics.predictions, 0)
+    wait_for_markers(backend.cluster(), place)
+    values = log_values(backend.cluster(), place)
     records = [codec.decode_one(value or b"") for value in values]
     return [(record.stream, record.id) for record in records if isinstance(record, Prediction)]
 

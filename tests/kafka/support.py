@@ -39,7 +39,7 @@ from stream_app.serialization.dead_letter import is_of_a_replay
 from stream_app.snapshot.parts import WholeActs
 from stream_app.worker.events import Observer
 from stream_app.worker.worker import Ports, Worker
-from tests.rows import Read, Sent, range_of
+from tests.support.rows import Read, Sent, range_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -645,9 +645,11 @@ class WorkerProcess:
 
 
 @contextlib.contextmanager
-def workers(app: App, *instances: str, **changed: Section) -> Iterator[list[WorkerProcess]]:
+def workers(
+    app: App, *instances: str, spawn: Callable[[Sequence[str], Path], Process] = spawn, **changed: Section
+) -> Iterator[list[WorkerProcess]]:
     """Worker processes, not started yet, that do not outlive the block."""
-    made = [WorkerProcess(app.file(instance, **changed)) for instance in instances]
+    made = [WorkerProcess(app.file(instance, **changed), spawn) for instance in instances]
     try:
         yield made
     finally:

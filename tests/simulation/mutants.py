@@ -345,7 +345,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "Worker._confirm_offsets",
         "now = self._ports.clock.monotonic_s()\nif not self._sent",
         "now = 0.0\nif True or not self._sent",
-        ("tests/unit/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
+        ("tests/unit/recovery/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
     ),
     "moved-unconfirmed": Mutant(
         "nobody asks for offsets of tasks that another worker has now",
@@ -353,7 +353,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "Worker._on_assign",
         "self._unstable_s = None",
         "self._unstable_s = None\nself._sent.clear()",
-        ("tests/unit/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
+        ("tests/unit/recovery/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
     ),
     "configuration-early": Mutant(
         "a configuration is applied though its batch, and its act, may have no room",
@@ -361,7 +361,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "OwnedTask.step",
         "if not must:",
         "if False:",
-        ("tests/unit/test_bounds.py::test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot",),
+        ("tests/unit/pipeline/test_bounds.py::test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot",),
     ),
     "gap-behind": Mutant(
         "the operator names snapshots that an accepted gap does not lead on from",
@@ -369,7 +369,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "_Commits.leads_on_from",
         "return sequence > at or sequence == behind",
         "return True",
-        ("tests/unit/test_recommit.py::test_a_snapshot_that_a_gap_has_left_behind_is_not_named",),
+        ("tests/unit/admin/test_recommit.py::test_a_snapshot_that_a_gap_has_left_behind_is_not_named",),
     ),
     # Found by tests: the simulation has one code on both sides, or never comes to such a place.
     "turned-forgotten": Mutant(
@@ -386,7 +386,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "OwnedTask._check_anchor",
         "or record.digest != self._point.digest:",
         "or False:",
-        ("tests/unit/test_changelog.py::test_a_snapshot_of_another_history_is_refused",),
+        ("tests/unit/recovery/test_changelog.py::test_a_snapshot_of_another_history_is_refused",),
     ),
     "mark-excluded": Mutant(
         "verify does not miss the outcome of an example of the very time of a pair of marks",
@@ -394,7 +394,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "_Stream.must_close",
         "item.timestamp_ms <= pair.time_ms and",
         "item.timestamp_ms < pair.time_ms and",
-        ("tests/unit/test_verify.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
+        ("tests/unit/verify/test_verify.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
     ),
     "digest-without-headers": Mutant(
         "headers of outputs are not in the chain of digests",
@@ -402,7 +402,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "chain_digest",
         "digest.update(repr(sorted((row, list(headers)) for row, headers in records.headers.items())).encode())",
         "pass",
-        ("tests/unit/test_outputs.py::test_the_digest_sees_every_cell",),
+        ("tests/unit/pipeline/test_outputs.py::test_the_digest_sees_every_cell",),
     ),
     "seeds-run-together": Mutant(
         "names of streams and learners that run together to one text have one seed",
@@ -410,7 +410,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "seed_of",
         'struct.pack("<I", len(part)) + part for part in parts',
         "part for part in parts",
-        ("tests/unit/test_task_learners.py::test_no_two_learners_have_one_seed",),
+        ("tests/unit/learners/test_task_learners.py::test_no_two_learners_have_one_seed",),
     ),
     "gap-unread": Mutant(
         "a worker does not look at what others wrote between its own records",
@@ -418,7 +418,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "Worker._check_gaps",
         "for part in parts:",
         "for part in ():",
-        ("tests/unit/test_settle.py::test_the_second_of_two_writers_ends",),
+        ("tests/unit/recovery/test_settle.py::test_the_second_of_two_writers_ends",),
     ),
     "foreign-unread": Mutant(
         "who restores a task takes records of other writers for its own",
@@ -426,7 +426,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "_Output.stranger",
         "own = list(self._windows(records))",
         "return None",
-        ("tests/unit/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused",),
+        ("tests/unit/recovery/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused",),
     ),
     # These files are compiled, which takes minutes for each mutant: three, one for each stage.
     "tie-to-labels": Mutant(

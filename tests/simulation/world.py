@@ -33,7 +33,6 @@ from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
 from stream_app.worker.events import Observer
 from stream_app.worker.worker import RAISE_LIMIT, Ports, Worker
-from tests.rows import Read, Sent
 from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
 from tests.simulation.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
 from tests.simulation.ports import (
@@ -46,6 +45,7 @@ from tests.simulation.ports import (
     SimulatedTransaction,
 )
 from tests.simulation.schedule import KilledError, Scheduler, SimulatedBroker, VirtualClock
+from tests.support.rows import Read, Sent
 
 Say = Callable[[str], None]
 
