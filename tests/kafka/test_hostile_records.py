@@ -11,7 +11,7 @@ import pytest
 
 from ops.broker import Broker
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.kafka import KafkaCluster
+from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.partitioner import partition_of
 from stream_app.records import Example, Label, Mark, MarkKind, Side
 from stream_app.serialization.codec import encode
