@@ -70,7 +70,7 @@ class EmbeddedBroker:
         self.clock = clock
         self.changed = changed or threading.Condition(threading.RLock())
         self.groups = GroupCoordinator(
-            lambda: self.clock.monotonic_s(),  # tests may replace the clock
+            self._now_s,
             self.changed,
             lambda name: self.topic(name).partitions,
             max_poll_interval_s,
@@ -80,6 +80,9 @@ class EmbeddedBroker:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._epochs: dict[str, int] = {}
         self._open: dict[str, LogTransaction] = {}
+
+    def _now_s(self) -> float:
+        return self.clock.monotonic_s()  # of the clock that is set now: tests replace it
 
     # Topics and logs ------------------------------------------------------------------------------------------------
 
