@@ -18,7 +18,11 @@ from typing import Any
 from benchmarks.rows import Row, at_most, below
 from ops.local_kafka import start as start_kafka
 from producers import datasets
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli import start
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment

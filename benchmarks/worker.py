@@ -21,7 +21,11 @@ from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.keeper import KeptProcess, temporary_folder
 from ops.local_kafka import start as start_kafka
 from stream_app.backends.base import Committed, LogReader, TopicPartition
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli import start
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment

@@ -41,8 +41,12 @@ from producers.replay import Plan, Schedule, StreamPlan, replay, schedule
 from producers.sources import parse_source
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Cluster, Sender
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, SystemClock
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.partitioner import partition_of
 from stream_app.config import Config, load
 from stream_app.errors import ArebaError
@@ -319,7 +323,7 @@ def _world(config: Config, folder: Path, bootstrap_servers: str | None) -> _Worl
         return _World(cluster, cluster, EmbeddedSender(log), ThreadWorkers(config, log))
     settings = dict(config.kafka.all)
     return _World(
-        cluster=KafkaCluster(bootstrap_servers, settings).answering(),
+        cluster=KafkaCluster(bootstrap_servers, settings).require_broker(),
         watching=KafkaCluster(bootstrap_servers, {**settings, **WATCHER_SETTINGS}),
         sender=KafkaSender(bootstrap_servers, settings),
         workers=ProcessWorkers(folder / "demo.yaml", folder, _environment()),

@@ -17,8 +17,11 @@ from typing import Protocol
 
 from ops.keeper import KeptProcess
 from stream_app.backends.base import CLIENT_NAME
-from stream_app.backends.kafka import SystemClock
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.config import Config
 
 INSTANCE_VARIABLE = "AREBA__APPLICATION__INSTANCE"

@@ -8,10 +8,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("stream_app/records.py", "lines"): TO_DO,  # 436
     ("stream_app/admin/dead_letters.py", "lines"): TO_DO,  # 884
     ("stream_app/admin/inspect_tasks.py", "lines"): TO_DO,  # 448
-    ("stream_app/backends/kafka.py", "lines"): TO_DO,  # 1588
-    ("stream_app/backends/kafka.py:KafkaCluster", "lines"): TO_DO,  # 304
-    ("stream_app/backends/memory.py", "lines"): TO_DO,  # 971
-    ("stream_app/backends/memory.py:EmbeddedBroker", "lines"): TO_DO,  # 366
     ("stream_app/cli/main.py", "lines"): TO_DO,  # 633
     ("stream_app/cli/start.py", "lines"): TO_DO,  # 563
     ("stream_app/cli/start.py:replay_dead_letters", "parameters"): TO_DO,  # 10

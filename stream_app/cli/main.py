@@ -520,7 +520,7 @@ def explain_prediction(stream: str, id_: str, path: Path, task: int | None) -> N
 
 def _place(path: Path) -> "Place":
     from stream_app.admin.models import Place  # noqa: PLC0415
-    from stream_app.backends.kafka import SystemClock  # noqa: PLC0415
+    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.cli.start import connect  # noqa: PLC0415  (see run)
 
     config = load(path, os.environ)

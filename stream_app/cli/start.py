@@ -17,14 +17,12 @@ from stream_app.admin.dead_letters import Replayed, Selection, list_letters, pla
 from stream_app.admin.promote import promote
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import CLIENT_FAMILY, Clock, Cluster, TopicInfo, TopicPartition
-from stream_app.backends.kafka import (
-    KafkaCluster,
-    KafkaSender,
-    KafkaSource,
-    KafkaTransaction,
-    Outages,
-    SystemClock,
-)
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.outages import Outages
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.backends.partition_count import tasks_of
 from stream_app.config import Config, TaskSettings
 from stream_app.config.memory_bound import bound_of
@@ -150,12 +148,18 @@ def _run_observed(
         return KafkaTransaction(servers, transactional_id, producer, outages, TAKEOVER_TIMEOUT_S)
 
     ports = Ports(
-        source, transaction, cluster, SystemClock(), open_transaction, lambda: outages.lasting, outages.silence_s
+        source,
+        transaction,
+        cluster,
+        SystemClock(),
+        open_transaction,
+        lambda: outages.is_confirmed,
+        outages.since_answer_s,
     )
     try:
         Worker(config, ports, observer, was_fenced=was_fenced, adopts=adopts).run(should_stop)
     except RestartNeededError as error:
-        if outages.recent or not cluster.broker_count(RETRY_S):
+        if outages.was_recent or not cluster.broker_count(RETRY_S):
             raise OutageError(str(error)) from error
         raise
 
@@ -172,7 +176,7 @@ def connect(config: Config) -> KafkaCluster:
     Raises:
         ConfigurationError: No broker answers.
     """
-    return _cluster(config).answering()
+    return _cluster(config).require_broker()
 
 
 def _cluster(config: Config) -> KafkaCluster:
@@ -247,7 +251,7 @@ def _wait_for_topics(
                 warn_of_topics(found)
                 return found
         else:
-            problem = cluster.silence
+            problem = cluster.no_answer_text
         now = time.monotonic()
         if now >= deadline:
             raise ConfigurationError(f"kafka.bootstrap_servers: {problem} (waited {config.worker.start_timeout_ms} ms)")

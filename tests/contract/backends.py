@@ -11,14 +11,16 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from stream_app.backends.base import Cluster, Fetched, LogReader, Sender, Source, TopicPartition, Transaction
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.backends.memory import (
-    EmbeddedBroker,
-    EmbeddedCluster,
-    EmbeddedSender,
-    EmbeddedSource,
-    EmbeddedTransaction,
-)
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.records import OutputRecords
 from tests.support.raw import RawProducer, RawRecord
 

@@ -21,7 +21,7 @@ from stream_app.admin.dead_letters import (
 )
 from stream_app.backends import topics
 from stream_app.backends.base import Cluster, TopicPartition, Transaction
-from stream_app.backends.kafka import SystemClock
+from stream_app.backends.clock import SystemClock
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
 from stream_app.errors import BooksError, ConfigurationError, FencedError, TopicError

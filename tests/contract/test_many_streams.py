@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.kafka import SystemClock
+from stream_app.backends.clock import SystemClock
 from stream_app.backends.topics import plan
 from stream_app.config import Config, TaskSettings
 from stream_app.records import Act, Commit, Example, Label, Prediction

@@ -26,7 +26,11 @@ import yaml
 
 from ops.keeper import KeptProcess
 from stream_app.backends.base import LogReader, TopicPartition
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.start import create_topics, warm_up
 from stream_app.config import Config, TaskSettings, load
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest

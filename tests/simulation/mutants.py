@@ -111,41 +111,42 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "unfenced-start": Mutant(
         "a process joins the group without fencing the one before it of its name",
-        "stream_app/backends/memory.py",
+        "stream_app/backends/memory/transaction.py",
         "EmbeddedTransaction.initialise",
         "self._epoch = self._broker.initialise(self._id)",
         "self._epoch = max(0, self._broker._epochs.get(self._id, 0)); self._broker._epochs[self._id] = self._epoch",
     ),
     "epoch-unchecked": Mutant(
         "whoever is fenced still writes: the broker's epochs are not looked at",
-        "stream_app/backends/memory.py",
+        "stream_app/backends/memory/broker.py",
         "EmbeddedBroker.check_epoch",
         "if current != epoch:",
         "if False:",
     ),
     "zombies-unchecked": Mutant(
         "offsets of a zombie are taken: neither member nor generation is looked at",
-        "stream_app/backends/memory.py",
-        "EmbeddedBroker.add_offsets",
+        "stream_app/backends/memory/groups.py",
+        "GroupCoordinator.offsets_problem",
         "if metadata.member not in group.members:",
         "metadata = metadata._replace(generation=group.generation)\nif False:",
     ),
     "unstable-offsets": Mutant(
         "committed offsets are read without waiting for transactions that hold them",
-        "stream_app/backends/memory.py",
+        "stream_app/backends/memory/broker.py",
         "EmbeddedBroker.committed",
         "while self._held(group_id, partitions):",
         "while False:",
     ),
     "aborted-read": Mutant(
         "inputs of aborted transactions are read",
-        "stream_app/backends/memory.py",
+        "stream_app/backends/memory/source.py",
         "EmbeddedSource._fetch",
         "records, following, at_end = self._broker.read(partition, self._next[partition], left)",
+        "from stream_app.backends.memory.log import columns; "
         "following = min(self._next[partition] + left, self._broker._log(partition).stable()); "
         "entries = [e for e in self._broker._log(partition).entries"
-        " if self._next[partition] <= e.offset < following and not e.marker]; "
-        "records, at_end = _columns(entries), following == self._broker._log(partition).stable()",
+        " if self._next[partition] <= e.offset < following and not e.is_marker]; "
+        "records, at_end = columns(entries), following == self._broker._log(partition).stable()",
     ),
     "replay-skips": Mutant(
         "re-processing takes the last label of a range in the next one, and digests are not compared",

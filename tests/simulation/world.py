@@ -13,7 +13,10 @@ from stream_app.admin.recommit import recommit
 from stream_app.admin.reset import reset
 from stream_app.admin.skip import skip
 from stream_app.backends.base import CLIENT_NAME, Committed, Fetched, TopicInfo, TopicPartition
-from stream_app.backends.memory import EmbeddedCluster, EmbeddedSender, EmbeddedSource, EmbeddedTransaction
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.cli.main import RESTART_WINDOW_S
 from stream_app.config import Config, Corrections
 from stream_app.errors import (
@@ -397,7 +400,7 @@ class Process:
 
     def leave_group(self) -> None:
         """Be thrown out of the group, whether it lives or not."""
-        self._world.broker.leave(self.config.group_id, self.source.member)
+        self._world.broker.groups.leave(self.config.group_id, self.source.member)
 
     def _is_restoring(self) -> bool:
         tasks = self.worker.tasks if self.worker is not None else ()
@@ -899,7 +902,7 @@ class World:
     def _stop_all(self) -> None:
         """No worker is there, none comes, and nothing of theirs is open."""
         self._is_closed = True
-        while self._processes or self.broker.members(self.config("w1").group_id):
+        while self._processes or self.broker.groups.members(self.config("w1").group_id):
             for process in self._processes:
                 process.is_asked_to_stop = True
             self.scheduler.pause(SETTLE_S)
@@ -912,7 +915,7 @@ class World:
         """Somebody changes the group's offsets while no worker is there; commit those of progress again."""
         self._stop_all()
         config = self.config("w1")
-        offsets = self.broker._group(config.group_id).offsets
+        offsets = self.broker.groups.group(config.group_id).offsets
         for number in range(self.shape.partitions):
             changed = self.draw.choice((None, 0, 3, 10**6))
             for place in self.draw.choice(((), self.input_places(number)[:1], self.input_places(number))):

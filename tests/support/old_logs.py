@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from stream_app.backends.base import Committed, TopicInfo, TopicPartition
-from stream_app.backends.memory import TRANSACTION_TIMEOUT_S, EmbeddedBroker, _Entry, _State
+from stream_app.backends.memory.broker import TRANSACTION_TIMEOUT_S, EmbeddedBroker
+from stream_app.backends.memory.log import LogEntry, TransactionState
 from stream_app.config import Config
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -79,14 +80,14 @@ class OldLog:
             log = broker._log(place)
             for record in self.records(place):
                 of = {"open": transaction, "aborted": aborted}.get(record.state)
-                log.append(_Entry(record.offset, record.timestamp_ms, record.key, record.value, record.headers, of))
+                log.append(LogEntry(record.offset, record.timestamp_ms, record.key, record.value, record.headers, of))
                 if record.state == "open" and place not in transaction.partitions:
                     transaction.partitions[place] = log.open[transaction] = record.offset
             log.high = high
-        broker.end("aborted", _State.ABORTED)
-        broker._group(self.config.group_id).offsets.update(self.committed)
+        broker.end("aborted", TransactionState.ABORTED)
+        broker.groups.group(self.config.group_id).offsets.update(self.committed)
         if not transaction.partitions:
-            broker.end(OLD_TRANSACTIONAL_ID, _State.ABORTED)
+            broker.end(OLD_TRANSACTIONAL_ID, TransactionState.ABORTED)
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -147,6 +147,6 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
 
 
 def _answers(kafka: SecureKafka) -> bool:
-    from stream_app.backends.kafka import KafkaCluster  # noqa: PLC0415
+    from stream_app.backends.kafka.cluster import KafkaCluster  # noqa: PLC0415
 
     return KafkaCluster(kafka.servers, kafka.client()).broker_count(2.0) > 0

@@ -9,7 +9,10 @@ import pytest
 
 from ops.local_kafka import LocalKafka
 from stream_app.backends.base import Committed, Source, TopicInfo, TopicPartition
-from stream_app.backends.kafka import KafkaCluster, KafkaSource, KafkaTransaction, SystemClock
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import RestartNeededError, TransactionAbortedError
 from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactions, sweep

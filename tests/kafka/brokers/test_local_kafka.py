@@ -12,7 +12,8 @@ import pytest
 
 from ops import local_kafka
 from stream_app.backends.base import TopicInfo, TopicPartition
-from stream_app.backends.kafka import KafkaCluster, KafkaSender
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import ConfigurationError
 from tests.contract.backends import DEADLINE_S, log_values
 

@@ -14,7 +14,7 @@ from producers.manifest import Manifest
 from producers.replay import Sent, events
 from producers.sources import parse_source
 from stream_app.backends.base import TopicInfo, TopicPartition
-from stream_app.backends.kafka import KafkaCluster
+from stream_app.backends.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -5,7 +5,7 @@ import pytest
 from ops.broker import Broker
 from stream_app.backends import topics
 from stream_app.backends.base import TopicInfo
-from stream_app.backends.kafka import KafkaCluster
+from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.config import Config
 
 pytestmark = pytest.mark.kafka

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from ops.broker import Broker
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.kafka import KafkaSender, KafkaTransaction
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.records import Act, Commit, Prediction, RawRecords

@@ -11,8 +11,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from ops.local_kafka import LocalKafka
 from stream_app.backends.base import TopicInfo, TopicPartition
-from stream_app.backends.kafka import KafkaCluster, KafkaSender
-from stream_app.backends.memory import TRANSACTION_TIMEOUT_S
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.memory.broker import TRANSACTION_TIMEOUT_S
 from stream_app.errors import StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label

@@ -8,7 +8,11 @@ import pytest
 
 from stream_app.admin.promote import FIRST_LOOK_RECORDS, promote
 from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, EmbeddedTransaction, ManualClock
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.partitioner import partition_of as java_partition_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, UnknownOutcomeError

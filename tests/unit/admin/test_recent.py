@@ -6,7 +6,7 @@ from rich.console import Console
 from stream_app.admin import recent_outputs
 from stream_app.admin.dead_letters import Place, Selection, replay, show_letter
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.backends.memory import EmbeddedTransaction
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.worker.worker import Worker

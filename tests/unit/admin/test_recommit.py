@@ -51,7 +51,7 @@ def _processed(after_ms: int = 0) -> tuple[World, Worker]:
 
 
 def _committed(world: World) -> dict[TopicPartition, Committed]:
-    return dict(world.broker._group("app").offsets)
+    return dict(world.broker.groups.group("app").offsets)
 
 
 def _recommit(world: World, *tasks: int, dry_run: bool = False) -> list[str]:
@@ -69,8 +69,8 @@ def _other_offsets(world: World) -> None:
     """The metadata of a backup, offsets of another moment."""
     places = {known: number for number, known in enumerate(sorted(_committed(world)))}
     for place in places:
-        known = world.broker._group("app").offsets[place]
-        world.broker._group("app").offsets[place] = Committed(known.offset - 1, known.metadata)
+        known = world.broker.groups.group("app").offsets[place]
+        world.broker.groups.group("app").offsets[place] = Committed(known.offset - 1, known.metadata)
 
 
 def _unequal_offsets(world: World) -> None:
@@ -78,7 +78,7 @@ def _unequal_offsets(world: World) -> None:
     for place, known in _committed(world).items():
         if place.topic == world.config.topics.labels:
             metadata = parse_metadata(known.metadata, "test").point.metadata()
-            world.broker._group("app").offsets[place] = Committed(known.offset, metadata)
+            world.broker.groups.group("app").offsets[place] = Committed(known.offset, metadata)
 
 
 def _lose_labels(world: World) -> None:
@@ -281,7 +281,7 @@ def test_the_metadata_of_the_release_before() -> None:
     right = _committed(world)
     old = {place: Point(*parse_metadata(known.metadata, "test").point).metadata() for place, known in right.items()}
     for place, metadata in old.items():
-        world.broker._group("app").offsets[place] = Committed(COUNT, metadata)
+        world.broker.groups.group("app").offsets[place] = Committed(COUNT, metadata)
     _recommit(world)
     assert _committed(world) == right
 

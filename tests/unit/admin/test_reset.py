@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from stream_app.admin.models import Place, rebuild
 from stream_app.admin.reset import reset
-from stream_app.backends.memory import EmbeddedSender
+from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.pipeline.task import Task

@@ -12,7 +12,7 @@ from stream_app.admin.models import Place, rebuild
 from stream_app.admin.reset import reset
 from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.memory import EmbeddedSender
+from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.errors import StateError
 from stream_app.records import SKIP, Act, Commit
 from stream_app.recovery.restore import Stage
@@ -285,7 +285,7 @@ def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     _delete(world, 3, ["progress"])  # after the record of who wrote it, and its marker
     with pytest.raises(StateError, match=r"progress begins with sequence 1, sequence 0 is needed: there is no state"):
         _skip(world)
-    world.broker._group("app").offsets.clear()
+    world.broker.groups.group("app").offsets.clear()
     assert _skip(world, [0]) == ["task 0: all that it needs is there"]
 
 

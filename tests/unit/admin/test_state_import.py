@@ -9,7 +9,7 @@ import pytest
 
 from stream_app.admin.import_model import import_model
 from stream_app.admin.models import Place, export, rebuild
-from stream_app.backends.memory import EmbeddedSender
+from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.pipeline.task import Task

@@ -3,14 +3,12 @@
 import pytest
 
 from stream_app.backends.base import Committed, TopicInfo, TopicPartition
-from stream_app.backends.memory import (
-    EmbeddedBroker,
-    EmbeddedCluster,
-    EmbeddedSender,
-    EmbeddedSource,
-    EmbeddedTransaction,
-    ManualClock,
-)
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.partitioner import murmur2
 from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
 from stream_app.records import OutputRecords

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
-from stream_app.backends import kafka
 from stream_app.backends.base import Committed, TopicInfo, TopicPartition
-from stream_app.backends.kafka import KafkaCluster
+from stream_app.backends.kafka import timeouts
+from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import StateError, TopicError, UnknownOutcomeError
 
 ASKED_BEFORE_KNOWN = 3
@@ -97,8 +97,8 @@ def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members", "committed"])
 def test_a_process_that_was_frozen_while_it_asked_starts_afresh(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
     """Its patience is over when it wakes, before the client has had its say: seen as a traceback and status 1."""
-    for patience in ("LOOK_TIMEOUT_S", "REQUEST_TIMEOUT_S", "STABLE_TIMEOUT_S"):
-        monkeypatch.setattr(kafka, patience, -1.0)
+    for patience in ("LEADER_REQUEST_S", "REQUEST_S", "STABLE_OFFSETS_S"):
+        monkeypatch.setattr(timeouts, patience, -1.0)
     place = TopicPartition("examples", 0)
     silent: Future[Any] = Future()
     answers = {ClientPartition(*place): silent, "app": silent}

@@ -8,7 +8,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Ka
 from confluent_kafka import TopicPartition as ClientPartition
 
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.kafka import KafkaSource
+from stream_app.backends.kafka.source import KafkaSource
 from stream_app.errors import OffsetGoneError, StateError
 
 FIRST, SECOND = TopicPartition("examples", 0), TopicPartition("labels", 0)
@@ -52,7 +52,7 @@ class _Client:
 def client(monkeypatch: pytest.MonkeyPatch) -> _Client:
     """Takes the place of the client in every source of a test."""
     made = _Client()
-    monkeypatch.setattr("stream_app.backends.kafka.Consumer", lambda _: made)
+    monkeypatch.setattr("stream_app.backends.kafka.source.Consumer", lambda _: made)
     return made
 
 

@@ -6,7 +6,8 @@ from typing import NoReturn
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from stream_app.backends.kafka import MAX_LOST_CLIENTS, KafkaTransaction, Outages
+from stream_app.backends.kafka.outages import Outages
+from stream_app.backends.kafka.transaction import MAX_BLOCKED_CLIENTS, KafkaTransaction
 from stream_app.errors import ArebaError, ConfigurationError, FencedError, TransactionAbortedError, UnknownOutcomeError
 
 
@@ -66,8 +67,8 @@ class _Clients:
         self._fatal = fatal
         self._logs = logs
         self.made: list[_Client] = []
-        monkeypatch.setattr(transaction, "_make", self._make)
-        monkeypatch.setattr(transaction, "_look_for_broker", lambda _: None)
+        monkeypatch.setattr(transaction, "_create_producer", self._make)
+        monkeypatch.setattr(transaction, "_check_for_outage", lambda _: None)
         monkeypatch.setattr(transaction, "_producer", self._make())
         transaction.initialise()
 
@@ -126,7 +127,7 @@ def test_a_client_that_failed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     assert not new.is_initialised, "no broker may be there now"
     transaction.begin()
     assert new.is_initialised, "it settles what became of the transaction"
-    transaction._lost[0]._thread.join(10)
+    transaction._blocked_threads[0]._thread.join(10)
     assert old.is_closed
 
 
@@ -143,13 +144,13 @@ def test_clients_that_do_not_come_back_are_bounded(monkeypatch: pytest.MonkeyPat
     """Each has threads and memory: at some point only a new process is rid of them."""
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
     _Clients(monkeypatch, transaction, _failure(KafkaError._STATE))
-    monkeypatch.setattr("stream_app.backends.kafka._SideThread.is_busy", True)
-    for _ in range(MAX_LOST_CLIENTS):
+    monkeypatch.setattr("stream_app.backends.kafka.blocking_calls.BlockingCallThread.is_running", True)
+    for _ in range(MAX_BLOCKED_CLIENTS):
         transaction.begin()
         with pytest.raises(TransactionAbortedError):
             transaction.commit()
     transaction.begin()
-    with pytest.raises(UnknownOutcomeError, match="have not come back"):
+    with pytest.raises(UnknownOutcomeError, match="clients still block"):
         transaction.commit()
 
 
@@ -157,10 +158,10 @@ def test_who_waits_in_vain_looks_for_a_broker() -> None:
     """Nobody else may notice: a frozen broker breaks no connection. The worker's loop polls until it is back."""
     outages = Outages()
     transaction = KafkaTransaction("127.0.0.1:1", "someone", outages=outages)
-    assert not outages.recent
+    assert not outages.was_recent
     with pytest.raises(TransactionAbortedError):
-        transaction._give_up("a reason")
-    assert outages.lasting
-    outages.up()
-    assert (outages.lasting, outages.recent) == (False, True)
+        transaction._replace_client("a reason")
+    assert outages.is_confirmed
+    outages.end()
+    assert (outages.is_confirmed, outages.was_recent) == (False, True)
     transaction.close()

@@ -6,7 +6,9 @@ import pytest
 
 from stream_app.backends import base, topics
 from stream_app.backends.base import TopicInfo
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, ManualClock
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.config import Config
 
 CONFIG = Config.model_validate({"application": {"id": "app"}, "kafka": {"topic_prefix": "p-"}})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_app.admin.inspect_tasks import inspect
-from stream_app.backends.memory import ManualClock
+from stream_app.backends.clock import ManualClock
 from stream_app.backends.topics import DEFAULT_MESSAGE_BYTES
 from stream_app.config import Config
 from stream_app.config.memory_bound import PROCESS_BYTES, MemoryBound, bound_of

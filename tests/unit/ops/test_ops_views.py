@@ -13,7 +13,10 @@ from ops import figure, table
 from ops.watch import MAX_POINTS, Curve, Watch
 from ops.workers import tasks_of
 from stream_app.backends import topics as topic_plan
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.config import Config
 from stream_app.records import Commit, Metric
 from stream_app.serialization.avro import encode

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.memory import EmbeddedTransaction
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.config import MAX_HELD, Config, JoinSettings, TaskSettings, changes
 from stream_app.join.stream_join import EVICTIONS
 from stream_app.pipeline.outputs import bytes_of

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from stream_app.backends.memory import ManualClock
+from stream_app.backends.clock import ManualClock
 from stream_app.pipeline.batch import MAX_TRACE_BYTES, is_trace, open_batch
 from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
 from stream_app.serialization.codec import DecodeLimits, NameList

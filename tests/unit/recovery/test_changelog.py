@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartition
-from stream_app.backends.memory import EmbeddedCluster, EmbeddedTransaction
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import StateError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.records import Example
 from stream_app.recovery import changelog
@@ -412,7 +413,7 @@ def test_a_snapshot_of_another_history_is_refused() -> None:
             known = world.cluster.committed("app", [place])[place]
             assert known is not None
             renamed = Committed(known.offset, mine.point.metadata(theirs.snapshots))
-            world.broker._group("app").offsets[place] = renamed
+            world.broker.groups.group("app").offsets[place] = renamed
     before = world.outputs()
     with pytest.raises(StateError, match=r"sequence \d+ is not the one that the snapshot was taken"):
         world.worker().run(_never())

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from stream_app.backends.base import Committed, Ends, TopicPartition
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, ManualClock
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import TransactionAbortedError
 from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import (

@@ -11,7 +11,9 @@ from stream_app.admin.promote import promote
 from stream_app.admin.recommit import recommit
 from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicInfo, TopicPartition
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedSender, ManualClock
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.topics import plan
@@ -163,11 +165,11 @@ def _create_again(world: World, *names: str) -> None:
 def test_a_topic_that_was_created_again_is_recognised(names: tuple[str, ...], offsets: str) -> None:
     """Its offsets count other records: to go on from them would leave out what the new topic has below them."""
     world = _processed()
-    kept = dict(world.broker._group("app").offsets)
+    kept = dict(world.broker.groups.group("app").offsets)
     old = {name: world.broker.topic(name).topic_id for name in names}
     _create_again(world, *names)
     if offsets == "kept":
-        world.broker._group("app").offsets = kept
+        world.broker.groups.group("app").offsets = kept
     world.send(30)
     before = [world.outputs(), *map(world.progress, range(PARTITIONS))]
     with pytest.raises(StateError, match="was deleted and created again") as caught:

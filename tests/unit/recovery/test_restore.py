@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from stream_app.backends.base import Committed, Fetched, LogReader, TopicInfo, TopicPartition
-from stream_app.backends.memory import (
-    EmbeddedBroker,
-    EmbeddedCluster,
-    EmbeddedSource,
-    EmbeddedTransaction,
-    ManualClock,
-)
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.config import Config
 from stream_app.errors import (
     ArebaError,
@@ -456,7 +454,7 @@ def _commit_offsets(world: World, committed: Callable[[int], tuple[str, tuple[in
     for number in range(PARTITIONS):
         metadata, offsets = committed(number)
         for name, offset in zip((topics.examples, topics.labels), offsets, strict=True):
-            world.broker._group("app").offsets[TopicPartition(name, number)] = Committed(offset, metadata)
+            world.broker.groups.group("app").offsets[TopicPartition(name, number)] = Committed(offset, metadata)
 
 
 def _metadata(world: World, number: int) -> str:
@@ -471,7 +469,7 @@ def _forged(world: World, number: int, **changed: Any) -> bytes:  # noqa: ANN401
 
 
 def _lose_offsets(world: World) -> None:
-    world.broker._group("app").offsets.clear()
+    world.broker.groups.group("app").offsets.clear()
 
 
 def _lose_examples(world: World) -> None:
@@ -510,12 +508,12 @@ def _newer_format(world: World) -> None:
 
 def _unequal_offsets(world: World) -> None:
     place = TopicPartition(world.config.topics.labels, 0)
-    world.broker._group("app").offsets[place] = Committed(20, "1 0 00")
+    world.broker.groups.group("app").offsets[place] = Committed(20, "1 0 00")
     _lose_labels_of(world, 1)
 
 
 def _lose_labels_of(world: World, number: int) -> None:
-    del world.broker._group("app").offsets[TopicPartition(world.config.topics.labels, number)]
+    del world.broker.groups.group("app").offsets[TopicPartition(world.config.topics.labels, number)]
 
 
 def _forge_commit(world: World) -> None:
@@ -568,7 +566,7 @@ def test_state_that_does_not_fit(damage: Callable[[World], None], line: str, mon
 def test_offsets_whose_markers_were_lost_are_committed_again(damage: Callable[[World], None]) -> None:
     """A few commits in a row may have lost the markers of their offsets: progress has them."""
     world = _processed()
-    before = world.broker.committed("app", list(world.broker._group("app").offsets))
+    before = world.broker.committed("app", list(world.broker.groups.group("app").offsets))
     outputs = world.outputs()
     damage(world)
     again = _started(world.worker())

@@ -3,7 +3,8 @@
 import pytest
 
 from stream_app.backends.base import Fetched, LogReader, TopicPartition
-from stream_app.backends.memory import EmbeddedCluster, EmbeddedLogReader
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.log_reader import EmbeddedLogReader
 from stream_app.config import Config
 from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
 from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit

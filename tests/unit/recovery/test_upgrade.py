@@ -5,7 +5,9 @@ import pytest
 from stream_app import __version__
 from stream_app.admin.inspect_tasks import State, inspect
 from stream_app.backends.base import TopicInfo, TopicPartition
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, ManualClock
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.partitioner import partition_of
 from stream_app.cli import start
 from stream_app.errors import StateError
@@ -23,15 +25,15 @@ def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPa
     broker.create_topic(TopicInfo("examples", 1, {}))
     cluster = EmbeddedCluster(broker)
     assert start.wait_for_older_workers("app", cluster, lambda: False), "nobody is there"
-    broker.join("app", ["examples"])
+    broker.groups.join("app", ["examples"])
     assert start.wait_for_older_workers("app", cluster, lambda: False), "one of this version is there"
-    old = broker.join("app", ["examples"], client_id="rdkafka")
+    old = broker.groups.join("app", ["examples"], client_id="rdkafka")
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 3:
-            broker.leave("app", old)
+            broker.groups.leave("app", old)
 
     monkeypatch.setattr("time.sleep", sleep)
     assert not start.wait_for_older_workers("app", cluster, lambda: len(waits) == 2), "a stop ends it"

@@ -18,7 +18,10 @@ from producers.replay import Plan, StreamPlan, replay
 from producers.sources import parse_source
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.config import Config, LearnerSettings
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.learners.api import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations

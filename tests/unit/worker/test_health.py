@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.memory import EmbeddedTransaction, ManualClock
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import TransactionAbortedError
 from stream_app.jit.compiler import reporting_compiled
 from stream_app.records import OutputRecords
@@ -151,7 +152,7 @@ def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None
     first = _started(world.worker())
     _turns(first, until=_all_at(first, 5))
     for name in TOPICS:
-        del world.broker._group("app").offsets[next(p for p in world.broker._group("app").offsets if p == (name, 0))]
+        del world.broker.groups.group("app").offsets[TopicPartition(name, 0)]
     observer = HealthObserver(world.clock)
     again = _started(world.worker(observer=observer))
     _turns(again, until=lambda: [task.stage for task in again.tasks] == [Stage.PARKED, Stage.LIVE])

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from stream_app.admin.dead_letters import Place, show_letter
-from stream_app.backends.memory import ManualClock
+from stream_app.backends.clock import ManualClock
 from stream_app.errors import TransactionAbortedError
 from stream_app.pipeline.outputs import DeadCount
 from stream_app.records import Example, Label, Reason, Side

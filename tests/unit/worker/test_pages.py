@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from stream_app.backends.memory import ManualClock
+from stream_app.backends.clock import ManualClock
 from stream_app.cli import start
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
 from stream_app.worker import http

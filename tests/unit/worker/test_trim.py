@@ -7,7 +7,8 @@ import pytest
 
 from stream_app.admin.models import Place, explain, rebuild
 from stream_app.backends.base import Fetched, LogReader, TopicPartition
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import ArebaError, StateError, TopicError, UnknownOutcomeError
 from stream_app.records import Commit
 from stream_app.recovery.restore import Target, parse_metadata
