@@ -25,7 +25,7 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
 
 demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
-	$(BIN)/areba demo
+	$(BIN)/python -m ops.demo
 
 test: setup ## every test, Kafka included, and half of the simulation
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka"
@@ -59,8 +59,8 @@ bench: setup ## the table of speeds and benchmarks/results.json (a quarter of an
 
 study-quick: setup ## a part of the study, 10 repetitions each, held against the committed results
 	rm -rf .local/study-quick
-	$(BIN)/areba study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
-	$(BIN)/areba study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
+	$(BIN)/python -m study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
+	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
 
 chaos: setup ## N=1000 SEED=1: kill workers and brokers so often, then compare every byte

@@ -17,24 +17,19 @@ import click
 from rich.progress import track
 
 from stream_app import __version__
+from stream_app.cli.process import configure_logging, run_command
 from stream_app.config import load
 from stream_app.errors import (
-    ArebaError,
     ConfigurationError,
     FencedError,
     OutageError,
     RestartNeededError,
     StateError,
 )
-from stream_app.terminal import LogFormatter, Terminal, say
+from stream_app.terminal import Terminal, say
 
 if TYPE_CHECKING:
     from stream_app.admin.models import Place
-
-LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 RESTART_WINDOW_S = 3600.0
 """`worker.max_restarts` counts those of the last hour."""
@@ -65,14 +60,7 @@ CONFIG_OPTION = click.option(
 @click.version_option(__version__)
 def cli() -> None:
     """Online learning on Kafka streams that are imbalanced, that drift, and whose labels come late."""
-    level = os.environ.get(LOG_LEVEL_VARIABLE, "INFO").upper()
-    if level not in LOG_LEVELS:
-        raise ConfigurationError(
-            f"{LOG_LEVEL_VARIABLE}: there is no level {level!r}; there are {', '.join(LOG_LEVELS)}"
-        )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter(LOG_FORMAT))
-    logging.basicConfig(level=level, handlers=[handler])
+    configure_logging()
 
 
 @cli.command()
@@ -527,85 +515,6 @@ def _place(path: Path) -> "Place":
     return Place(config, connect(config), SystemClock())
 
 
-@cli.command()
-@click.option("--bootstrap-servers", help="A Kafka that runs already; by default a local one is started.")
-@click.option("--short", is_flag=True, help="A small form, for a first look.")
-def demo(bootstrap_servers: str | None, short: bool) -> None:
-    """Show the whole way of the data: six streams, two workers, one of them killed on the way."""
-    from ops.demo import main as run_demo  # noqa: PLC0415  (see run)
-
-    sys.exit(run_demo(bootstrap_servers=bootstrap_servers, short=short))
-
-
-STORE_OPTION = click.option(
-    "--store",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".local/study"),
-    show_default=True,
-    help="Where finished repetitions are kept.",
-)
-
-
-EXPERIMENTS_OPTION = click.option(
-    "--experiments",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A folder of your own with experiment files; by default the project's.",
-)
-
-
-@cli.group()
-def study() -> None:
-    """The paper's experiments and ours."""
-
-
-@study.command("list")
-@STORE_OPTION
-@EXPERIMENTS_OPTION
-def study_list(store: Path, experiments: Path | None) -> None:
-    """Name the experiments, and say how much of each is finished."""
-    from study.cli import list_runs  # noqa: PLC0415  (see run)
-
-    sys.exit(list_runs(store, experiments))
-
-
-@study.command("run")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--reps", type=click.IntRange(1, 10_000), help="Repetitions; by default the experiment's own number.")
-@click.option("--jobs", type=click.IntRange(1, 1_000), help="Processes; by default one for each core.")
-@STORE_OPTION
-@EXPERIMENTS_OPTION
-def study_run(names: Sequence[str], reps: int | None, jobs: int | None, store: Path, experiments: Path | None) -> None:
-    """Run what is missing of experiments: names (with * and ?), groups, `paper` or `all`. Ctrl-C loses nothing."""
-    from study.cli import run as run_study  # noqa: PLC0415  (see run)
-
-    sys.exit(run_study(names, reps, jobs, store, experiments))
-
-
-@study.command("report")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@STORE_OPTION
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("study/results"),
-    show_default=True,
-    help="Where report.md, final.csv and the figures go.",
-)
-@EXPERIMENTS_OPTION
-@click.option(
-    "--compare",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Results to hold these against, repetition by repetition; exit status 1 when one differs.",
-)
-def study_report(
-    names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None
-) -> None:
-    """Write tables, figures and statistics of what is finished: of all experiments, or of those named."""
-    from study.cli import report as report_study  # noqa: PLC0415  (see run)
-
-    sys.exit(report_study(names, store, results, experiments, compare))
-
-
 def _stop_on_signals() -> Callable[[], bool]:
     """Ask to stop at SIGTERM and SIGINT; a second one ends the process at once."""
     asked = threading.Event()
@@ -620,14 +529,5 @@ def _stop_on_signals() -> Callable[[], bool]:
 
 
 def main() -> None:
-    """Entry point: errors of ours are a few lines and an exit status, not a traceback."""
-    try:
-        cli()
-    except ArebaError as error:
-        for line in error.lines:
-            say(line, err=True)
-        sys.exit(error.exit_code)
-    except OSError as error:  # a file that was named cannot be read or written
-        logging.getLogger("areba").debug("where it was:", exc_info=True)
-        say(f"{error.filename or 'areba'}: {error.strerror or error}", err=True)
-        sys.exit(ConfigurationError.exit_code)
+    """Run the `areba` command on the arguments of this process."""
+    run_command(cli)
