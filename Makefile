@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
 	@echo "compiling (a minute, once)"
-	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.start import warm_up; warm_up(Config().task_settings())'
+	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.warm_up import warm_up; warm_up(Config().task_settings())'
 	touch $@
 
 setup: $(VENV)/.installed ## virtual environment with the pinned dependencies

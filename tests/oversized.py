@@ -12,9 +12,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("stream_app/backends/kafka.py:KafkaCluster", "lines"): TO_DO,  # 304
     ("stream_app/backends/memory.py", "lines"): TO_DO,  # 971
     ("stream_app/backends/memory.py:EmbeddedBroker", "lines"): TO_DO,  # 366
-    ("stream_app/cli/main.py", "lines"): TO_DO,  # 633
-    ("stream_app/cli/start.py", "lines"): TO_DO,  # 563
-    ("stream_app/cli/start.py:replay_dead_letters", "parameters"): TO_DO,  # 10
     ("stream_app/config/settings.py", "lines"): TO_DO,  # 1307
     ("stream_app/join/stream_join.py", "lines"): TO_DO,  # 1444
     ("stream_app/join/stream_join.py:_outcome", "parameters"): TO_DO,  # 10

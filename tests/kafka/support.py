@@ -27,7 +27,8 @@ import yaml
 from ops.keeper import KeptProcess
 from stream_app.backends.base import LogReader, TopicPartition
 from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.cli.start import create_topics, warm_up
+from stream_app.cli.topic_setup import create_topics
+from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config, TaskSettings, load
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task

@@ -197,7 +197,7 @@ def _lower(cluster: KafkaCluster, topic: str, most_bytes: int) -> None:
 
 
 def _good(worker: WorkerProcess) -> None:
-    assert "starting afresh" not in worker.log()
+    assert "restarting the process" not in worker.log()
 
 
 def test_a_topic_that_takes_less_than_it_did(kafka: Broker, prefix: str, tmp_path: Path) -> None:

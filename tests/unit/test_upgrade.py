@@ -7,7 +7,7 @@ from stream_app.admin.inspect_tasks import State, inspect
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, ManualClock
 from stream_app.backends.partitioner import partition_of
-from stream_app.cli import start
+from stream_app.cli import checks
 from stream_app.errors import StateError
 from stream_app.records import CONFIGURATION, Act, Commit, Example, Label
 from stream_app.serialization import codec
@@ -22,9 +22,9 @@ def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPa
     broker = EmbeddedBroker(ManualClock())
     broker.create_topic(TopicInfo("examples", 1, {}))
     cluster = EmbeddedCluster(broker)
-    assert start.wait_for_older_workers("app", cluster, lambda: False), "nobody is there"
+    assert checks.wait_for_older_workers("app", cluster, lambda: False), "nobody is there"
     broker.join("app", ["examples"])
-    assert start.wait_for_older_workers("app", cluster, lambda: False), "one of this version is there"
+    assert checks.wait_for_older_workers("app", cluster, lambda: False), "one of this version is there"
     old = broker.join("app", ["examples"], client_id="rdkafka")
     waits: list[float] = []
 
@@ -34,8 +34,8 @@ def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPa
             broker.leave("app", old)
 
     monkeypatch.setattr("time.sleep", sleep)
-    assert not start.wait_for_older_workers("app", cluster, lambda: len(waits) == 2), "a stop ends it"
-    assert start.wait_for_older_workers("app", cluster, lambda: False)
+    assert not checks.wait_for_older_workers("app", cluster, lambda: len(waits) == 2), "a stop ends it"
+    assert checks.wait_for_older_workers("app", cluster, lambda: False)
     assert len(waits) == 3
 
 
