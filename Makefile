@@ -22,13 +22,13 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
 	@echo "compiling (a minute, once)"
-	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.start import warm_up; warm_up(Config().task_settings())'
+	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.warm_up import warm_up; warm_up(Config().task_settings())'
 	touch $@
 
 setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
 
 demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
-	$(BIN)/areba demo
+	$(BIN)/python -m ops.demo
 
 test: setup ## every test, Kafka included, and the first 2,000 seeds of the simulation
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone"
@@ -62,8 +62,8 @@ bench: setup ## the table of speeds and benchmarks/results.json (a quarter of an
 
 study-quick: setup ## a part of the study, 10 repetitions each, held against the committed results
 	rm -rf .local/study-quick
-	$(BIN)/areba study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
-	$(BIN)/areba study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
+	$(BIN)/python -m study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
+	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
 
 chaos: setup ## N=1000 SEED=1: kill workers and brokers so often, then compare every byte

@@ -26,7 +26,8 @@ from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
-from stream_app.cli import start
+from stream_app.cli.topic_setup import create_topics
+from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Label, OutputRecords
@@ -84,7 +85,7 @@ def send(servers: str, config: Config, count: int) -> None:
 def run_ours(servers: str, prefix: str, count: int) -> float:
     """CPU seconds of a worker from the assignment to the last commit."""
     config = configuration(servers, prefix)
-    start.warm_up(config.task_settings())
+    warm_up(config.task_settings())
     clock = SystemClock()
     source = KafkaSource(servers, config.group_id)
     transaction = KafkaTransaction(servers, config.transactional_id)
@@ -169,7 +170,7 @@ def _throughput(servers: str) -> Row:
     for number in range(REPETITIONS):
         prefix = f"bench{number}."
         config = configuration(servers, prefix)
-        start.create_topics(config, 1, 1)
+        create_topics(config, 1, 1)
         send(servers, config, COUNT)
         loop.append(_side("loop", servers, prefix, COUNT) / COUNT * 1e6)
         ours.append(_side("ours", servers, prefix, COUNT) / COUNT * 1e6)
@@ -200,7 +201,7 @@ def _worker(config: Config) -> Iterator[None]:
 
 def _latency(servers: str) -> list[Row]:
     config = configuration(servers, "latency.")
-    start.create_topics(config, 1, 1)
+    create_topics(config, 1, 1)
     seen: dict[str, float] = {}
     stop = threading.Event()
     reader = KafkaCluster(servers).reader(TopicPartition(config.topics.predictions, 0))

@@ -187,7 +187,7 @@ class ThreadWorkers:
         return "thread"
 
     def _run(self, name: str, life: _Life, logger: logging.Logger) -> None:
-        from stream_app.cli.start import warm_up  # noqa: PLC0415  (as above)
+        from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (as above)
         from stream_app.worker.events import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
         from stream_app.worker.worker import Ports, Worker  # noqa: PLC0415  (as above)
 

@@ -31,7 +31,7 @@ MOMENT_PATIENCE_S: Mapping[Moment, float] = {
 
 STOP_DEADLINE_S = 90.0
 
-AFRESH = "starting afresh"
+AFRESH = "restarting the process"
 STOPPED = (0, 4, -signal.SIGTERM)
 """Ends of a worker that is asked to stop. Only the first is a clean stop: with the second a broker was too slow for its
 last transaction, with the third this had it start afresh at that moment, and a new interpreter knows no SIGTERM."""

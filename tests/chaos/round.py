@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from ops import local_kafka
 from stream_app import __version__
-from stream_app.cli.start import warm_up
+from stream_app.cli.warm_up import warm_up
 from stream_app.verify.verify import verify
 from tests.chaos.commits import Watch, aborted_commits, compacted, first_commits_ms
 from tests.chaos.forks import Nursery

@@ -31,7 +31,8 @@ from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
-from stream_app.cli.start import create_topics, warm_up
+from stream_app.cli.topic_setup import create_topics
+from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config, TaskSettings, load
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task

@@ -17,7 +17,7 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.cli.main import RESTART_WINDOW_S
+from stream_app.cli.restart import RESTART_WINDOW_S
 from stream_app.config import Config, Corrections
 from stream_app.errors import (
     ArebaError,
@@ -603,7 +603,7 @@ class World:
             self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
 
     def _start_afresh(self, process: Process, error: RestartNeededError) -> None:
-        """As `stream_app.cli.main` does it."""
+        """Restart a process as `stream_app.cli.restart` does."""
         now_s = self.scheduler.now_s
         recent = [moment for moment in process.restarted_at if now_s - moment < RESTART_WINDOW_S]
         if process.is_asked_to_stop or self._is_closed or len(recent) >= process.config.worker.max_restarts:
@@ -960,7 +960,7 @@ class World:
                 self.faults.events[Event.RESET] += 1
 
     def _resume(self, number: int) -> None:
-        """As `stream_app.cli.start` does it."""
+        """Resume a task as `areba resume` does."""
         place = TopicPartition(self.config("w1").topics.progress, number)
         records = [codec.decode_one(row.value or b"") for row in self.read(place)]
         act = resume_after([record for record in records if isinstance(record, Commit | Act)])

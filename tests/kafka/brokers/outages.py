@@ -143,7 +143,7 @@ def measure(
     calm_s = time.time()
     tasks = range(len(STREAMS))
     wait_until(lambda: watch.first_after_ms(tasks, calm_s) is not None, "calm", CALM_S)
-    restarts = worker.log().count("starting afresh")
+    restarts = worker.log().count("restarting the process")
     probe.want(wanted=True)
     begin_s = time.time()
     back_s = strike(kafka, kind, nodes, seconds)
@@ -161,7 +161,7 @@ def measure(
         lasted_s=seconds,
         fresh_s=fresh_s - since_s,
         first_s=first_ms / 1000 - fresh_s,
-        restarts=worker.log().count("starting afresh") - restarts,
+        restarts=worker.log().count("restarting the process") - restarts,
     )
 
 

@@ -17,7 +17,8 @@ from ops.local_kafka import missing_tools
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
-from stream_app.cli.start import create_topics, run_worker
+from stream_app.cli.start import run_worker
+from stream_app.cli.topic_setup import create_topics
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
 from tests.kafka.brokers.secure import PASSWORD, SecureKafka, secure_kafka

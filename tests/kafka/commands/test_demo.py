@@ -16,6 +16,8 @@ from ops.keeper import KeptProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(20), pytest.mark.timeout(420)]
 
+ROOT = Path(__file__).parents[2]
+
 RUN_TIMEOUT_S = 300.0
 """Compiling included, on a machine that does much else."""
 
@@ -23,16 +25,16 @@ STOP_TIMEOUT_S = 60.0
 
 
 def start(arguments: Sequence[str], folder: Path) -> "subprocess.Popen[str]":
-    """`areba demo --short` in this folder, its output in `out.txt`."""
+    """Start `python -m ops.demo --short` in a folder; its output goes to `out.txt` there."""
     with (folder / "out.txt").open("w", encoding="utf-8") as out:
         return KeptProcess(
-            [sys.executable, "-m", "stream_app.cli", "demo", "--short", *arguments],
+            [sys.executable, "-m", "ops.demo", "--short", *arguments],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         )
 
 

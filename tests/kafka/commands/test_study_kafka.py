@@ -1,4 +1,4 @@
-"""The study's figures are those of the application: the same stream through Kafka and through `areba study`."""
+"""The study's figures are those of the application: the same stream through Kafka and through `python -m study`."""
 
 import time
 from collections.abc import Mapping

@@ -76,7 +76,7 @@ def _kill_on_the_way(app: App, file: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "stream_app.cli.main",
+        "stream_app.cli",
         "dlq",
         "replay",
         "--reason",

@@ -14,7 +14,7 @@ from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.partitioner import partition_of
 from stream_app.records import Example, Label, Mark, MarkKind, Side
-from stream_app.serialization.codec import encode
+from stream_app.serialization.avro import encode
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
 from stream_app.serialization.left_out import read_left_out
 from stream_app.terminal import Terminal
@@ -197,7 +197,7 @@ def _lower(cluster: KafkaCluster, topic: str, most_bytes: int) -> None:
 
 
 def _good(worker: WorkerProcess) -> None:
-    assert "starting afresh" not in worker.log()
+    assert "restarting the process" not in worker.log()
 
 
 def test_a_topic_that_takes_less_than_it_did(kafka: Broker, prefix: str, tmp_path: Path) -> None:

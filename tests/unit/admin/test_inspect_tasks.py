@@ -11,7 +11,7 @@ from stream_app.admin import history, inspect_tasks
 from stream_app.admin.history import records_of
 from stream_app.admin.inspect_tasks import State, inspect
 from stream_app.backends.base import Cluster, TopicPartition
-from stream_app.cli import start
+from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import RESUME, Act, Commit
@@ -215,7 +215,7 @@ def test_what_is_not_there_is_named() -> None:
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As an operator, and as a script, calls it: exit status 1 where somebody has to act."""
     world, _ = _tripped_world()
-    monkeypatch.setattr(start, "connect", lambda _: world.cluster)
+    monkeypatch.setattr(clients, "connect", lambda _: world.cluster)
     file = tmp_path / "areba.yaml"
     file.write_text("application: {id: app, instance: w}\nstreams: {s0: {features: 1}, s1: {features: 1}}\n")
     monkeypatch.setenv("COLUMNS", "120")

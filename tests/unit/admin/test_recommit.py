@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from stream_app.admin import recommit as recommit_module
 from stream_app.admin.recommit import recommit
 from stream_app.backends.base import Committed, TopicPartition
-from stream_app.cli import start
+from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
 from stream_app.records import SKIP, Act, Commit
@@ -291,7 +291,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     world, _ = _processed()
     _lose_offsets(world)
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
-    monkeypatch.setattr(start, "connect", lambda _: world.cluster)
+    monkeypatch.setattr(clients, "connect", lambda _: world.cluster)
     file = tmp_path / "areba.yaml"
     file.write_text("application: {id: app, instance: w}\nstreams: {s0: {features: 1}, s1: {features: 1}}\n")
     asked = CliRunner().invoke(cli, ["state", "recommit", "-c", str(file), "--dry-run"])

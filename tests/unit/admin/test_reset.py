@@ -180,8 +180,8 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     world = _spoilt(0)
     file = tmp_path / "areba.yaml"
     file.write_text("{}")
-    monkeypatch.setattr("stream_app.cli.main._place", lambda _: _place(world))
-    monkeypatch.setattr("stream_app.cli.start.open_sender", lambda _: _closable(world))
+    monkeypatch.setattr("stream_app.cli.clients.open_place", lambda _: _place(world))
+    monkeypatch.setattr("stream_app.cli.clients.open_sender", lambda _: _closable(world))
     told = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
     assert told.exit_code == 0, told.output
     assert "stream 's0' of task 0 (1 features) begins anew\n" in told.output

@@ -61,7 +61,7 @@ def test_a_seed_is_a_schedule(kills: int) -> None:
         (("assigned tasks=0", "restored task=0 sequence=1", "saving task=0 sequence=9 bytes=5"), "saving"),
         (("assigned tasks=0", "restored task=0 sequence=1", "saving task=0", "saved task=0"), "live"),
         (("assigned tasks=0", "restored task=0 sequence=1", "revoked tasks=0"), "joining"),
-        (("assigned tasks=0", "restored task=0 sequence=1", "fenced; starting afresh (1)"), "starting"),
+        (("assigned tasks=0", "restored task=0 sequence=1", "fenced; restarting the process (1)"), "starting"),
     ],
 )
 def test_what_a_worker_was_doing(texts: tuple[str, ...], expected: str) -> None:

@@ -1,1 +1,1 @@
-"""The settings: what is accepted, what is refused, and the memory that they allow."""
+"""Tests of `stream_app.config`."""

@@ -17,7 +17,7 @@ from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.topics import plan
-from stream_app.cli.start import check_topics
+from stream_app.cli.topic_setup import check_topics
 from stream_app.errors import StateError, TopicError
 from stream_app.records import CONFIGURATION, Act, Commit
 from stream_app.recovery.restore import Stage
@@ -107,16 +107,16 @@ def test_a_start_takes_topics_that_have_grown_but_no_smaller_ones() -> None:
     cluster.create(plan(topics, PARTITIONS), 1)
     world.broker.grow_topic(topics.examples, GROWN)
     with pytest.raises(TopicError, match="examples: has 4 partitions and app-progress has 2"):
-        check_topics(world.config, cluster)  # type: ignore[arg-type]  # a port does
+        check_topics(world.config, cluster)  # a port does
     act = Act(0, CONFIGURATION, "1.0.0", world.config.task_settings().to_json(), 2, PARTITIONS)
     world.put("progress", 1, None, codec.encode(act))
-    check_topics(world.config, cluster)  # type: ignore[arg-type]
+    check_topics(world.config, cluster)
     world.broker.grow_topic(topics.progress, GROWN)
     assert partitions_of(cluster, topics) == PARTITIONS
     world.broker.delete_topic(topics.metrics)
     world.broker.create_topic(TopicInfo(topics.metrics, 1, {}))
     with pytest.raises(TopicError, match="metrics: has 1 partitions and the application has 2 tasks"):
-        check_topics(world.config, cluster)  # type: ignore[arg-type]
+        check_topics(world.config, cluster)
 
 
 def test_an_older_application_keeps_the_number_of_its_progress_topic() -> None:

@@ -9,7 +9,7 @@ from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.partitioner import partition_of
-from stream_app.cli import start
+from stream_app.cli import checks
 from stream_app.errors import StateError
 from stream_app.records import CONFIGURATION, Act, Commit, Example, Label
 from stream_app.serialization import codec
@@ -24,9 +24,9 @@ def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPa
     broker = EmbeddedBroker(ManualClock())
     broker.create_topic(TopicInfo("examples", 1, {}))
     cluster = EmbeddedCluster(broker)
-    assert start.wait_for_older_workers("app", cluster, lambda: False), "nobody is there"
+    assert checks.wait_for_older_workers("app", cluster, lambda: False), "nobody is there"
     broker.groups.join("app", ["examples"])
-    assert start.wait_for_older_workers("app", cluster, lambda: False), "one of this version is there"
+    assert checks.wait_for_older_workers("app", cluster, lambda: False), "one of this version is there"
     old = broker.groups.join("app", ["examples"], client_id="rdkafka")
     waits: list[float] = []
 
@@ -36,8 +36,8 @@ def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPa
             broker.groups.leave("app", old)
 
     monkeypatch.setattr("time.sleep", sleep)
-    assert not start.wait_for_older_workers("app", cluster, lambda: len(waits) == 2), "a stop ends it"
-    assert start.wait_for_older_workers("app", cluster, lambda: False)
+    assert not checks.wait_for_older_workers("app", cluster, lambda: len(waits) == 2), "a stop ends it"
+    assert checks.wait_for_older_workers("app", cluster, lambda: False)
     assert len(waits) == 3
 
 

@@ -1,4 +1,4 @@
-"""`areba study` as a user meets it: a folder of one's own, progress, Ctrl-C, and going on from there."""
+"""`python -m study` as a user meets it: a folder of one's own, progress, Ctrl-C, and going on from there."""
 
 import os
 import signal
@@ -37,10 +37,10 @@ def folder(tmp_path: Path) -> Path:
 
 def _command(folder: Path, *arguments: str) -> list[str]:
     own = ["--experiments", str(folder / "experiments"), "--store", str(folder / "store")]
-    return [sys.executable, "-m", "stream_app.cli", "study", *arguments, *own]
+    return [sys.executable, "-m", "study", *arguments, *own]
 
 
-def _areba(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _study(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         _command(folder, *arguments), cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
@@ -52,8 +52,11 @@ def _files(folder: Path) -> dict[Path, int]:
 
 def test_a_name_that_is_not_there_is_a_line(folder: Path) -> None:
     """Exit status 2 and what to do, before anything is compiled."""
-    result = _areba(folder, "run", "smal")
-    assert (result.returncode, result.stderr.strip()) == (2, "smal: no such experiment; `areba study list` names them")
+    result = _study(folder, "run", "smal")
+    assert (result.returncode, result.stderr.strip()) == (
+        2,
+        "smal: no such experiment; `python -m study list` names them",
+    )
 
 
 @pytest.mark.slow
@@ -81,10 +84,10 @@ def test_ctrl_c_loses_nothing(folder: Path) -> None:
     assert "the same command goes on from there" in " ".join(said.split())
     before = _files(folder)
     wanted = len(before) + 2
-    result = _areba(folder, "run", "small", "--reps", str(wanted), "--jobs", "2")
+    result = _study(folder, "run", "small", "--reps", str(wanted), "--jobs", "2")
     assert result.returncode == 0, result.stderr
     after = _files(folder)
     assert len(after) == wanted
     assert {path: after[path] for path in before} == before
-    assert f"{wanted}/2" in _areba(folder, "list").stdout
-    assert "every repetition is there" in _areba(folder, "run", "small").stderr
+    assert f"{wanted}/2" in _study(folder, "list").stdout
+    assert "every repetition is there" in _study(folder, "run", "small").stderr

@@ -81,7 +81,7 @@ def _right_until_the_drift() -> Repetition:
 def _report(folder: Path, runs: list[Run]) -> Path:
     store = folder / "store"
     _fill(Store(store, engine_version()), runs)
-    return write_report(runs, store, folder / "results", "areba study report", Terminal(quiet=True))
+    return write_report(runs, store, folder / "results", "python -m study report", Terminal(quiet=True))
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,8 @@ def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with start._observed(_config(), ManualClock()) as observer:
         assert not isinstance(observer, HealthObserver)
     code = (
-        "import sys; from stream_app import start, worker, cli, inspect_tasks; "
+        "import sys; from stream_app.admin import inspect_tasks; from stream_app.cli import main, start; "
+        "from stream_app.worker import worker; "
         "sys.exit('prometheus_client' in sys.modules)"
     )
     root = Path(__file__).parents[3]
