@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from stream_app.admin.dead_letters import Replayed, Selection, list_letters, places_of, replay, show_letter, time_of
+from stream_app.admin.dead_letters.listing import list_letters
+from stream_app.admin.dead_letters.replay import ReplayResult, replay
+from stream_app.admin.dead_letters.selection import Selection, parse_record_ids, parse_time
+from stream_app.admin.dead_letters.show import show_letter
 from stream_app.admin.promote import promote
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import CLIENT_FAMILY, Clock, Cluster, TopicInfo, TopicPartition
@@ -482,9 +485,9 @@ def _selection(
         reasons=frozenset(reasons),
         streams=frozenset(streams),
         partitions=frozenset(partitions),
-        places=places_of(places),
-        since_ms=None if since is None else time_of(since, now_ms),
-        until_ms=None if until is None else time_of(until, now_ms),
+        record_ids=parse_record_ids(places),
+        since_ms=None if since is None else parse_time(since, now_ms),
+        until_ms=None if until is None else parse_time(until, now_ms),
     )
 
 
@@ -513,7 +516,7 @@ def show_dead_letter(config: Config, place: str, *, full: bool) -> Iterator[str]
     Raises:
         ConfigurationError: No broker answers, or there is no such dead letter.
     """
-    (found,) = places_of([place])
+    (found,) = parse_record_ids([place])
     return show_letter(connect(config), config, found, full=full)
 
 
@@ -529,7 +532,7 @@ def replay_dead_letters(
     limit: int | None,
     everything: bool,
     dry_run: bool,
-) -> Replayed:
+) -> ReplayResult:
     """Send dead letters back, with a progress bar.
 
     Raises:
