@@ -100,7 +100,19 @@ def _run_observed(
         return KafkaTransaction(servers, transactional_id, producer, outages, TAKEOVER_TIMEOUT_S)
 
     ports = Ports(
-        source, transaction, cluster, SystemClock(), open_transaction, lambda: outages.is_confirmed, outages.since_answer_s
+        source,
+        transaction,
+        cluster,
+        SystemClock(),
+        open_transaction,
+        lambda: outages.is_confirmed,
+        outages.since_answer_s,
+        transaction,
+        cluster,
+        SystemClock(),
+        open_transaction,
+        lambda: outages.is_confirmed,
+        outages.since_answer_s,
     )
     try:
         Worker(config, ports, observer, was_fenced=was_fenced, adopts=adopts).run(should_stop)

@@ -15,7 +15,7 @@ from stream_app.errors import ConfigurationError
 from stream_app.terminal import say
 
 if TYPE_CHECKING:
-    from stream_app.admin.dead_letters import Selection
+    from stream_app.admin.dead_letters.selection import Selection
     from stream_app.backends.kafka.transaction import KafkaTransaction
 
 
@@ -52,7 +52,11 @@ def _selection(
     Raises:
         ConfigurationError: A time or a place cannot be read.
     """
-    from stream_app.admin.dead_letters import Selection, places_of, time_of  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.selection import (  # noqa: PLC0415  (see run)
+        Selection,
+        parse_record_ids,
+        parse_time,
+    )
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
 
     now_ms = SystemClock().now_ms()
@@ -60,9 +64,9 @@ def _selection(
         reasons=frozenset(reasons),
         streams=frozenset(streams),
         partitions=frozenset(partitions),
-        places=places_of(places),
-        since_ms=None if since is None else time_of(since, now_ms),
-        until_ms=None if until is None else time_of(until, now_ms),
+        places=parse_record_ids(places),
+        since_ms=None if since is None else parse_time(since, now_ms),
+        until_ms=None if until is None else parse_time(until, now_ms),
     )
 
 
@@ -72,7 +76,7 @@ def _selection(
 @click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show only the newest ones.")
 def list_command(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
     """List dead letters, oldest first, and count them by reason."""
-    from stream_app.admin.dead_letters import list_letters  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.listing import list_letters  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
 
     config = load(path, os.environ)
@@ -87,11 +91,12 @@ def list_command(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401
 @click.option("--full", is_flag=True, help="Print all bytes of the value.")
 def show_command(place: str, path: Path, *, full: bool) -> None:
     """Show one dead letter: its origin, reason, headers and bytes, and whether it was sent back."""
-    from stream_app.admin.dead_letters import places_of, show_letter  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.selection import parse_record_ids  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.show import show_letter  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
 
     config = load(path, os.environ)
-    (found,) = places_of([place])
+    (found,) = parse_record_ids([place])
     for line in show_letter(connect(config), config, found, full=full):
         say(line)
 
@@ -118,7 +123,7 @@ def replay_command(
     sent back is never sent again, even if this command was killed: run it again. The exit status is 1 when some of the
     chosen records cannot be sent; they are named.
     """
-    from stream_app.admin.dead_letters import replay  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.replay import replay  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.backends.kafka.transaction import KafkaTransaction  # noqa: PLC0415
     from stream_app.cli.clients import connect  # noqa: PLC0415

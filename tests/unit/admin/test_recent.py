@@ -4,7 +4,10 @@ import pytest
 from rich.console import Console
 
 from stream_app.admin import recent_outputs
-from stream_app.admin.dead_letters import Place, Selection, replay, show_letter
+from stream_app.admin.dead_letters.record import RecordId
+from stream_app.admin.dead_letters.replay import replay
+from stream_app.admin.dead_letters.selection import Selection
+from stream_app.admin.dead_letters.show import show_letter
 from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.records import Example, Label
@@ -48,7 +51,7 @@ def test_all_records_of_a_stream_become_dead_letters() -> None:
     lines = list(found.problems())
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
-    place = Place(*map(int, lines[0].rpartition("areba dlq show ")[2].split(":")))
+    place = RecordId(*map(int, lines[0].rpartition("areba dlq show ")[2].split(":")))
     assert any("wrong-dimension" in line for line in show_letter(world.cluster, world.config, place))
     assert inspect(world.cluster, world.config, [1]).ok
 
