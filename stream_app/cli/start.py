@@ -128,7 +128,8 @@ def _run_observed(
     was_fenced: bool,
     adopts: bool,
 ) -> None:
-    from stream_app.worker.worker import Ports, Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
+    from stream_app.worker.ports import Ports  # noqa: PLC0415  (Torch takes seconds; other commands do without)
+    from stream_app.worker.worker import Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
 
     cluster = _cluster(config)
     found = _wait_for_topics(config, cluster, should_stop, restarted=restarted)
