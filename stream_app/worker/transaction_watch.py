@@ -201,7 +201,7 @@ class TransactionWatch:
         self._sent_s = self._ports.clock.monotonic_s()
 
     def note_written(self, part: Part) -> None:
-        """Remember how far a task's partitions were written: the next commit record says so, and readers must get there."""
+        """Remember how far the partitions of a task were written: the next commit record says so."""
         number = part.task.number
         for topic, offsets in part.written.items():
             if offsets:
