@@ -185,7 +185,7 @@ class ThreadWorkers:
 
     def _run(self, name: str, life: _Life, logger: logging.Logger) -> None:
         from stream_app.cli.start import warm_up  # noqa: PLC0415  (as above)
-        from stream_app.worker.events import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
+        from stream_app.worker.observer import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
         from stream_app.worker.ports import Ports  # noqa: PLC0415  (as above)
         from stream_app.worker.worker import Worker  # noqa: PLC0415  (as above)
 

@@ -41,8 +41,8 @@ from stream_app.jit.compiler import reporting_compiled
 from stream_app.records import Example, Label, RawRecords
 from stream_app.serialization import codec
 from stream_app.terminal import Terminal
-from stream_app.worker.events import Observer
 from stream_app.worker.machine_memory import memory_limit_bytes
+from stream_app.worker.observer import Observer
 
 LOG = logging.getLogger("areba")
 

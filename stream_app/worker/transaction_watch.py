@@ -20,7 +20,7 @@ from stream_app.recovery.hanging_transactions import (
     writers_of,
 )
 from stream_app.recovery.restore import OwnedTask
-from stream_app.worker.events import Observer
+from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.round_transaction import Part, output_partition
 

@@ -50,8 +50,8 @@ from stream_app.recovery.restore import (
 from stream_app.recovery.settle import OutputLogs
 from stream_app.snapshot.identity import UNKNOWN, Identity
 from stream_app.worker.batch_limits import BatchLimits
-from stream_app.worker.events import Observer, last_places
 from stream_app.worker.label_watch import LabelWatch
+from stream_app.worker.observer import Observer, last_places
 from stream_app.worker.ports import Ports
 from stream_app.worker.progress_trimmer import ProgressTrimmer
 from stream_app.worker.round_transaction import Part, RoundTransaction, output_partition

@@ -37,7 +37,7 @@ from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import is_of_a_replay
 from stream_app.snapshot.parts import WholeActs
-from stream_app.worker.events import Observer
+from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 from tests.rows import Read, Sent, range_of

@@ -31,7 +31,7 @@ from stream_app.records import Act, Commit, OutputRecords, Side
 from stream_app.recovery.restore import WAY_ON, Stage, parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
-from stream_app.worker.events import Observer
+from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import RAISE_LIMIT, Worker
 from tests.rows import Read, Sent

@@ -131,7 +131,7 @@ def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with start._observed(_config(), ManualClock()) as observer:
         assert not isinstance(observer, HealthObserver)
     code = (
-        "import sys; from stream_app import start, worker, cli, inspect_tasks; "
+        "import sys; import stream_app.cli.start, stream_app.worker.worker, stream_app.cli.main, stream_app.admin.inspect_tasks; "
         "sys.exit('prometheus_client' in sys.modules)"
     )
     root = Path(__file__).parents[2]

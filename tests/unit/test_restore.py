@@ -37,7 +37,7 @@ from stream_app.serialization import codec
 from stream_app.snapshot.format import Place, Snapshot
 from stream_app.worker import worker
 from stream_app.worker.batch_limits import BatchLimits
-from stream_app.worker.events import Observer
+from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 
