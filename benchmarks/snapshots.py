@@ -30,8 +30,9 @@ from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Example, Label
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 
 LIMIT_S = 120.0
 """No life may take longer."""

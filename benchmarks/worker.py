@@ -32,8 +32,9 @@ from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Label, OutputRecords
 from stream_app.serialization import codec
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 
 COUNT = 50_000
 """Labelled examples of one run: the fixed cost of some fifty rounds is in it."""

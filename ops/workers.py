@@ -188,8 +188,9 @@ class ThreadWorkers:
 
     def _run(self, name: str, life: _Life, logger: logging.Logger) -> None:
         from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (as above)
-        from stream_app.worker.events import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
-        from stream_app.worker.worker import Ports, Worker  # noqa: PLC0415  (as above)
+        from stream_app.worker.observer import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
+        from stream_app.worker.ports import Ports  # noqa: PLC0415  (as above)
+        from stream_app.worker.worker import Worker  # noqa: PLC0415  (as above)
 
         clock = SystemClock()
         application = self._config.application.model_copy(update={"instance": name})

@@ -14,9 +14,12 @@ from stream_app.cli.clients import open_cluster
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config, TaskSettings
 from stream_app.config.memory_bound import bound_of
-from stream_app.errors import OutageError, RestartNeededError
-from stream_app.worker.events import Observer
+from stream_app.errors import (
+    OutageError,
+    RestartNeededError,
+)
 from stream_app.worker.machine_memory import memory_limit_bytes
+from stream_app.worker.observer import Observer
 
 TAKEOVER_TIMEOUT_S = 10.0
 """Longest wait for ending a hanging transaction of another transactional id.
@@ -78,7 +81,8 @@ def _run_observed(
     was_fenced: bool,
     adopts: bool,
 ) -> None:
-    from stream_app.worker.worker import Ports, Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
+    from stream_app.worker.ports import Ports  # noqa: PLC0415  (Torch takes seconds; other commands do without)
+    from stream_app.worker.worker import Worker  # noqa: PLC0415  (Torch takes seconds; other commands do without)
 
     cluster = open_cluster(config)
     found = wait_for_topics(config, cluster, should_stop, restarted=restarted)
@@ -101,12 +105,6 @@ def _run_observed(
 
     ports = Ports(
         source,
-        transaction,
-        cluster,
-        SystemClock(),
-        open_transaction,
-        lambda: outages.is_confirmed,
-        outages.since_answer_s,
         transaction,
         cluster,
         SystemClock(),

@@ -22,7 +22,7 @@ from stream_app.jit.cache import base_folder
 from stream_app.jit.compiler import reporting_compiled
 from stream_app.records import Example, Label, RawRecords
 from stream_app.serialization import codec
-from stream_app.worker.events import Observer
+from stream_app.worker.observer import Observer
 
 LOG = logging.getLogger("areba")
 

@@ -369,7 +369,7 @@ def _checked(
         afresh=sum(log.count(AFRESH) for log in logs),
         records=sum(sum(one.offsets) for one in checked.values()),
         outputs=sum(len(rows) for one in checked.values() for rows in one.outputs.values()),
-        snapshots=sum(log.count("saved task") for log in logs),
+        snapshots=sum(log.count("snapshot-complete task") for log in logs),
         changelog=compacted(app),
         first_commits_ms=[
             value for member in course.members for value in first_commits_ms(member.lives, watch.times_ms)

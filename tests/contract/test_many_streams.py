@@ -14,8 +14,9 @@ from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import CHUNK_BYTES
 from stream_app.snapshot.parts import whole_acts
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values, wait_for_markers
 
 STREAMS = 10_000

@@ -42,8 +42,9 @@ from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import is_of_a_replay
 from stream_app.snapshot.parts import WholeActs
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 from tests.support.rows import Read, Sent, range_of
 
 ROOT = Path(__file__).parents[2]

@@ -41,9 +41,9 @@ class Mutant(NamedTuple):
 MUTANTS: Mapping[str, Mutant] = {
     "offsets-unsent": Mutant(
         "a transaction carries outputs and progress, but no offsets",
-        "stream_app/worker/worker.py",
-        "Worker._commit",
-        "transaction.send_offsets(offsets, self._group)",
+        "stream_app/worker/round_transaction.py",
+        "RoundTransaction.commit",
+        "transaction.send_offsets(offsets, group)",
         "pass",
     ),
     "offsets-behind": Mutant(
@@ -69,10 +69,10 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "progress-apart": Mutant(
         "progress is written in a transaction of its own, before that of the outputs",
-        "stream_app/worker/worker.py",
-        "Worker._commit",
-        "transaction.send_offsets(offsets, self._group)",
-        "transaction.commit(); transaction.begin(); transaction.send_offsets(offsets, self._group)",
+        "stream_app/worker/round_transaction.py",
+        "RoundTransaction.commit",
+        "transaction.send_offsets(offsets, group)",
+        "transaction.commit(); transaction.begin(); transaction.send_offsets(offsets, group)",
     ),
     "unknown-is-committed": Mutant(
         "an unknown outcome is taken for a commit",
@@ -237,9 +237,9 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "hanging-left": Mutant(
         "a process does not end what hangs of the one before it",
-        "stream_app/worker/worker.py",
-        "Worker.start",
-        "self._sweep(self._still_open.places)",
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch.begin",
+        "self.sweep(self._open.places)",
         "pass",
     ),
     "resume-forgotten": Mutant(
@@ -335,23 +335,23 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "never-taken-over": Mutant(
         "what hangs of a process that is gone is left to it",
-        "stream_app/worker/worker.py",
-        "Worker._end_hanging",
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch._end_hanging",
         "taken = take_over(gone,",
         "taken = take_over((),",
     ),
     "offsets-unconfirmed": Mutant(
         "nobody asks whether the group's last offsets can be read",
-        "stream_app/worker/worker.py",
-        "Worker._confirm_offsets",
-        "now = self._ports.clock.monotonic_s()\nif not self._sent",
-        "now = 0.0\nif True or not self._sent",
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch._confirm_offsets",
+        "now_s = self._ports.clock.monotonic_s()\nif not self._sent",
+        "now_s = 0.0\nif True or not self._sent",
         ("tests/unit/recovery/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
     ),
     "moved-unconfirmed": Mutant(
         "nobody asks for offsets of tasks that another worker has now",
-        "stream_app/worker/worker.py",
-        "Worker._on_assign",
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch.assigned",
         "self._unstable_s = None",
         "self._unstable_s = None\nself._sent.clear()",
         ("tests/unit/recovery/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
@@ -415,8 +415,8 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "gap-unread": Mutant(
         "a worker does not look at what others wrote between its own records",
-        "stream_app/worker/worker.py",
-        "Worker._check_gaps",
+        "stream_app/worker/round_transaction.py",
+        "RoundTransaction._check_gaps",
         "for part in parts:",
         "for part in ():",
         ("tests/unit/recovery/test_settle.py::test_the_second_of_two_writers_ends",),

@@ -34,8 +34,9 @@ from stream_app.records import Act, Commit, OutputRecords, Side
 from stream_app.recovery.restore import WAY_ON, Stage, parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import RAISE_LIMIT, Ports, Worker
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import RAISE_LIMIT, Worker
 from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
 from tests.simulation.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
 from tests.simulation.ports import (

@@ -64,7 +64,7 @@ def _selection(
         reasons=frozenset(reasons),
         streams=frozenset(streams),
         partitions=frozenset(partitions),
-        places=parse_record_ids(places),
+        record_ids=parse_record_ids(places),
         since_ms=None if since is None else parse_time(since, now_ms),
         until_ms=None if until is None else parse_time(until, now_ms),
     )

@@ -166,7 +166,7 @@ def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: 
         progress.wait_for_ends(_ends(app), START_DEADLINE_S)
         assert worker.stop() == 0
         assert "aborted" not in worker.log()
-        assert "untraced task=" in worker.log()
+        assert "traces-dropped task=" in worker.log()
     report = verify(app.cluster, app.config, rerun=True)
     findings = [line for line in report.findings if "has records in partitions" not in line]  # the keys go anywhere
     assert not findings, findings[:20]

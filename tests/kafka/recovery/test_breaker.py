@@ -71,13 +71,13 @@ def _check_stopped(worker: WorkerProcess, file: Path) -> None:
     wait_until(lambda: "task 1: live" in _get(worker, "/ready")[1], "task 1 is live")
     status, ready = _get(worker, "/ready")
     assert status == 503
-    assert f"task 0: {REASON}; mend the producer, then: areba resume --task 0\n" in ready
+    assert f"task 0: {REASON}; fix the producer, then: areba resume --task 0\n" in ready
     metrics = _get(worker, "/metrics")[1]
     assert 'areba_task_state{state="tripped",task="0"} 1.0' in metrics
     assert 'areba_task_state{state="live",task="1"} 1.0' in metrics
     told = areba(file, "inspect")
     assert told.returncode == 1, told.stderr
-    assert f"task 0: {REASON}; mend the producer, then: areba resume --task 0\n" in told.stdout
+    assert f"task 0: {REASON}; fix the producer, then: areba resume --task 0\n" in told.stdout
     plain = json.loads(areba(file, "inspect", "--json").stdout)
     assert plain["tasks"][0]["state"] == "tripped"
     assert (plain["ok"], plain["workers"]) == (False, 1)

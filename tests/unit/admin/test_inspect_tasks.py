@@ -79,7 +79,7 @@ def test_a_task_that_the_breaker_stopped() -> None:
     assert found.tasks[0].command == "areba resume --task 0"
     [line] = found.problems()
     assert line == (
-        "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); mend the producer, then: "
+        "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); fix the producer, then: "
         "areba resume --task 0"
     )
     sequence = member.tasks[0].point.sequence
@@ -222,7 +222,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["inspect", "-c", str(file)])
     assert shown.exit_code == 1
     assert "app: 1 worker" in shown.output
-    assert shown.output.endswith("mend the producer, then: areba resume --task 0\n")
+    assert shown.output.endswith("fix the producer, then: areba resume --task 0\n")
     assert CliRunner().invoke(cli, ["inspect", "-c", str(file), "--task", "1"]).exit_code == 0
     told = CliRunner().invoke(cli, ["inspect", "-c", str(file), "--json"])
     assert told.exit_code == 1

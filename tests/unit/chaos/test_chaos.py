@@ -58,8 +58,11 @@ def test_a_seed_is_a_schedule(kills: int) -> None:
         (("assigned tasks=none",), "idle"),
         (("assigned tasks=0,2", "restored task=0 sequence=1 reprocessed=0 snapshot=-1"), "restoring"),
         (("assigned tasks=0", "restored task=0 sequence=1 reprocessed=0 snapshot=-1"), "live"),
-        (("assigned tasks=0", "restored task=0 sequence=1", "saving task=0 sequence=9 bytes=5"), "saving"),
-        (("assigned tasks=0", "restored task=0 sequence=1", "saving task=0", "saved task=0"), "live"),
+        (("assigned tasks=0", "restored task=0 sequence=1", "snapshot-started task=0 sequence=9 bytes=5"), "saving"),
+        (
+            ("assigned tasks=0", "restored task=0 sequence=1", "snapshot-started task=0", "snapshot-complete task=0"),
+            "live",
+        ),
         (("assigned tasks=0", "restored task=0 sequence=1", "revoked tasks=0"), "joining"),
         (("assigned tasks=0", "restored task=0 sequence=1", "fenced; restarting the process (1)"), "starting"),
     ],

@@ -13,9 +13,9 @@ from stream_app.backends.clock import ManualClock
 from stream_app.backends.topics import DEFAULT_MESSAGE_BYTES
 from stream_app.config import Config
 from stream_app.config.memory_bound import PROCESS_BYTES, MemoryBound, bound_of
-from stream_app.worker.events import Observer
 from stream_app.worker.machine_memory import memory_limit_bytes
 from stream_app.worker.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
+from stream_app.worker.observer import Observer
 from tests.unit.recovery.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns
 
 QUEUES_BYTES = (262_144 + 65_536) * 1024
@@ -76,7 +76,7 @@ FULL = """
 import gc, sys
 from pathlib import Path
 import numpy as np
-from stream_app import codec
+from stream_app.serialization import codec
 from stream_app.recovery.changelog import Anchor, Loaded, SnapshotWriter
 from stream_app.config import Config
 from stream_app.recovery.buffers import WaitingRecords

@@ -9,7 +9,7 @@ from stream_app.backends.clock import ManualClock
 from stream_app.pipeline.batch import MAX_TRACE_BYTES, is_trace, open_batch
 from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
 from stream_app.serialization.codec import DecodeLimits, NameList
-from stream_app.worker.events import WARNING_INTERVAL_S, Observer
+from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
 
 VALID = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -82,4 +82,5 @@ def test_it_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
             observer.dropped_traces(1, 5)
         clock.advance(WARNING_INTERVAL_S)
         observer.dropped_traces(1, 5)
-    assert [record.args for record in caplog.records] == [(1, 5), (1, 15)]
+    found = [getattr(record, "fields", {}) for record in caplog.records]
+    assert found == [{"task": 1, "records": 5}, {"task": 1, "records": 15}]

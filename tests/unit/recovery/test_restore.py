@@ -34,8 +34,10 @@ from stream_app.recovery.restore import Point, Stage, Target, committed_target, 
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Place, Snapshot
 from stream_app.worker import worker
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
+from stream_app.worker.batch_limits import BatchLimits
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 
 PARTITIONS = 2
 TURNS = 500
@@ -836,12 +838,11 @@ def test_an_idle_worker_sleeps() -> None:
 
 def test_a_batch_is_as_large_as_its_cost_allows() -> None:
     """Dear records make small batches, so that polls stay frequent; cheap ones grow up to the setting."""
-    member = World(_config(worker={"max_batch_records": 4_000})).worker()
-    limits = []
+    limits = BatchLimits(4_000)
+    found = []
     for seconds in (0.01, 0.01, 0.01, 0.01, 0.15, 2.0, 0.15, 0.01):
-        limit = member._limits.get(0, worker.FIRST_BATCH_RECORDS)
-        member._learn_limit(0, limit, limit, seconds)
-        limits.append(member._limits[0])
-    assert limits == [1_000, 2_000, 4_000, 4_000, 4_000, 400, 400, 800]
-    member._learn_limit(1, 500, 1, 60.0)
-    assert member._limits[1] == 1
+        limits.learn(0, limits.limit(0), seconds)
+        found.append(limits.limit(0))
+    assert found == [1_000, 2_000, 4_000, 4_000, 4_000, 400, 400, 800]
+    limits.learn(1, 1, 60.0)
+    assert limits.limit(1) == 1

@@ -21,9 +21,9 @@ from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
 from stream_app.recovery.restore import Stage
 from stream_app.worker import metrics
-from stream_app.worker.events import STEP_LIMIT_S, Observer
 from stream_app.worker.health import READY_LIMIT_S, HealthObserver
 from stream_app.worker.http import PageServer, pages_of
+from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.worker import Worker
 from tests.support.pages import get
 from tests.unit.recovery.test_restore import (
@@ -135,7 +135,7 @@ def test_a_trip_and_its_end() -> None:
         status, text = get(port)
         assert status == 503
         assert text == (
-            "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); mend the producer, then: "
+            "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); fix the producer, then: "
             "areba resume --task 0\ntask 1: live\n"
         )
         assert _states(_samples(port)) == {"0": "tripped", "1": "live"}

@@ -14,8 +14,8 @@ from stream_app.pipeline.outputs import DeadCount
 from stream_app.records import Example, Label, Reason, Side
 from stream_app.serialization import codec
 from stream_app.worker import metrics
-from stream_app.worker.events import WARNING_INTERVAL_S, Observer
 from stream_app.worker.metrics import Figures
+from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
 from tests.unit.recovery.test_restore import World, _Failing, _reaches, _started, _turns
 
 WARNING = re.compile(

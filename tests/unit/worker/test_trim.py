@@ -215,8 +215,8 @@ def test_a_refusal_does_no_harm(failure: ArebaError, attempts: int, caplog: pyte
     with caplog.at_level(logging.INFO, "areba.worker"):
         for life in range(3):
             _more(world, member, COUNT + 6 * (life + 1))
-    said = [line.getMessage() for line in caplog.records if "trimmed" in line.getMessage()]
-    assert said == [f"untrimmed task=0: {failure}; progress keeps records that nobody needs"]
+    said = [line.getMessage() for line in caplog.records if "trim" in line.getMessage()]
+    assert said == [f"trim-failed task=0: {failure}; progress keeps records that no restore needs"]
     assert len(cluster.deleted) == attempts * PARTITIONS
     assert _begin(world) == 0
     assert world.outputs() == _undisturbed(COUNT, 6, 6, 6)
@@ -250,7 +250,7 @@ def test_a_silent_broker_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "areba.worker"):
         _more(world, member, COUNT + 6)
     assert [record.getMessage().split(": no")[1] for record in caplog.records] == [
-        " answer in 5 s; progress keeps records that nobody needs"
+        " answer in 5 s; progress keeps records that no restore needs"
     ]
     assert cluster.deleted == []
 

@@ -1,33 +1,4 @@
-"""What the worker tells people: every log line's name and meaning in one place, and the figures for `/metrics`.
-
-assigned   the group gave us these tasks
-revoked    the group took these tasks back
-restoring  every ten seconds while that lasts: offsets that were reached, and those that are committed
-damaged    a snapshot cannot be read, and why; the one before is used, or none
-restored   a task is live again: its sequence, that of the snapshot (-1: none), and how many records were re-processed
-changed    it goes on under another configuration: a setting, and what became of it
-grown      a topic has more partitions than the application has tasks; these are not read
-saving     a snapshot is taken: the sequence behind which, and how many bytes are new
-saved      it is whole in the changelog
-trimmed    progress records that nobody needs any more were deleted: the first offset that is left
-untrimmed  they could not be, and why; said once, and nothing is lost by it
-parked     a task cannot be restored, and why
-tripped    the breaker stopped a task, and why; `areba resume` goes on
-resumed    an operator let a task go on
-aborted    a transaction was given up; its tasks are restored
-hanging    a transaction does not end; its tasks wait for that
-taken over a transaction of a process that is gone was ended
-freed      nothing is open any more where these tasks waited
-repaired   committed outputs that nobody could read were published again
-untraced   records came with a `traceparent` that is not valid: how many since the last line; one line a minute at most
-stopped    a clean stop: the task's last sequence, and the digest of all its models
-misplaced  a record belongs to another partition: its producer's partitioner is another; the first of a task is logged
-memory     the bound of a worker that has all tasks; a WARNING where the machine or the cgroup has less. Of a live task:
-           what its state, buffers and snapshot have allocated, when that has grown by half
-working    every ten seconds: records committed since the line before, and where each task is
-dead-letters    records became dead letters: reason, how many since the line before, the last one, and how to look at it
-labels     labels of streams stopped coming, or too many of their examples end without a label; or they are back
-"""
+"""What the worker reports: log lines for people, figures for `/metrics`; warnings that repeat are bounded in rate."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from stream_app import events
 from stream_app.backends.base import Clock, TopicPartition
 from stream_app.backends.partitioner import Misplaced
 from stream_app.config.memory_bound import MemoryBound
@@ -58,9 +30,9 @@ NAMED_STREAMS = 5
 """In a line of the log; the others are counted."""
 
 
-def way_on(task: int) -> str:
-    """What an operator does about a task that the breaker stopped."""
-    return f"mend the producer, then: areba resume --task {task}"
+def resume_hint(task: int) -> str:
+    """Say what an operator does about a task that the breaker stopped."""
+    return f"fix the producer, then: areba resume --task {task}"
 
 
 class Place(NamedTuple):
@@ -103,7 +75,11 @@ class _Buried:
 
 
 class Observer:
-    """Writes what happens to the log.
+    """Writes what happens to the log and keeps the figures for `/metrics`.
+
+    Args:
+        clock: Bounds the rate of repeated lines.
+        logger: Where the lines go; `areba.worker` if it is not given.
 
     Attributes:
         figures: What `/metrics` publishes.
@@ -111,7 +87,7 @@ class Observer:
 
     def __init__(self, clock: Clock, logger: logging.Logger | None = None) -> None:
         self._clock = clock
-        self._log = logger or logging.getLogger("areba.worker")
+        self._logger = logger or logging.getLogger("areba.worker")
         self._reported_s = clock.monotonic_s()
         self._outputs = 0
         self._told_s: dict[int, float] = {}
@@ -147,14 +123,14 @@ class Observer:
 
     def assigned(self, tasks: Sequence[int]) -> None:
         """The group gave us these tasks."""
-        self._log.info("assigned tasks=%s", _list(tasks))
+        events.log(events.ASSIGNED, self._logger, tasks=_list(tasks))
         for task in tasks:
             for counter in (metrics.OUTPUT_RECORDS, metrics.SNAPSHOTS, metrics.SNAPSHOT_BYTES):
                 self.figures.add(counter, 0, task)
 
     def revoked(self, tasks: Sequence[int]) -> None:
         """The group took these back."""
-        self._log.info("revoked tasks=%s", _list(tasks))
+        events.log(events.REVOKED, self._logger, tasks=_list(tasks))
         for task in tasks:
             self._offsets.pop(task, None)
             self._saving_bytes.pop(task, None)
@@ -171,106 +147,107 @@ class Observer:
         now = self._clock.monotonic_s()
         if now - self._told_s.get(task, self._reported_s) >= REPORT_INTERVAL_S:
             self._told_s[task] = now
-            self._log.info("restoring task=%d offsets=%d/%d of=%d/%d", task, *offsets, *goal)
+            events.log(
+                events.RESTORING,
+                self._logger,
+                task=task,
+                examples=offsets[0],
+                labels=offsets[1],
+                examples_goal=goal[0],
+                labels_goal=goal[1],
+            )
 
     def damaged(self, task: int, problem: str) -> None:
         """A snapshot cannot be read."""
-        self._log.error("damaged task=%d: %s; going on without this snapshot", task, problem)
+        events.log(events.DAMAGED, self._logger, task=task, problem=problem)
 
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
         """A task is live: where it is, behind which sequence the snapshot was, how many records were re-processed."""
-        self._log.info("restored task=%d sequence=%d reprocessed=%d snapshot=%d", task, sequence, records, snapshot)
+        events.log(events.RESTORED, self._logger, task=task, sequence=sequence, records=records, snapshot=snapshot)
 
     def changed(self, task: int, lines: Sequence[str]) -> None:
         """A task goes on under another configuration."""
         for line in lines:
-            self._log.info("changed task=%d %s", task, line)
+            events.log(events.CHANGED, self._logger, task=task, change=line)
 
     def memory_bound(self, bound: MemoryBound, tasks: int, limit_bytes: int, limit_name: str) -> None:
         """Of a worker that has all tasks; `limit_bytes` is the memory of what the name says."""
         self.figures.set(metrics.MEMORY_BOUND, bound.total(tasks))
-        self._log.info("memory bound=%d with all %d tasks: %s", bound.total(tasks), tasks, bound.text(tasks))
+        events.log(events.MEMORY_BOUND, self._logger, bound=bound.total(tasks), tasks=tasks, parts=bound.text(tasks))
         if bound.total(tasks) > limit_bytes:
-            self._log.warning(
-                "memory bound=%d is above limit=%d of %s: lower join.max_..._per_stream, "
-                "limits.max_streams_per_task or worker.buffer_bytes",
-                bound.total(tasks),
-                limit_bytes,
-                limit_name,
-            )
+            limits = {"bound": bound.total(tasks), "limit": limit_bytes, "limit_name": limit_name}
+            events.log(events.MEMORY_ABOVE_LIMIT, self._logger, **limits)
 
     def allocated(self, task: int, size: int) -> None:
         """State, buffers and snapshot of a task take so many bytes now."""
         self.figures.set(metrics.MEMORY_ALLOCATED, size, task)
         if 2 * size > 3 * self._allocated.get(task, 0):
             self._allocated[task] = size
-            self._log.info("memory task=%d allocated=%d", task, size)
+            events.log(events.MEMORY_ALLOCATED, self._logger, task=task, size=size)
 
     def saving(self, task: int, sequence: int, size: int) -> None:
         """A snapshot is taken."""
-        self._log.info("saving task=%d sequence=%d bytes=%d", task, sequence, size)
+        events.log(events.SNAPSHOT_STARTED, self._logger, task=task, sequence=sequence, size=size)
         self._saving_bytes[task] = size
 
     def saved(self, task: int, sequence: int) -> None:
         """A snapshot is whole."""
-        self._log.info("saved task=%d sequence=%d", task, sequence)
+        events.log(events.SNAPSHOT_COMPLETE, self._logger, task=task, sequence=sequence)
         self.figures.add(metrics.SNAPSHOTS, 1, task)
         self.figures.add(metrics.SNAPSHOT_BYTES, self._saving_bytes.pop(task, 0), task)
 
     def trimmed(self, task: int, offset: int) -> None:
         """Old progress records were deleted."""
-        self._log.info("trimmed task=%d progress from offset=%d", task, offset)
+        events.log(events.TRIMMED, self._logger, task=task, offset=offset)
 
     def untrimmed(self, task: int, problem: str) -> None:
         """They could not be."""
-        self._log.warning("untrimmed task=%d: %s; progress keeps records that nobody needs", task, problem)
+        events.log(events.TRIM_FAILED, self._logger, task=task, problem=problem)
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
         """In these partitions a transaction does not end; tasks of ours there wait for it."""
-        self._log.warning(
-            "hanging: in %s a transaction does not end; it is aborted now, if its transactional id is known",
-            ", ".join(f"{place.topic}[{place.partition}]" for place in places),
-        )
+        partitions = ", ".join(f"{place.topic}[{place.partition}]" for place in places)
+        events.log(events.HANGING, self._logger, partitions=partitions)
 
     def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
         """What hung of these ids, whose processes are gone, was ended."""
         for name in transactional_ids:
-            self._log.warning("taken over task=%d transactional_id=%s: what hung of it was ended", task, name)
+            events.log(events.TAKEN_OVER, self._logger, task=task, transactional_id=name)
 
     def repaired(self, task: int, records: Mapping[str, int]) -> None:
         """Committed outputs that nobody could read were published again: counts by topic."""
         counts = " ".join(f"{topic}={count}" for topic, count in records.items()) or "offsets"
-        self._log.warning("repaired task=%d %s: their commit markers were lost", task, counts)
+        events.log(events.REPAIRED, self._logger, task=task, counts=counts)
 
     def grown(self, lines: Sequence[str]) -> None:
         """Topics have more partitions than the application has tasks: which, and the way out."""
         for line in lines:
-            self._log.warning("grown: %s", line)
+            events.log(events.GROWN, self._logger, problem=line)
 
     def freed(self, tasks: Sequence[int]) -> None:
         """Nothing hangs in the partitions of these any more."""
         if tasks:
-            self._log.info("freed tasks=%s", _list(tasks))
+            events.log(events.UNBLOCKED, self._logger, tasks=_list(tasks))
 
     def parked(self, task: int, problem: str) -> None:
         """A task cannot be restored."""
-        self._log.error("parked task=%d: %s", task, problem)
+        events.log(events.PARKED, self._logger, task=task, problem=problem)
 
     def tripped(self, task: int, problem: str) -> None:
         """The breaker stopped a task."""
-        self._log.error("tripped task=%d: %s; %s", task, problem, way_on(task))
+        events.log(events.TRIPPED, self._logger, task=task, problem=problem, hint=resume_hint(task))
 
     def resumed(self, task: int) -> None:
         """An operator let it go on."""
-        self._log.info("resumed task=%d", task)
+        events.log(events.RESUMED, self._logger, task=task)
 
     def stopped(self, task: int, sequence: int, models: str) -> None:
         """A clean stop."""
-        self._log.info("stopped task=%d sequence=%d models=%s", task, sequence, models)
+        events.log(events.STOPPED, self._logger, task=task, sequence=sequence, models=models)
 
     def aborted(self, problem: str) -> None:
         """A transaction was given up."""
-        self._log.warning("aborted: %s", problem)
+        events.log(events.ABORTED, self._logger, problem=problem)
         self.figures.add(metrics.ABORTED_TRANSACTIONS, 1)
 
     def misplaced(self, task: int, found: Misplaced) -> None:
@@ -279,13 +256,13 @@ class Observer:
         self.figures.set(metrics.MISPLACED_STREAMS, found.streams, task)
         if task not in self._misplaced:
             self._misplaced.add(task)
-            self._log.warning(
-                "misplaced task=%d records=%d: stream %r belongs to partition %d. Its producer chooses partitions in "
-                "another way: set partitioner=murmur2_random (Java's default), or a label may not meet its example",
-                task,
-                found.records,
-                found.stream,
-                found.belongs_to,
+            events.log(
+                events.MISPLACED,
+                self._logger,
+                task=task,
+                records=found.records,
+                stream=found.stream,
+                partition=found.belongs_to,
             )
 
     def dropped_traces(self, task: int, records: int) -> None:
@@ -293,7 +270,7 @@ class Observer:
         self._untraced += records
         now = self._clock.monotonic_s()
         if self._untraced_said_s is None or now - self._untraced_said_s >= WARNING_INTERVAL_S:
-            self._log.warning("untraced task=%d records=%d: traceparent is no W3C value", task, self._untraced)
+            events.log(events.TRACES_DROPPED, self._logger, task=task, records=self._untraced)
             self._untraced, self._untraced_said_s = 0, now
 
     def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
@@ -304,7 +281,7 @@ class Observer:
         now = self._clock.monotonic_s()
         if now - self._reported_s >= REPORT_INTERVAL_S:
             where = " ".join(f"{number}:{one}/{two}" for number, (one, two) in sorted(self._offsets.items()))
-            self._log.info("working outputs=%d offsets=%s", self._outputs, where)
+            events.log(events.PROGRESS, self._logger, outputs=self._outputs, offsets=where)
             self._outputs = 0
             self._reported_s = now
 
@@ -325,15 +302,16 @@ class Observer:
         if last is None:
             raise AssertionError("there is something to warn of")
         look = f"areba dlq show {buried.place}" if buried.place else f"areba dlq list --reason {reason.text}"
-        self._log.warning(
-            "dead-letters reason=%s count=%d last: task=%d stream=%s %s offset=%d; look: %s",
-            reason.text,
-            buried.count,
-            buried.task,
-            "unknown" if last.stream is None else repr(last.stream),
-            last.side.name.lower(),
-            last.offset,
-            look,
+        events.log(
+            events.DEAD_LETTERS,
+            self._logger,
+            reason=reason.text,
+            count=buried.count,
+            task=buried.task,
+            stream="unknown" if last.stream is None else repr(last.stream),
+            side=last.side.name.lower(),
+            offset=last.offset,
+            command=look,
         )
         self._buried[reason] = _Buried(now_s)
 
@@ -354,12 +332,13 @@ class Observer:
                 self._new_silent[stream] = problem
             silent[stream] = problem
         elif silent.pop(stream, None) is not None and self._new_silent.pop(stream, None) is None:
-            self._log.info("labels task=%d stream=%r: they come again", task, stream)
+            events.log(events.LABELS_RETURNED, self._logger, task=task, stream=stream)
 
     def _warn_of_labels(self, now_s: float) -> None:
         named = "; ".join(f"{stream!r}: {why}" for stream, why in [*self._new_silent.items()][:NAMED_STREAMS])
         more = len(self._new_silent) - NAMED_STREAMS
-        self._log.warning("labels: %s%s", named, f"; and of {more} more streams" if more > 0 else "")
+        streams = f"{named}; and of {more} more streams" if more > 0 else named
+        events.log(events.LABELS_MISSING, self._logger, streams=streams)
         self._new_silent.clear()
         self._silent_warned_s = now_s
 
