@@ -26,12 +26,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("stream_app/recovery/restore.py:OwnedTask", "lines"): TO_DO,  # 796
     ("stream_app/recovery/restore.py:__init__", "parameters"): TO_DO,  # 11
     ("stream_app/recovery/settle.py", "lines"): TO_DO,  # 459
-    ("stream_app/serialization/avro.py", "lines"): TO_DO,  # 453
-    ("stream_app/serialization/codec.py", "lines"): TO_DO,  # 891
-    ("stream_app/serialization/codec.py:_decode_rows", "lines"): TO_DO,  # 84
-    ("stream_app/serialization/codec.py:_decode_rows", "parameters"): TO_DO,  # 19
-    ("stream_app/serialization/codec.py:_encode_predictions", "parameters"): TO_DO,  # 13
-    ("stream_app/serialization/codec.py:_encode_outcomes", "parameters"): TO_DO,  # 16
     ("stream_app/verify/audit.py", "lines"): TO_DO,  # 1053
     ("stream_app/verify/audit.py:PartitionBooks", "lines"): TO_DO,  # 557
     ("stream_app/verify/verify.py", "lines"): TO_DO,  # 893

@@ -44,7 +44,7 @@ from stream_app.records import (
     stream_of_key,
 )
 from stream_app.recovery.hanging_transactions import OpenTransactions, sweep
-from stream_app.serialization.avro import decode_one
+from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import (
     SENT_BACK,
     START,

@@ -30,7 +30,9 @@ from stream_app.records import (
     Words,
 )
 from stream_app.serialization import codec
+from stream_app.serialization.encode import encode_outcomes, encode_predictions
 from stream_app.serialization.left_out import Fields, fitted
+from stream_app.serialization.names import NameList
 
 DEAD_LETTERS = "dead-letters"
 OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", DEAD_LETTERS)
@@ -79,8 +81,8 @@ class InputTopics:
 class Names(NamedTuple):
     """What the indices in columns stand for."""
 
-    streams: codec.NameList
-    learners: codec.NameList
+    streams: NameList
+    learners: NameList
 
 
 class PredictionRows(NamedTuple):
@@ -208,12 +210,12 @@ class Collector:
     def _encode_predictions(self, names: Names) -> OutputRecords:
         rows = _together(PredictionRows, self._predictions)
         columns = PredictionColumns(names.streams, names.learners, *rows[1:])
-        return self._records(rows.positions, _keys(names, rows.streams), codec.encode_predictions(columns))
+        return self._records(rows.positions, _keys(names, rows.streams), encode_predictions(columns))
 
     def _encode_outcomes(self, names: Names) -> OutputRecords:
         rows = _together(OutcomeRows, self._outcomes)
         columns = OutcomeColumns(names.streams, names.learners, *rows[1:])
-        return self._records(rows.positions, _keys(names, rows.streams), codec.encode_outcomes(columns))
+        return self._records(rows.positions, _keys(names, rows.streams), encode_outcomes(columns))
 
     def _encode_metrics(self) -> OutputRecords:
         rows = sorted(self._metrics, key=_position)

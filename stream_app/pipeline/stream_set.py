@@ -53,7 +53,7 @@ from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
 from stream_app.pipeline.stream import Shared, Stream
 from stream_app.pipeline.transaction_bounds import Held
 from stream_app.records import ID_WORDS, NO_LONG, Floats, Integers, Longs, Mark, MarkKind, Reason, Side
-from stream_app.serialization.codec import NameList
+from stream_app.serialization.names import NameList
 
 
 class Answered(NamedTuple):

@@ -8,21 +8,18 @@ accepts and what passes every `Check`. No decoder looks beyond a value's last by
 only claims to hold.
 """
 
-import io
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import fastavro
 import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 import schemas
-from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.jit.compiler import bare, bare_inlined
 from stream_app.records import (
     Act,
@@ -32,7 +29,6 @@ from stream_app.records import (
     Label,
     Longs,
     Mark,
-    MarkKind,
     Metric,
     Outcome,
     Prediction,
@@ -49,7 +45,10 @@ HEADER_BYTES = 10
 """The two bytes of the single-object encoding and the fingerprint."""
 
 MAX_VARINT_BYTES = 10
-"""Ten times seven bits hold any long."""
+"""Most bytes of a long: ten times seven bits."""
+
+MAX_INT_BYTES = 5
+"""Most bytes of an int: five times seven bits."""
 
 
 class Check(IntEnum):
@@ -93,9 +92,6 @@ TYPE_CODES = MappingProxyType(
 
 FLOAT_BYTES = 4
 DOUBLE_BYTES = 8
-
-
-# Reading numbers, strings and blocks: compiled, shared by both decoders ----------------------------------------------
 
 
 # Unsigned places (`uintp`) spare the compiler the question whether they count from the end: it then loads the bytes of
@@ -247,6 +243,24 @@ def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 
 @bare_inlined
+def put_long(out: Bytes, position: int, value: Int) -> int:
+    """Write a zig-zag varint; the next position."""
+    bits = np.uint64(value << 1) ^ np.uint64(value >> 63)
+    while bits >= np.uint64(0x80):
+        out[position] = np.uint8(bits & np.uint64(0x7F)) | np.uint8(0x80)
+        bits >>= np.uint64(7)
+        position += 1
+    out[position] = np.uint8(bits)
+    return position + 1
+
+
+def long_bytes(value: int) -> Bytes:
+    """A number as Avro writes it."""
+    out = np.empty(MAX_VARINT_BYTES, np.uint8)
+    return out[: put_long(out, 0, value)]
+
+
+@bare_inlined
 def skip_bytes(position: int, end: int, size: int) -> int:
     """Behind so many bytes."""
     return position + size if size <= end - position else TRUNCATED
@@ -314,9 +328,6 @@ def walk(buffer: Bytes, position: int, layout: Longs) -> int:
     return 0 if position == end else -LEFT_OVER
 
 
-# Schemas --------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """One version of one record type.
@@ -382,72 +393,3 @@ def newest() -> Mapping[type[Record], Schema]:
     """The schema that values of each record type are written with."""
     ordered = sorted(catalogue().values(), key=lambda schema: schema.version)
     return MappingProxyType({schema.record: schema for schema in ordered})
-
-
-# One value at a time --------------------------------------------------------------------------------------------------
-
-
-def encode(record: Record) -> bytes:
-    """The value of one record, by fastavro, with the newest schema. Whether it makes sense is not looked at.
-
-    Raises:
-        ValueError: A number is too large for its field, or a text or symbol cannot be written.
-        TypeError: A field has another type.
-    """
-    schema = newest()[type(record)]
-    out = io.BytesIO()
-    out.write(schema.header)
-    fastavro.schemaless_writer(out, schema.parsed, _plain(record))
-    value = out.getvalue()
-    failed = walk(np.frombuffer(bytearray(value), np.uint8), HEADER_BYTES, schema.layout)
-    if failed:
-        raise ValueError(f"{type(record).__name__} cannot be written: {Check(failed).text}")
-    return value
-
-
-def decode_one(value: bytes) -> Record:
-    """The record of one value, of any type of ours; what the record says is not looked at.
-
-    Raises:
-        WrongSchemaError: The value does not begin with the fingerprint of a schema of ours.
-        UndecodableError: The rest is no record of that schema, or bytes are left over.
-    """
-    schema = catalogue().get(value[:HEADER_BYTES])
-    if schema is None:
-        raise WrongSchemaError(f"no schema of ours: the value begins with {value[:HEADER_BYTES].hex() or 'nothing'}")
-    failed = walk(np.frombuffer(bytearray(value), np.uint8), HEADER_BYTES, schema.layout)
-    if failed:
-        raise UndecodableError(f"{schema.record.__name__}: {Check(failed).text}")
-    payload = io.BytesIO(value)
-    payload.seek(HEADER_BYTES)
-    try:
-        plain: Any = fastavro.schemaless_reader(payload, schema.parsed, None)
-    except (EOFError, LookupError, ValueError) as error:
-        raise UndecodableError(f"{schema.record.__name__}: {type(error).__name__}") from error
-    if payload.tell() != len(value):
-        raise UndecodableError(f"{schema.record.__name__}: {Check.LEFT_OVER.text}")
-    return _record(schema.record, plain)
-
-
-def decode_many(values: Iterable[bytes]) -> list[Record]:
-    """The records of many values, for tools. Raises as `decode_one` does."""
-    return [decode_one(value) for value in values]
-
-
-def _plain(record: Record) -> dict[str, Any]:
-    """The fields as fastavro writes them."""
-    plain = {field.name: getattr(record, field.name) for field in fields(record)}
-    if isinstance(record, Example):
-        plain["features"] = [float(value) for value in record.features]
-    elif isinstance(record, Mark):
-        plain["kind"] = record.kind.name.lower()
-    return plain
-
-
-def _record(record: type[Record], plain: dict[str, Any]) -> Record:
-    """The record with the fields that fastavro read."""
-    if record is Example:
-        plain["features"] = tuple(plain["features"])
-    elif record is Mark:
-        plain["kind"] = MarkKind[plain["kind"].upper()]
-    return record(**plain)

@@ -49,7 +49,8 @@ from stream_app.records import (
     Reason,
     Side,
 )
-from stream_app.serialization.avro import HEADER_BYTES, Record, catalogue, decode_one, newest
+from stream_app.serialization.avro import HEADER_BYTES, Record, catalogue, newest
+from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,
     DeadLetter,

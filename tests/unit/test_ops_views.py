@@ -16,7 +16,7 @@ from stream_app.backends import topics as topic_plan
 from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender, ManualClock
 from stream_app.config import Config
 from stream_app.records import Commit, Metric
-from stream_app.serialization.avro import encode
+from stream_app.serialization.codec import encode
 
 TOPICS = Config().topics
 
