@@ -13,15 +13,19 @@ from benchmarks.rows import Row, faster, median_cpu_us
 from stream_app.records import (
     Example,
     Longs,
-    OutcomeColumns,
     OutcomeKind,
-    PredictionColumns,
     Side,
     pack_id,
 )
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.encode import encode_examples, encode_outcomes, encode_predictions
+from stream_app.serialization.encode import (
+    OutcomeColumns,
+    PredictionColumns,
+    encode_examples,
+    encode_outcomes,
+    encode_predictions,
+)
 
 BATCH = 1_000
 BATCHES = 20

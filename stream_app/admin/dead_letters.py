@@ -48,7 +48,7 @@ from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import (
     SENT_BACK,
     START,
-    DeadLetter,
+    DeadLetterRecord,
     Replay,
     read_dead_letter,
     read_replay,
@@ -166,7 +166,7 @@ class Letter:
 
     place: Place
     timestamp_ms: int
-    dead: DeadLetter
+    dead: DeadLetterRecord
     stream: str
     id: str
     content: object
@@ -179,7 +179,7 @@ def letter_of(partition: int, row: Row) -> Letter | None:
     return None if dead is None else _letter(Place(partition, row.offset), row.timestamp_ms, dead)
 
 
-def _letter(place: Place, timestamp_ms: int, dead: DeadLetter) -> Letter:
+def _letter(place: Place, timestamp_ms: int, dead: DeadLetterRecord) -> Letter:
     key, value, headers = dead.original
     stream, id_ = stream_of_key(key), ""
     content: object
@@ -540,7 +540,7 @@ class _Origins:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def time_ms(self, dead: DeadLetter) -> int | None:
+    def time_ms(self, dead: DeadLetterRecord) -> int | None:
         """The timestamp of the record that this was; None when it is gone."""
         row = self._row(dead)
         return row.timestamp_ms if row is not None and not _others(dead, row) else None
@@ -558,7 +558,7 @@ class _Origins:
         original = Fields(row.key, row.value, row.headers)
         return _letter(letter.place, letter.timestamp_ms, replace(dead, original=original, left_out={})), ""
 
-    def _row(self, dead: DeadLetter) -> Row | None:
+    def _row(self, dead: DeadLetterRecord) -> Row | None:
         place, wanted = TopicPartition(dead.topic, dead.partition), dead.input_offset
         low, high = self._cluster.watermarks(place)
         if not low <= wanted < high:
@@ -581,7 +581,7 @@ class _Origins:
         return rows
 
 
-def _others(dead: DeadLetter, row: Row) -> list[str]:
+def _others(dead: DeadLetterRecord, row: Row) -> list[str]:
     return list(dead.differences(Fields(row.key, row.value, row.headers)))
 
 

@@ -4,6 +4,7 @@ The bytes are those of `codec.encode`. The rows are written by compiled code int
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,9 +22,8 @@ from stream_app.records import (
     Label,
     Longs,
     Outcome,
-    OutcomeColumns,
     Prediction,
-    PredictionColumns,
+    Words,
 )
 from stream_app.serialization import avro
 from stream_app.serialization.avro import MAX_INT_BYTES, MAX_VARINT_BYTES, Int, long_bytes, put_long
@@ -31,6 +31,38 @@ from stream_app.serialization.names import NameList, Texts
 
 Bits: TypeAlias = NDArray[np.uint32]
 """Float32 values as their bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionColumns:
+    """n predictions; `streams` and `learners` are indices into the lists of names."""
+
+    stream_names: Sequence[str]
+    learner_names: Sequence[str]
+    streams: Integers
+    learners: Integers
+    ids: Words
+    champions: NDArray[np.bool_]
+    scores: Floats
+    labels: NDArray[np.int8]
+    model_versions: Longs
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeColumns:
+    """n outcomes; a null is -1 in `labels` and `learners`, NaN in `scores`, and `NO_LONG` in the columns of longs."""
+
+    stream_names: Sequence[str]
+    learner_names: Sequence[str]
+    streams: Integers
+    outcomes: Bytes
+    ids: Words
+    labels: NDArray[np.int8]
+    learners: Integers
+    scores: Floats
+    delays_ms: Longs
+    example_offsets: Longs
+    label_offsets: Longs
 
 
 @bare_inlined
