@@ -13,7 +13,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 # tests on a real Kafka wait more than they compute
 WORKERS ?= $$(($(CORES) + 2))
 
-help: ## this table
+help: ## print this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
 
 $(VENV)/.installed: pyproject.toml requirements.txt
@@ -25,49 +25,49 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.warm_up import warm_up; warm_up(Config().task_settings())'
 	touch $@
 
-setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
+setup: $(VENV)/.installed ## create the virtual environment with the pinned dependencies
 
-demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
+demo: setup ## run the application on a real Kafka with six streams and a killed worker, in under 3 minutes
 	$(BIN)/python -m ops.demo
 
-test: setup ## every test, Kafka included, and the first 2,000 seeds of the simulation
+test: setup ## run every test, including Kafka, and the first 2,000 seeds of the simulation
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone"
 	$(BIN)/python -m pytest -m alone
 	$(MAKE) --no-print-directory simulate SEEDS=2000
 
-simulate: setup ## faults at every call of the shell: SEEDS seeds (10000), the same each time from FIRST (0) on
+simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) seeds from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))
 
-mutants: setup ## break the code in known ways; the simulation, or a named test, must find each
+mutants: setup ## break the code in known ways; the simulation or a named test must find each
 	$(BIN)/python -m tests.simulation --mutants
 
-fast: setup ## unit and property tests, and some seeds of the simulation
+fast: setup ## run the unit and property tests, and some seeds of the simulation
 	$(BIN)/python -m pytest -q -n 2 tests/unit tests/property tests/simulation -m "not slow and not kafka"
 
-check: setup ## format, lint, types, fast tests
+check: setup ## check format, lint and types, and run the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(MAKE) --no-print-directory fast
 
-format: setup ## rewrite the sources in the project's format
+format: setup ## format the sources
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-recut: setup ## the shipped data against the publishers' files in AREBA_DATA_DIR
+recut: setup ## compare the shipped data with the publishers' files in AREBA_DATA_DIR
 	$(BIN)/python -m pytest tests/publishers
 
-bench: setup ## the table of speeds and benchmarks/results.json (a quarter of an hour)
+bench: setup ## measure speeds and write benchmarks/results.json (a quarter of an hour)
 	$(BIN)/python -m benchmarks
 
-study-quick: setup ## a part of the study, 10 repetitions each, held against the committed results
+study-quick: setup ## run a part of the study, 10 repetitions each, and compare it with the committed results
 	rm -rf .local/study-quick
 	$(BIN)/python -m study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
 	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
 
-chaos: setup ## N=1000 SEED=1: kill workers and brokers so often, then compare every byte
+chaos: setup ## kill workers and brokers N (30) times with SEED (1), then compare every byte
 	$(BIN)/python -m tests.chaos --kills $(N) --seed $(SEED)
 
-clean: ## remove what the build made
+clean: ## delete the virtual environment and local files
 	rm -rf $(VENV) .local

@@ -13,13 +13,19 @@ from benchmarks.rows import Row, faster, median_cpu_us
 from stream_app.records import (
     Example,
     Longs,
-    OutcomeColumns,
     OutcomeKind,
-    PredictionColumns,
     Side,
     pack_id,
 )
 from stream_app.serialization import avro, codec
+from stream_app.serialization.decode import DecodeLimits, decode
+from stream_app.serialization.encode import (
+    OutcomeColumns,
+    PredictionColumns,
+    encode_examples,
+    encode_outcomes,
+    encode_predictions,
+)
 
 BATCH = 1_000
 BATCHES = 20
@@ -38,15 +44,15 @@ def _ids(generator: np.random.Generator) -> list[str]:
 def decode_examples(generator: np.random.Generator) -> Row:
     """From a list of bytes to columns; the reference gives dictionaries and checks less."""
     batches = [
-        codec.encode_examples("fraud", _ids(generator), generator.standard_normal((BATCH, FEATURES)).astype(np.float32))
+        encode_examples("fraud", _ids(generator), generator.standard_normal((BATCH, FEATURES)).astype(np.float32))
         for _ in range(BATCHES)
     ]
     schema = avro.newest()[Example].parsed
-    limits = codec.DecodeLimits()
+    limits = DecodeLimits()
 
     def ours() -> int:
         for batch in batches:
-            codec.decode(batch, Side.EXAMPLES, limits)
+            decode(batch, Side.EXAMPLES, limits)
         return BATCH * BATCHES
 
     def reference() -> int:
@@ -125,6 +131,6 @@ def rows() -> list[Row]:
     outcomes = _outcomes(predictions)
     return [
         decode_examples(generator),
-        encode_columns("predictions", lambda: codec.encode_predictions(predictions)),
-        encode_columns("outcomes", lambda: codec.encode_outcomes(outcomes)),
+        encode_columns("predictions", lambda: encode_predictions(predictions)),
+        encode_columns("outcomes", lambda: encode_outcomes(outcomes)),
     ]

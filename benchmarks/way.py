@@ -20,6 +20,7 @@ from stream_app.learners.networks.autograd import require_one_thread
 from stream_app.pipeline.task import Task
 from stream_app.records import Label, RawRecords
 from stream_app.serialization import codec
+from stream_app.serialization.encode import encode_examples, encode_labels
 
 # isort: split
 import torch
@@ -57,7 +58,7 @@ class Inputs:
         self.stream = stream
         count = len(stream.labels)
         ids = [f"{stream.name}-{number:08d}" for number in range(count)]
-        self.examples = codec.encode_examples(stream.name, ids, stream.examples)
+        self.examples = encode_examples(stream.name, ids, stream.examples)
         self.labels = [
             codec.encode(Label(stream.name, name, int(label))) for name, label in zip(ids, stream.labels, strict=True)
         ]
@@ -98,9 +99,9 @@ class Dealt:
         for number, name in enumerate(self.names):
             own = np.flatnonzero(self._of == number)
             own_ids = [ids[k] for k in own]
-            examples = codec.encode_examples(name, own_ids, stream.examples[rows[own]])
+            examples = encode_examples(name, own_ids, stream.examples[rows[own]])
             for k, example, label in zip(
-                own, examples, codec.encode_labels(name, own_ids, labels[own].astype(np.int8)), strict=True
+                own, examples, encode_labels(name, own_ids, labels[own].astype(np.int8)), strict=True
             ):
                 self._examples[k], self._labels[k] = example, label
         # as they come from a broker: one behind the other in memory

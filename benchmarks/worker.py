@@ -32,6 +32,7 @@ from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Label, OutputRecords
 from stream_app.serialization import codec
+from stream_app.serialization.encode import encode_examples
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
@@ -232,8 +233,8 @@ def _send_at_rate(servers: str, config: Config, seen: dict[str, float]) -> dict[
     """Send examples, and labels a tenth of a second later, on a steady clock; when each example was sent, by id."""
     sender = KafkaSender(servers, {"linger.ms": "2"})
     stream = fraud(int(RATE * LATENCY_S))
-    values = codec.encode_examples("fraud", [f"e{number}" for number in range(len(stream.labels))], stream.examples)
-    probe = codec.encode_examples("fraud", ["probe"], stream.examples[:1])[0]
+    values = encode_examples("fraud", [f"e{number}" for number in range(len(stream.labels))], stream.examples)
+    probe = encode_examples("fraud", ["probe"], stream.examples[:1])[0]
     sender.send(config.topics.examples, b"fraud", probe, int(time.time() * 1000))
     sender.flush(LIMIT_S)
     deadline = time.monotonic() + LIMIT_S

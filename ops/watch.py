@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from stream_app.backends.base import Cluster, LogReader, TopicPartition
 from stream_app.config import Topics
 from stream_app.records import Commit, Metric
-from stream_app.serialization.avro import decode_one
+from stream_app.serialization.codec import decode_one
 
 MAX_POINTS = 4_000
 """Points kept of one learner's curve; when there are more, every second one is dropped."""

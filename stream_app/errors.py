@@ -1,28 +1,28 @@
-"""Every error that areba raises on purpose.
+"""Every error that areba raises on purpose, and the exit status of a process that ends with it.
 
     ArebaError
-     +-- ConfigurationError     a setting is wrong; `lines` has one line for each          exit 2
-     |    +-- TopicError        a topic is missing or set up in a way we cannot serve      exit 2
-     |    +-- ForeignRecordsError   somebody else writes to the output topics              exit 2
-     |    +-- OwnCodeError      a user's own learner or network failed (in a worker: its task is parked)
-     |    +-- DataSetError      a data set is missing or is not what its checksum says     exit 2
+     +-- ConfigurationError     settings are wrong; `lines` has one line for each          exit 2
+     |    +-- TopicError        a topic is missing, or its settings are wrong              exit 2
+     |    +-- ForeignRecordsError   another application writes to the output topics        exit 2
+     |    +-- OwnCodeError      a user's own learner or network failed (a worker parks its task)
+     |    +-- DataSetError      a data set is missing, or its checksum is wrong            exit 2
      +-- StateError             a task cannot be restored                                  exit 3
-     |    +-- OffsetGoneError   an offset that was to be read was deleted                  exit 3
-     +-- RestartNeededError     whoever started the process should start it again          exit 4
-     |    +-- UnknownOutcomeError   nobody can say whether the transaction was committed
+     |    +-- OffsetGoneError   a record that must be read was deleted                     exit 3
+     +-- RestartNeededError     the process must be started again                          exit 4
+     |    +-- UnknownOutcomeError   it is unknown whether the transaction was committed
      |    |    +-- UnstableOffsetsError   an open transaction holds the group's offsets
-     |    |    +-- OutageError       no broker could be reached meanwhile
-     |    +-- FencedError           a newer producer has our transactional id
-     +-- FencedAgainError       fenced at once after a start: another instance has our name exit 5
-     +-- TransactionAbortedError    a transaction was given up; its tasks are restored
-     |    +-- RecordTooLargeError   a topic does not take a record, or a batch, of this size
-     +-- DeliveryError          records were not accepted by the broker                    exit 1
-     +-- BooksError             what the topics hold does not add up                       exit 1
-     +-- UndecodableError       one value that a tool reads is not a record of its schema  exit 1
-     +-- WrongSchemaError       one value that a tool reads names no schema of ours        exit 1
+     |    |    +-- OutageError       no broker could be reached
+     |    +-- FencedError           a newer producer has the same transactional id
+     +-- FencedAgainError       fenced soon after a start: another instance has this name  exit 5
+     +-- TransactionAbortedError    a transaction was aborted; its tasks are restored
+     |    +-- RecordTooLargeError   a topic does not accept a record or batch of this size
+     +-- DeliveryError          the broker did not accept records                          exit 1
+     +-- BooksError             the contents of the topics contradict one another          exit 1
+     +-- UndecodableError       a value is not a record of its schema                      exit 1
+     +-- WrongSchemaError       a value does not name a schema of this package             exit 1
 
-A malformed input record is no error of ours: it is a dead letter with a `records.Reason`. The last two are for readers
-of single values.
+A malformed input record is not an error: it becomes a dead letter with a `records.Reason`. `UndecodableError` and
+`WrongSchemaError` are for readers of single values, such as tools.
 """
 
 import traceback
@@ -33,9 +33,9 @@ _OURS = (str(Path(__file__).parent), "site-packages", "dist-packages")
 
 
 def raised_at(error: BaseException) -> str:
-    """Where a user's own code raised an error, and what: `FILE:LINE: TYPE: MESSAGE`.
+    """Return where a user's own code raised an error, and the error: `FILE:LINE: TYPE: MESSAGE`.
 
-    The place is the innermost that is neither in this package nor in an installed one, if there is such a place.
+    The place is the innermost frame outside this package and the installed ones, or the innermost frame of all.
     """
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not any(part in frame.filename for part in _OURS)]
@@ -45,7 +45,7 @@ def raised_at(error: BaseException) -> str:
 
 
 class ArebaError(Exception):
-    """The root; `exit_code` is the status of a process that ends with it, `lines` are for people."""
+    """Base class: `exit_code` is the exit status of a process that ends with the error, `lines` are printed."""
 
     exit_code = 1
 
@@ -58,7 +58,7 @@ class ConfigurationError(ArebaError):
     """Settings are wrong.
 
     Args:
-        lines: One line for each wrong setting, ready to be printed.
+        lines: One line for each wrong setting.
     """
 
     exit_code = 2
@@ -70,7 +70,7 @@ class ConfigurationError(ArebaError):
 
 
 class TopicError(ConfigurationError):
-    """A topic is missing, or its settings would break a promise."""
+    """A topic is missing, or its settings would break a guarantee."""
 
 
 class ForeignRecordsError(ConfigurationError):
@@ -79,36 +79,36 @@ class ForeignRecordsError(ConfigurationError):
     Args:
         topic: The output topic.
         partition: Its partition.
-        offset: Of the first such record.
+        offset: The offset of the first such record.
     """
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         super().__init__(
             f"{topic}[{partition}] offset {offset}: this application did not write this record. Set "
-            "kafka.output_prefix to a prefix that no other application has, or accept what is there with --adopt"
+            "kafka.output_prefix to a prefix that no other application has, or accept the records with --adopt"
         )
 
 
 class OwnCodeError(ConfigurationError):
-    """A user's own learner or network raised an error, or gave what it must not."""
+    """A user's own learner or network raised an error, or returned a wrong value."""
 
 
 class DataSetError(ConfigurationError):
-    """A data set is missing, or its bytes are not those of its checksum."""
+    """A data set is missing, or its checksum is wrong."""
 
 
 class StateError(ArebaError):
-    """The state of a task cannot be rebuilt; the message has both numbers and the way on."""
+    """The state of a task cannot be restored; the message says why, and what to do."""
 
     exit_code = 3
 
 
 class OffsetGoneError(StateError):
-    """A record that was to be read is not there any more (retention).
+    """A record that must be read was deleted by retention.
 
     Args:
-        message: With both offsets.
-        partition: Topic and number.
+        message: The message, with the offset that is needed and the first offset that is left.
+        partition: The topic and the number of the partition.
     """
 
     def __init__(self, message: str, partition: tuple[str, int]) -> None:
@@ -117,7 +117,7 @@ class OffsetGoneError(StateError):
 
 
 class RestartNeededError(ArebaError):
-    """The process must start afresh: the path that a `kill -9` takes."""
+    """The process must be started again, as after a `kill -9`."""
 
     exit_code = 4
 
@@ -131,33 +131,33 @@ class UnstableOffsetsError(UnknownOutcomeError):
 
 
 class OutageError(UnknownOutcomeError):
-    """No broker could be reached: it starts afresh as often as it takes."""
+    """No broker could be reached; the process restarts until one answers."""
 
 
 class FencedError(RestartNeededError):
-    """A newer producer has our transactional id, or the transaction timed out (both look alike)."""
+    """A newer producer has the same transactional id, or the transaction timed out; the broker answers both alike."""
 
 
 class FencedAgainError(ArebaError):
-    """Fenced within `transaction.timeout.ms` of a start: another instance of this name runs."""
+    """The worker was fenced within `transaction.timeout.ms` of a restart: another instance has this name."""
 
     exit_code = 5
 
 
 class TransactionAbortedError(ArebaError):
-    """The transaction was given up; the state of its tasks is void, and the group's offsets say what was committed."""
+    """The transaction was aborted: the state of its tasks is invalid; the group's offsets say what was committed."""
 
 
 class RecordTooLargeError(TransactionAbortedError):
-    """It was aborted because a topic takes less than was read of its settings: they are to be read again."""
+    """The transaction was aborted because a topic accepts less than it did at the start: read its settings again."""
 
 
 class DeliveryError(ArebaError):
-    """Records were handed to the client, but the broker did not accept them."""
+    """The client took records, but the broker did not accept them."""
 
 
 class BooksError(ArebaError):
-    """`areba verify` found something off; `lines` names each."""
+    """`areba verify` found contradictions; `lines` has one line for each."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         every = tuple(lines)
@@ -166,8 +166,8 @@ class BooksError(ArebaError):
 
 
 class UndecodableError(ArebaError):
-    """The bytes of a value are not those of a record of the schema that they name."""
+    """The bytes of a value are not a record of the schema that it names."""
 
 
 class WrongSchemaError(ArebaError):
-    """A value does not begin with the fingerprint of a schema of ours."""
+    """A value does not begin with the fingerprint of a schema of this package."""

@@ -1,6 +1,6 @@
-"""The records of every topic, one by one (what people and tools see) and in columns (what the stages work on).
+"""The records of every topic: one by one, as people and tools see them, and in columns, as the stages use them.
 
-Event time is milliseconds since 1970, the CreateTime of the Kafka record. A class is 0 or 1; 1 is the positive one.
+Event time is the CreateTime of the Kafka record, in milliseconds since 1970. A class is 0 or 1, where 1 is positive.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,23 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_ID_BYTES = 64
-"""An id fits 8 machine words beside its length; ids of the field (UUIDs, ULIDs, card tokens) are shorter."""
+"""Most bytes of an id in UTF-8: it fits 8 machine words. Usual ids (UUIDs, ULIDs, card tokens) are shorter."""
 
 ID_WORDS = 1 + MAX_ID_BYTES // 8
-"""uint64 words that hold one id: its length in bytes, then its bytes, little-endian, padded with zeros."""
+"""Number of uint64 words of one id: its length in bytes, then its bytes, little-endian, padded with zeros."""
 
 DEAD_LETTER_BYTES = 256
-"""What a dead letter adds in headers, where the name of the input topic has up to 18 bytes."""
+"""Bytes that a dead letter adds in headers, when the name of the input topic has up to 18 bytes."""
+
 MAX_LEARNERS = 16
-"""Learners of a stream: each predicts every example and keeps a model and a score for each pending one."""
+"""Most learners of a stream: each predicts every example, and keeps a model and a score of each pending example."""
 
 Header: TypeAlias = tuple[str, bytes | None]
 Headers: TypeAlias = Mapping[int, Sequence[Header]]
-"""Headers by row: most records have none."""
+"""Headers by row; rows without headers are absent."""
 
 UNREADABLE_HEADERS: Sequence[Header] = (("areba.headers.unreadable", None),)
-"""In place of headers of which one has a name that is not UTF-8: clients cannot read any of them. The rest of such a
-record is as good as that of any other."""
+"""Stands for the headers of a record if the name of one of them is not UTF-8: clients then cannot read any of them."""
 
 Floats: TypeAlias = NDArray[np.float32]
 Longs: TypeAlias = NDArray[np.int64]
@@ -38,29 +38,29 @@ Words: TypeAlias = NDArray[np.uint64]
 
 
 class Side(IntEnum):
-    """Which input a record came from; the smaller one goes first on a tie."""
+    """The input that a record came from; at equal event times, the smaller number goes first."""
 
     EXAMPLES = 0
     LABELS = 1
 
 
 class Kind(IntEnum):
-    """What a value decoded to."""
+    """The kind of record that a value was decoded to."""
 
     MALFORMED = 0
-    DATA = 1  # an Example on the examples side, a Label on the labels side
+    DATA = 1  # an Example or a Label
     MARK = 2
 
 
 class MarkKind(IntEnum):
-    """What a control record asks for; the order is that of the Avro enum."""
+    """The kind of a control record, in the order of the Avro enum."""
 
     ADVANCE = 0
     PROMOTE = 1
 
 
 class OutcomeKind(IntEnum):
-    """How an example, or a repeated record, ended; the order is that of the Avro enum."""
+    """The outcome of an example or of a repeated record, in the order of the Avro enum."""
 
     JOINED = 0
     UNLABELLED = 1
@@ -70,7 +70,7 @@ class OutcomeKind(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why a record became a dead letter."""
+    """The reason why a record became a dead letter."""
 
     UNDECODABLE = 1
     WRONG_SCHEMA = 2
@@ -90,12 +90,12 @@ class Reason(IntEnum):
 
     @property
     def text(self) -> str:
-        """The reason as headers and reports spell it: `wrong-schema`."""
+        """The reason as headers and reports spell it, such as `wrong-schema`."""
         return self.name.lower().replace("_", "-")
 
     @property
     def malformed(self) -> bool:
-        """Whether the record alone is the cause, whatever the state."""
+        """Whether the record alone is the cause, not the state of its stream."""
         return self <= Reason.BAD_TIME or self is Reason.WRONG_KEY
 
 
@@ -103,14 +103,14 @@ REASONS = {reason.text: reason for reason in Reason}
 """Each reason by its text."""
 
 MAX_STREAM_BYTES = 249
-"""Bytes in UTF-8, as for a Kafka topic's name: a stream's name is a key, a metric's label and part of a file's name."""
+"""Most bytes of a stream's name in UTF-8, as for a topic; it is also a key, a metric's label, part of a file name."""
 
 UNKNOWN_STREAM_NAME = "?"
-"""The stream of a record whose value and key name no stream."""
+"""Stands for the stream of a record whose value and key do not name a stream."""
 
 
 def stream_of_key(key: bytes | None) -> str:
-    """Return the stream that a record's key names, else `UNKNOWN_STREAM_NAME`: not UTF-8, empty or too long."""
+    """Return the stream that a key names, or `UNKNOWN_STREAM_NAME` if the key is empty, too long or not UTF-8."""
     if not key or len(key) > MAX_STREAM_BYTES:
         return UNKNOWN_STREAM_NAME
     try:
@@ -119,12 +119,9 @@ def stream_of_key(key: bytes | None) -> str:
         return UNKNOWN_STREAM_NAME
 
 
-# One by one -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Features of one event; its class is not known yet."""
+    """The features of one event, whose class is not known yet."""
 
     stream: str
     id: str
@@ -143,7 +140,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A control record: `advance` has `time_ms`, `promote` has `learner`."""
+    """A control record: `advance` has a `time_ms`, `promote` has a `learner`."""
 
     stream: str
     kind: MarkKind
@@ -153,7 +150,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One learner's answer on the arrival of an example; `score` is P(class 1), `model_version` the updates seen."""
+    """One learner's prediction of an example: `score` is P(class 1), `model_version` the number of updates so far."""
 
     stream: str
     id: str
@@ -166,10 +163,10 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an example was closed, or that a record was a repeat; None where it does not apply.
+    """How an example was closed, or that a record was a duplicate; fields that do not apply are None.
 
-    `learner` and `score` are those of the champion's prediction; `delay_ms` is label time less example time. The
-    offsets are the input offsets that this outcome settles.
+    `learner` and `score` are those of the champion's prediction. `delay_ms` is the label's time minus the example's.
+    The offsets are those of the input records that this outcome settles.
     """
 
     stream: str
@@ -185,12 +182,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The state of one learner of a stream after `labelled` accepted labels.
+    """The metrics of one learner of a stream after `labelled` accepted labels.
 
-    `recall`, `specificity` and `gmean` are None until both classes were seen. The prequential sums are the faded
-    counts of correct predictions and of labels of each class (fading factor of the configuration). A change is that the
-    learner recognises a class worse than before; `labels_to_recover` counts from the beginning of the last one, and is
-    None while its G-mean is below 90 % of `gmean_before`.
+    `recall`, `specificity` and `gmean` are None until both classes were seen. `..._correct` and `..._total` are the
+    prequential sums: counts of correct predictions and of labels of each class, with `metrics.fading_factor`. A change
+    means that the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the
+    last change, and is None while the G-mean is below 90 % of `gmean_before`.
     """
 
     stream: str
@@ -229,14 +226,14 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What one transaction did for one task: the ranges it read (start, and behind the last) and what it wrote.
+    """What one transaction did for one task: the offset ranges that it read (ends are exclusive), and what it wrote.
 
-    `digest` is SHA-256 chained over offsets and output bytes, `records` the count of output records, `tripped` why the
-    breaker stopped the task behind it. For each output topic, `..._start` is the end offset of the task's partition
-    after the previous commit, and `..._records` the count of records that this commit wrote there; a record of
-    version 1 has -1 and 0. `rules` is the number of the rules under which it was processed, `partitions` the number of
-    tasks of the application; the topic ids tell a topic from another topic that was created later under its name
-    (KIP-516). A record of version 1 has rules 1, 0 partitions and empty ids.
+    `digest` is SHA-256, chained over offsets and output bytes. `records` is the number of output records. `tripped` is
+    the reason why the breaker stopped the task after this transaction. For each output topic, `..._start` is the end
+    offset of the task's partition after the previous commit, and `..._records` the number of records that this commit
+    wrote there. `rules` is the number of the rules under which the records were processed, `partitions` the number of
+    tasks. The topic ids tell a topic from a later topic of the same name (KIP-516). A record of version 1 has the
+    defaults.
     """
 
     sequence: int
@@ -264,21 +261,20 @@ class Commit:
 
 CONFIGURATION, RESUME, SEED, SKIP = "configuration", "resume", "seed", "skip"
 RESET, REPAIR, ADOPT = "reset", "repair", "adopt"
-"""The kinds of acts."""
+"""The kinds of acts, see `Act`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """An act that changes a result and is no input.
+    """A recorded act: something that changes results and is not an input record.
 
-    `configuration` (text: the settings), `resume` (a note), `seed` (a part of a learner's state, see `seed`),
-    `skip` (inputs are gone, see `gap`), `reset` (text: the name of a stream, which begins anew), `repair` (outputs
-    whose commit markers were lost were published again), `adopt` (records of other writers in the output topics were
-    accepted).
+    `configuration` (`text` has the settings), `resume` (a note), `seed` (a part of an imported learner's state), `skip`
+    (inputs were lost), `reset` (the name of a stream that starts again), `repair` (outputs whose commit markers were
+    lost were published again), `adopt` (records of other writers in the output topics were accepted).
 
-    It holds from the commit record with `sequence` on; `engine` is the version of areba that wrote it. A long text is
-    cut into `parts` records with consecutive sequences. Only `configuration` has `rules`, the number of the rules that
-    decide results, and `partitions`, the number of tasks of the application; 0 in records of older versions.
+    It holds from the commit record with `sequence` on. `engine` is the version of areba that wrote it. A long
+    text is cut into `parts` records with consecutive sequences. Only `configuration` has `rules`, the number of the
+    rules that decide results, and `partitions`, the number of tasks; they are 0 in records of older versions.
     """
 
     sequence: int
@@ -291,18 +287,15 @@ class Act:
     parts: int = 1
 
 
-# In columns -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class RawRecords:
-    """Consecutive records of one input partition, undecoded, n rows in offset order.
+    """Undecoded records of one input partition, n rows in the order of their offsets.
 
     Attributes:
-        offsets: int64 `[n]`, ascending (with gaps where the broker keeps control records).
-        timestamps: int64 `[n]`, milliseconds; -1 where the record has no CreateTime.
+        offsets: int64 `[n]`, ascending, with gaps at the control records of transactions.
+        timestamps: int64 `[n]`, milliseconds since 1970; -1 for a record without CreateTime.
         keys: n keys.
-        values: n values; None is a tombstone, which no input has a use for.
+        values: n values; None is a tombstone, which is malformed in an input.
         headers: By row; rows without headers are absent.
     """
 
@@ -318,21 +311,21 @@ class RawRecords:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The values of a `RawRecords`, decoded: n rows, the same order.
+    """The decoded values of `RawRecords`, n rows in the same order.
 
     Attributes:
         kinds: uint8 `[n]`, `Kind`.
-        reasons: uint8 `[n]`, `Reason` where malformed, else 0.
-        known: How many names were known to the decoder.
-        stream_names: The distinct stream names of these rows that were not, in order of first appearance.
-        streams: int32 `[n]`, the number of a known name, or `known` more than an index into `stream_names`; -1 where
-            the value does not tell its stream. A malformed row may have a stream.
-        ids: uint64 `[n, ID_WORDS]`; zeros where there is none.
-        features: float32 `[total]`, the features of all examples behind one another.
-        feature_starts: int64 `[n]`, first element of the row in `features`.
-        feature_counts: int32 `[n]`; 0 where there are none.
-        labels: int8 `[n]`, the class; -1 where there is none.
-        revisions: int64 `[n]`, revision of a label; 0 elsewhere.
+        reasons: uint8 `[n]`, the `Reason` of a malformed row, else 0.
+        known: How many stream names had numbers before.
+        stream_names: The new stream names of these rows, in the order of their first appearance.
+        streams: int32 `[n]`, the number of a known name, or `known` plus an index into `stream_names`; -1 if the value
+            does not name its stream. A malformed row may have a stream.
+        ids: uint64 `[n, ID_WORDS]`; zeros in rows without an id.
+        features: float32 `[total]`, the features of all examples, one after the other.
+        feature_starts: int64 `[n]`, index of the row's first element in `features`.
+        feature_counts: int32 `[n]`; 0 in rows without features.
+        labels: int8 `[n]`, the class; -1 in rows without a class.
+        revisions: int64 `[n]`, the revision of a label; 0 in other rows.
         marks: The control records, by row.
     """
 
@@ -350,40 +343,8 @@ class Decoded:
     marks: Mapping[int, Mark]
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionColumns:
-    """n predictions; `streams` and `learners` index the name lists."""
-
-    stream_names: Sequence[str]
-    learner_names: Sequence[str]
-    streams: Integers
-    learners: Integers
-    ids: Words
-    champions: NDArray[np.bool_]
-    scores: Floats
-    labels: NDArray[np.int8]
-    model_versions: Longs
-
-
 NO_LONG = np.iinfo(np.int64).min
-"""A null in a column of longs."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeColumns:
-    """n outcomes. Nulls: label -1, learner -1, score NaN, delay and offsets `NO_LONG`."""
-
-    stream_names: Sequence[str]
-    learner_names: Sequence[str]
-    streams: Integers
-    outcomes: Bytes
-    ids: Words
-    labels: NDArray[np.int8]
-    learners: Integers
-    scores: Floats
-    delays_ms: Longs
-    example_offsets: Longs
-    label_offsets: Longs
+"""Stands for null in a column of longs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +354,7 @@ class OutputRecords:
     Attributes:
         keys: n keys.
         values: n values.
-        timestamps: n event times in milliseconds: those of the records that caused them.
+        timestamps: n event times in milliseconds, each that of the input record that caused it.
         headers: By row; rows without headers are absent.
     """
 
@@ -407,7 +368,7 @@ class OutputRecords:
 
 
 def concatenated_headers(parts: Iterable[RawRecords | OutputRecords]) -> Headers:
-    """The headers of all records of the parts, by their row among all."""
+    """Return the headers of all parts, by row in their concatenation."""
     headers: dict[int, Sequence[Header]] = {}
     first = 0
     for part in parts:
@@ -417,10 +378,10 @@ def concatenated_headers(parts: Iterable[RawRecords | OutputRecords]) -> Headers
 
 
 def pack_id(text: str) -> Words:
-    """The id as `ID_WORDS` uint64 words.
+    """Return an id as `ID_WORDS` uint64 words.
 
     Raises:
-        ValueError: The id has no byte or more than `MAX_ID_BYTES` in UTF-8.
+        ValueError: The id is empty, or has more than `MAX_ID_BYTES` in UTF-8.
     """
     raw = text.encode()
     if not 1 <= len(raw) <= MAX_ID_BYTES:
@@ -432,5 +393,5 @@ def pack_id(text: str) -> Words:
 
 
 def unpack_id(words: Words) -> str:
-    """The id that `pack_id` packed."""
+    """Return the id that `pack_id` has packed."""
     return words[1:].tobytes()[: int(words[0])].decode()

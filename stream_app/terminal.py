@@ -1,8 +1,9 @@
-"""What every command writes on a terminal passes here: text is shown, never obeyed.
+"""Output to a terminal, in which text from records cannot do harm.
 
-Streams, ids, header names and reasons come from records that nobody checked. A terminal obeys escape bytes in them, a
-line feed forges a line of ours, and rich takes `[/a]` for markup. So no command writes by itself: `say` has one line,
-`Terminal` has tables and progress, `LogFormatter` has the log. All three use `printable`.
+Names of streams, ids, header names and reasons come from records that nobody has checked. Escape characters in them
+would control the terminal, a line feed would forge a line of output, and rich would interpret `[/a]` as markup. So no
+command writes by itself: `say` writes a line, `Terminal` tables and progress, `LogFormatter` the log. All three escape
+the text with `printable`.
 """
 
 import logging
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    """Put Python's escape in the place of each character that cannot be seen: ESC is four visible characters."""
+    """Return the text with Python's escape for each character that is not printable: ESC becomes four characters."""
     return text if text.isprintable() else "".join(map(_visible, text))
 
 
@@ -32,7 +33,7 @@ def say(line: object, *, err: bool = False) -> None:
 
 
 class Terminal(Console):
-    """A rich console on which any text, also in a table's cell, is but text: no markup, no emoji, no highlighting."""
+    """A rich console that shows all text, also in cells of tables, without markup, emoji and highlighting."""
 
     def render_str(  # noqa: D102  (rich's)
         self,
@@ -50,9 +51,9 @@ class Terminal(Console):
 
 
 class LogFormatter(logging.Formatter):
-    """A line for each record of the log, whatever its message quotes."""
+    """A formatter that writes one line for each log record, whatever its message contains."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's)
-        """The line, but for a traceback, which comes after it."""
+        """Return the line; logging appends a traceback after it."""
         record.message = printable(record.message)
         return super().formatMessage(record)

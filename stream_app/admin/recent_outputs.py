@@ -14,7 +14,7 @@ from stream_app.config import Config
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.pipeline.label_flow import ENOUGH, SKEW_MS, WINDOW, LabelFlow
 from stream_app.records import REASONS, Metric, Outcome, OutcomeKind, Prediction, Reason
-from stream_app.serialization.avro import decode_one
+from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter, read_sent_back
 
 TAIL_RECORDS = 2_000

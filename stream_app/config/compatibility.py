@@ -13,7 +13,7 @@ _REMEDY = (
 )
 
 _HOLDS = "holds from now on"
-_RESTARTS = "starts afresh"
+_RESTARTS = "starts again"
 
 TASK_SETTINGS_TAKEN_OVER = frozenset(
     {

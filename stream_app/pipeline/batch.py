@@ -28,7 +28,8 @@ from stream_app.records import (
     Reason,
     Side,
 )
-from stream_app.serialization import codec
+from stream_app.serialization.decode import DecodeLimits, decode
+from stream_app.serialization.names import NameList
 
 TRACE_HEADER = "traceparent"
 """W3C Trace Context, carried from the record that caused an output if there is one, and it is valid."""
@@ -70,7 +71,7 @@ class Batch:
     decoded: tuple[Decoded, Decoded]
     merged: JoinInput
     times: Longs
-    known: codec.NameList
+    known: NameList
     sizes: tuple[Longs, Longs]
     trace_headers: tuple[Headers, Headers]
     dropped_traces: int
@@ -132,11 +133,11 @@ class Batch:
         return dict(zip(names, positions.tolist(), strict=True))
 
 
-def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits, known: codec.NameList) -> Batch:
+def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, known: NameList) -> Batch:
     """Decode and merge both ranges of a batch; `known` are names of streams."""
     decoded = (
-        codec.decode(examples.values, Side.EXAMPLES, limits, known),
-        codec.decode(labels.values, Side.LABELS, limits, known),
+        decode(examples.values, Side.EXAMPLES, limits, known),
+        decode(labels.values, Side.LABELS, limits, known),
     )
     for raw, side in zip((examples, labels), decoded, strict=True):
         _refuse_wrong_keys(side, raw.keys, known)
@@ -162,14 +163,14 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLim
     return Batch((examples, labels), decoded, merged, times, known, sizes, traces, sum(dropped))
 
 
-def _refuse_wrong_keys(decoded: Decoded, keys: Sequence[bytes | None], known: codec.NameList) -> None:
+def _refuse_wrong_keys(decoded: Decoded, keys: Sequence[bytes | None], known: NameList) -> None:
     """The key of a record is the name of its stream: it brings all records of a stream to one partition.
 
     Where all is well that is one comparison of two lists, which costs less than looking every key up.
     """
     names = known.encoded
     if decoded.stream_names:
-        names = np.concatenate([names, codec.NameList(decoded.stream_names).encoded])
+        names = np.concatenate([names, NameList(decoded.stream_names).encoded])
     if not len(names):
         return
     wanted = names[decoded.streams].tolist()

@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_app.join import stream_join
 from stream_app.pipeline.batch import OriginalRecord, size_of
-from stream_app.pipeline.outputs import Collector, DeadLetter, OutcomeRows
+from stream_app.pipeline.outputs import Collector, DeadLetterRow, OutcomeRows
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.transaction_bounds import Costs
@@ -91,4 +91,4 @@ def close(left: Leftovers, streams: Streams, collector: Collector) -> None:
         )
     )
     for label in left.labels:
-        collector.dead(0, DeadLetter(Reason.ORPHAN_LABEL, label, left.stream))
+        collector.dead(0, DeadLetterRow(Reason.ORPHAN_LABEL, label, left.stream))

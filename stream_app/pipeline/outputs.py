@@ -22,15 +22,15 @@ from stream_app.records import (
     Integers,
     Longs,
     Metric,
-    OutcomeColumns,
     OutputRecords,
-    PredictionColumns,
     Reason,
     Side,
     Words,
 )
 from stream_app.serialization import codec
+from stream_app.serialization.encode import OutcomeColumns, PredictionColumns, encode_outcomes, encode_predictions
 from stream_app.serialization.left_out import Fields, fitted
+from stream_app.serialization.names import NameList
 
 DEAD_LETTERS = "dead-letters"
 OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", DEAD_LETTERS)
@@ -79,8 +79,8 @@ class InputTopics:
 class Names(NamedTuple):
     """What the indices in columns stand for."""
 
-    streams: codec.NameList
-    learners: codec.NameList
+    streams: NameList
+    learners: NameList
 
 
 class PredictionRows(NamedTuple):
@@ -111,8 +111,8 @@ class OutcomeRows(NamedTuple):
     label_offsets: Longs
 
 
-class DeadLetter(NamedTuple):
-    """An input record that went nowhere else, and why; `stream` is None where its value does not tell it."""
+class DeadLetterRow(NamedTuple):
+    """An input record that becomes a dead letter, and the reason; `stream` is None if its value does not name one."""
 
     reason: Reason
     record: OriginalRecord
@@ -162,7 +162,7 @@ class Collector:
         self._predictions: list[PredictionRows] = []
         self._outcomes: list[OutcomeRows] = []
         self._metrics: list[tuple[int, Metric]] = []
-        self._dead: list[tuple[int, DeadLetter]] = []
+        self._dead: list[tuple[int, DeadLetterRow]] = []
 
     def predictions(self, rows: PredictionRows) -> None:
         """Add all predictions of some positions; of one, the learner that comes first in the configuration first."""
@@ -178,13 +178,13 @@ class Collector:
         """Add one record of metrics."""
         self._metrics.append((position, metric))
 
-    def dead(self, position: int, letter: DeadLetter) -> None:
+    def dead(self, position: int, letter: DeadLetterRow) -> None:
         """Add a dead letter; the record need not be the one at the position that caused its end."""
         self._dead.append((position, letter))
 
     def bury(self, position: int, reason: Reason) -> None:
         """The record at this position becomes a dead letter."""
-        self.dead(position, DeadLetter(reason, self._batch.original(position), self._batch.stream_name(position)))
+        self.dead(position, DeadLetterRow(reason, self._batch.original(position), self._batch.stream_name(position)))
 
     def encode(self, names: Names, inputs: InputTopics, stream_records: Longs, dead_letter_bytes: int) -> Outputs:
         """Encode everything as bytes; a dead letter is at most `dead_letter_bytes` large, see `left_out`."""
@@ -208,12 +208,12 @@ class Collector:
     def _encode_predictions(self, names: Names) -> OutputRecords:
         rows = _together(PredictionRows, self._predictions)
         columns = PredictionColumns(names.streams, names.learners, *rows[1:])
-        return self._records(rows.positions, _keys(names, rows.streams), codec.encode_predictions(columns))
+        return self._records(rows.positions, _keys(names, rows.streams), encode_predictions(columns))
 
     def _encode_outcomes(self, names: Names) -> OutputRecords:
         rows = _together(OutcomeRows, self._outcomes)
         columns = OutcomeColumns(names.streams, names.learners, *rows[1:])
-        return self._records(rows.positions, _keys(names, rows.streams), codec.encode_outcomes(columns))
+        return self._records(rows.positions, _keys(names, rows.streams), encode_outcomes(columns))
 
     def _encode_metrics(self) -> OutputRecords:
         rows = sorted(self._metrics, key=_position)
@@ -254,7 +254,7 @@ def _fields(record: OriginalRecord) -> Fields:
     return Fields(record.key, record.value, record.headers)
 
 
-def _dead_headers(letter: DeadLetter, inputs: InputTopics) -> list[Header]:
+def _dead_headers(letter: DeadLetterRow, inputs: InputTopics) -> list[Header]:
     """Make our headers, which come after the original ones: the family of Kafka Connect (KIP-298) and our reason."""
     record, reason = letter.record, letter.reason.text
     topic = inputs.names[record.side]

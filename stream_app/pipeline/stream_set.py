@@ -48,12 +48,12 @@ from stream_app.learners.scaler import Work
 from stream_app.learners.workshop import Workshop
 from stream_app.pipeline import degradation, prequential
 from stream_app.pipeline.batch import Batch
-from stream_app.pipeline.outputs import Collector, DeadLetter, OutcomeRows, PredictionRows
+from stream_app.pipeline.outputs import Collector, DeadLetterRow, OutcomeRows, PredictionRows
 from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
 from stream_app.pipeline.stream import Shared, Stream
 from stream_app.pipeline.transaction_bounds import Held
 from stream_app.records import ID_WORDS, NO_LONG, Floats, Integers, Longs, Mark, MarkKind, Reason, Side
-from stream_app.serialization.codec import NameList
+from stream_app.serialization.names import NameList
 
 
 class Answered(NamedTuple):
@@ -519,7 +519,7 @@ class Streams:
                 collector.bury(position, reason)
             else:
                 stream = self._streams[which[part]]
-                collector.dead(position, DeadLetter(reason, stream.waiting[slot], stream.name))
+                collector.dead(position, DeadLetterRow(reason, stream.waiting[slot], stream.name))
         for at, part in enumerate(_owners(out, RELEASED)):
             del self._streams[which[part]].waiting[int(out.released_slots[at])]
 

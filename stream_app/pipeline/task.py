@@ -39,7 +39,7 @@ from stream_app.records import (
     Reason,
     Side,
 )
-from stream_app.serialization import codec
+from stream_app.serialization.decode import DecodeLimits
 from stream_app.snapshot.format import Columns
 from stream_app.snapshot.imported_state import Seed, Seeds
 
@@ -116,7 +116,7 @@ class Task:
     ) -> None:
         self.settings = settings
         self._inputs = InputTopics(topics, partition)
-        self._limits = codec.DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features)
+        self._limits = DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features)
         self._streams = Streams(settings, hash_key)
         self._seeds = Seeds()
         self._changed: set[str] = set()  # since the last snapshot

@@ -1,6 +1,8 @@
-"""Bytes to records and back: Avro values in batches of columns, and the format of dead letters.
+"""Records as bytes: Avro values, and the headers of dead letters.
 
-Decoding never fails as a whole: a record that cannot be decoded gets a reason and keeps its place in the batch.
+`decode` and `encode` work on batches, for the stages; `codec` on one record, for tools. `avro` has the schemas and the
+checks of bytes that they share, `names` the tables of stream names. `dead_letter` reads and writes the records of the
+dead-letters topic, `left_out` what such a record omits when it would be too large.
 
-May import `jit`. Public: `codec.decode`, `codec.encode`, `avro` for values one by one, `dead_letter`.
+May import `jit` and `config`. Public: `decode.decode`, `encode.encode_...`, `codec`, `dead_letter`, `left_out`.
 """

@@ -1,28 +1,24 @@
-"""Avro, one value at a time: the schemas of the package, their layouts, and the checks that all our decoders share.
+"""Avro: the schemas of the package, their layouts, and the checks of bytes that all decoders share.
 
 A value is `C3 01`, the CRC-64-AVRO fingerprint of its schema (8 bytes, little-endian), then the record: the
-single-object encoding of the Avro specification. fastavro reads the record; but it takes some bytes that no writer
-makes and that other readers refuse or read otherwise. So `walk` looks at the bytes first, and both decoders
-(`decode_one` here, the one for batches in `codec`) share the functions below it: what we accept is what fastavro
-accepts and what passes every `Check`. No decoder looks beyond a value's last byte, or reserves memory for what a value
-only claims to hold.
+single-object encoding of the Avro specification. fastavro accepts some bytes that no writer makes, and that other
+readers refuse or read differently. So `walk` checks the bytes of a value before fastavro reads it, and the batch
+decoder uses the same readers: the package accepts what fastavro accepts and what passes every `Check`. No decoder reads
+after a value's last byte, or reserves memory for a size that a value only claims to have.
 """
 
-import io
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import fastavro
 import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 import schemas
-from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.jit.compiler import bare, bare_inlined
 from stream_app.records import (
     Act,
@@ -32,7 +28,6 @@ from stream_app.records import (
     Label,
     Longs,
     Mark,
-    MarkKind,
     Metric,
     Outcome,
     Prediction,
@@ -40,39 +35,42 @@ from stream_app.records import (
 
 Record: TypeAlias = Example | Label | Mark | Prediction | Outcome | Metric | Commit | Act
 Int: TypeAlias = int | np.signedinteger[Any]
-"""What compiled functions count with."""
+"""The integers of compiled functions."""
 
 RECORD_TYPES = (Example, Label, Mark, Prediction, Outcome, Metric, Commit, Act)
 
 MAGIC = b"\xc3\x01"
 HEADER_BYTES = 10
-"""The two bytes of the single-object encoding and the fingerprint."""
+"""Length of `MAGIC` and the fingerprint."""
 
 MAX_VARINT_BYTES = 10
-"""Ten times seven bits hold any long."""
+"""Most bytes of a long: ten times seven bits."""
+
+MAX_INT_BYTES = 5
+"""Most bytes of an int: five times seven bits."""
 
 
 class Check(IntEnum):
-    """Why a record's bytes are refused. Those marked with a star are checks of ours: fastavro takes such bytes."""
+    """The reason why a record's bytes are refused. A star marks bytes that fastavro accepts."""
 
     TRUNCATED = 1  # the value ends inside the record
     LONG_VARINT = 2  # * a number of more than ten bytes, or of more than 64 bits
     INT_RANGE = 3  # * an int of more than 32 bits
-    NEGATIVE_LENGTH = 4  # a string of less than no bytes
+    NEGATIVE_LENGTH = 4  # a string with a negative length
     UTF8 = 5  # a string that is not UTF-8
     INDEX_RANGE = 6  # an enum or union index past its list, or (*) below zero
     BLOCK_SIZE = 7  # * a block whose size in bytes is not that of its items
     BOOLEAN = 8  # * a boolean other than 0 and 1
-    LEFT_OVER = 9  # * bytes behind the record
+    LEFT_OVER = 9  # * bytes after the record
 
     @property
     def text(self) -> str:
-        """As messages spell it: `left over`."""
+        """The check as messages spell it, such as `left over`."""
         return self.name.lower().replace("_", " ")
 
 
-# The readers below give (value, next position); a position below zero is a `Check`, negated. The compiler wants plain
-# integers for that.
+# The readers below return (value, next position). A negative position is a `Check`, negated. Compiled code needs the
+# checks as plain integers.
 TRUNCATED = -int(Check.TRUNCATED)
 LONG_VARINT = -int(Check.LONG_VARINT)
 INT_RANGE = -int(Check.INT_RANGE)
@@ -85,7 +83,7 @@ LEFT_OVER = -int(Check.LEFT_OVER)
 
 STRING, INT, LONG, FLOAT, DOUBLE, BOOL, FIXED, ENUM, FLOATS = range(9)
 NULLABLE = 16
-"""Added to a type: a union of null and that type."""
+"""Added to a type code: a union of null and this type."""
 
 TYPE_CODES = MappingProxyType(
     {"string": STRING, "int": INT, "long": LONG, "float": FLOAT, "double": DOUBLE, "boolean": BOOL}
@@ -95,16 +93,13 @@ FLOAT_BYTES = 4
 DOUBLE_BYTES = 8
 
 
-# Reading numbers, strings and blocks: compiled, shared by both decoders ----------------------------------------------
-
-
-# Unsigned places (`uintp`) spare the compiler the question whether they count from the end: it then loads the bytes of
-# a word at once, at any address, and makes vectors of loops.
+# With unsigned indices (`uintp`), the compiler need not handle indices from the end: it then loads the bytes of a word
+# at once, at any address, and vectorizes loops.
 
 
 @bare_inlined
 def read_word(buffer: Bytes, position: int) -> np.uint64:
-    """Eight bytes, little-endian."""
+    """Read eight bytes, little-endian."""
     place = np.uintp(position)
     word = np.uint64(0)
     for i in range(8):
@@ -114,7 +109,7 @@ def read_word(buffer: Bytes, position: int) -> np.uint64:
 
 @bare_inlined
 def read_float_bits(buffer: Bytes, position: int) -> np.uint32:
-    """Four bytes, little-endian."""
+    """Read four bytes, little-endian."""
     place = np.uintp(position)
     word = np.uint32(0)
     for i in range(4):
@@ -124,7 +119,7 @@ def read_float_bits(buffer: Bytes, position: int) -> np.uint32:
 
 @bare_inlined
 def is_ascii(buffer: Bytes, position: int, end: int) -> bool:
-    """Whether no byte is above 127."""
+    """Say whether no byte is above 127."""
     joined = np.uint8(0)
     for i in range(position, end):
         joined |= buffer[np.uintp(i)]
@@ -133,7 +128,7 @@ def is_ascii(buffer: Bytes, position: int, end: int) -> bool:
 
 @bare_inlined
 def read_long(buffer: Bytes, position: int, end: int) -> tuple[Any, int]:
-    """A zig-zag varint. Padding with zero bits is accepted, as fastavro and Java do."""
+    """Read a zig-zag varint. Padding with zero bits is accepted, as by fastavro and Java."""
     bits = np.uint64(0)
     for place in range(MAX_VARINT_BYTES):
         if position >= end:
@@ -150,7 +145,7 @@ def read_long(buffer: Bytes, position: int, end: int) -> tuple[Any, int]:
 
 @bare_inlined
 def read_int(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """A varint of 32 bits."""
+    """Read a zig-zag varint of at most 32 bits."""
     value, position = read_long(buffer, position, end)
     if position >= 0 and (value < -(1 << 31) or value >= 1 << 31):
         return 0, INT_RANGE
@@ -159,7 +154,7 @@ def read_int(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @bare_inlined
 def read_index(buffer: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
-    """The place in a union or in an enum's symbols: 0 to `count` - 1."""
+    """Read the index of a union's type or of an enum's symbol: 0 to `count` - 1."""
     value, position = read_long(buffer, position, end)
     if position >= 0 and (value < 0 or value >= count):
         return 0, INDEX_RANGE
@@ -168,7 +163,7 @@ def read_index(buffer: Bytes, position: int, end: int, count: int) -> tuple[int,
 
 @bare_inlined
 def read_code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """One UTF-8 sequence of two to four bytes, well-formed (Unicode, table 3-7): not overlong, no surrogate."""
+    """Read a well-formed UTF-8 sequence of two to four bytes (Unicode, table 3-7): not overlong, not a surrogate."""
     lead = int(buffer[position])
     if lead < 0xE0:
         more, code, smallest = 1, lead & 0x1F, 0x80
@@ -189,7 +184,7 @@ def read_code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @bare_inlined
 def is_utf8(buffer: Bytes, position: int, end: int) -> bool:
-    """Whether the bytes are well-formed UTF-8."""
+    """Say whether the bytes are well-formed UTF-8."""
     if is_ascii(buffer, position, end):  # almost all names are
         return True
     while position < end:
@@ -204,7 +199,7 @@ def is_utf8(buffer: Bytes, position: int, end: int) -> bool:
 
 @bare_inlined
 def read_span(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Where the bytes of a string start, and where they end; not yet known to be UTF-8."""
+    """Return where the bytes of a string start and end, without checking that they are UTF-8."""
     length, position = read_long(buffer, position, end)
     if position < 0:
         return 0, position
@@ -217,7 +212,7 @@ def read_span(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @bare_inlined
 def read_text(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """Where the bytes of a string start, and where they end."""
+    """Return where the bytes of a string start and end, after checking that they are UTF-8."""
     start, position = read_span(buffer, position, end)
     if position >= 0 and not is_utf8(buffer, start, position):
         return 0, UTF8
@@ -226,7 +221,7 @@ def read_text(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @bare_inlined
 def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
-    """The head of a block of floats: how many come (0: no more). All of them are there.
+    """Read the head of a block of floats, and return their number (0 at the end); the buffer has all of them.
 
     A negative count is followed by the size of the block in bytes.
     """
@@ -237,7 +232,7 @@ def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
         size, position = read_long(buffer, position, end)
         if position < 0:
             return 0, position
-        # the division keeps what a hostile count would overflow
+        # dividing cannot overflow, as multiplying a hostile count could
         if size < 0 or size % FLOAT_BYTES != 0 or -(size // FLOAT_BYTES) != count:
             return 0, BLOCK_SIZE
         count = size // FLOAT_BYTES
@@ -247,14 +242,32 @@ def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 
 @bare_inlined
+def put_long(out: Bytes, position: int, value: Int) -> int:
+    """Write a zig-zag varint, and return the next position."""
+    bits = np.uint64(value << 1) ^ np.uint64(value >> 63)
+    while bits >= np.uint64(0x80):
+        out[position] = np.uint8(bits & np.uint64(0x7F)) | np.uint8(0x80)
+        bits >>= np.uint64(7)
+        position += 1
+    out[position] = np.uint8(bits)
+    return position + 1
+
+
+def long_bytes(value: int) -> Bytes:
+    """Return a number as Avro writes it."""
+    out = np.empty(MAX_VARINT_BYTES, np.uint8)
+    return out[: put_long(out, 0, value)]
+
+
+@bare_inlined
 def skip_bytes(position: int, end: int, size: int) -> int:
-    """Behind so many bytes."""
+    """Return the position after `size` bytes."""
     return position + size if size <= end - position else TRUNCATED
 
 
 @bare_inlined
 def skip_floats(buffer: Bytes, position: int, end: int) -> int:
-    """Behind an array of floats."""
+    """Return the position after an array of floats."""
     while True:
         count, position = read_block(buffer, position, end)
         if position < 0 or count == 0:
@@ -264,7 +277,7 @@ def skip_floats(buffer: Bytes, position: int, end: int) -> int:
 
 @bare_inlined
 def skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int) -> int:
-    """Behind one field that is there (not null)."""
+    """Return the position after one field that is not null."""
     if code == STRING:
         position = read_text(buffer, position, end)[1]
     elif code == INT:
@@ -290,15 +303,15 @@ def skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int)
 
 @bare
 def walk(buffer: Bytes, position: int, layout: Longs) -> int:
-    """Go through one record, which the buffer must hold to its last byte.
+    """Check the bytes of one record, which must end with the buffer.
 
     Args:
         buffer: uint8, one value.
         position: Where the record starts in it.
-        layout: int64 `[fields, 2]`, of `layout_of`.
+        layout: int64 `[fields, 2]`, see `layout_of`.
 
     Returns:
-        0, or the `Check` that it failed.
+        0, or the `Check` that failed.
     """
     end = len(buffer)
     for field in range(len(layout)):
@@ -314,9 +327,6 @@ def walk(buffer: Bytes, position: int, layout: Longs) -> int:
     return 0 if position == end else -LEFT_OVER
 
 
-# Schemas --------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Schema:
     """One version of one record type.
@@ -325,8 +335,8 @@ class Schema:
         record: The dataclass of its records.
         version: 1, 2, ...
         header: The first `HEADER_BYTES` of each value.
-        parsed: As fastavro wants it.
-        layout: As `walk` wants it.
+        parsed: The schema in the form that fastavro needs.
+        layout: The schema in the form that `walk` needs.
     """
 
     record: type[Record]
@@ -337,15 +347,15 @@ class Schema:
 
     @property
     def fingerprint(self) -> int:
-        """CRC-64-AVRO of the canonical form."""
+        """CRC-64-AVRO of the schema's canonical form."""
         return int.from_bytes(self.header[len(MAGIC) :], "little")
 
 
 def layout_of(parsed: Mapping[str, Any]) -> Longs:
-    """The fields of a flat record schema as `walk` reads them: int64 `[fields, 2]`, type code and size or symbols.
+    """Return the fields of a flat record schema for `walk`: int64 `[fields, 2]`, type code and size or symbol count.
 
     Raises:
-        ValueError: A field is not flat: schemas that nest can be made to recurse without end.
+        ValueError: A field is not flat. Values of nested schemas can make a reader recurse without end.
     """
     rows = []
     for field in parsed["fields"]:
@@ -367,7 +377,7 @@ def layout_of(parsed: Mapping[str, Any]) -> Longs:
 
 @cache
 def catalogue() -> Mapping[bytes, Schema]:
-    """Every schema of the package by the header of its values; read once, from the package alone."""
+    """Return every schema of the package by the header of its values; the files are read once."""
     types = {record.__name__.lower(): record for record in RECORD_TYPES}
     found = {}
     for (name, version), text in schemas.sources().items():
@@ -379,75 +389,6 @@ def catalogue() -> Mapping[bytes, Schema]:
 
 @cache
 def newest() -> Mapping[type[Record], Schema]:
-    """The schema that values of each record type are written with."""
+    """Return the newest schema of each record type, with which values are written."""
     ordered = sorted(catalogue().values(), key=lambda schema: schema.version)
     return MappingProxyType({schema.record: schema for schema in ordered})
-
-
-# One value at a time --------------------------------------------------------------------------------------------------
-
-
-def encode(record: Record) -> bytes:
-    """The value of one record, by fastavro, with the newest schema. Whether it makes sense is not looked at.
-
-    Raises:
-        ValueError: A number is too large for its field, or a text or symbol cannot be written.
-        TypeError: A field has another type.
-    """
-    schema = newest()[type(record)]
-    out = io.BytesIO()
-    out.write(schema.header)
-    fastavro.schemaless_writer(out, schema.parsed, _plain(record))
-    value = out.getvalue()
-    failed = walk(np.frombuffer(bytearray(value), np.uint8), HEADER_BYTES, schema.layout)
-    if failed:
-        raise ValueError(f"{type(record).__name__} cannot be written: {Check(failed).text}")
-    return value
-
-
-def decode_one(value: bytes) -> Record:
-    """The record of one value, of any type of ours; what the record says is not looked at.
-
-    Raises:
-        WrongSchemaError: The value does not begin with the fingerprint of a schema of ours.
-        UndecodableError: The rest is no record of that schema, or bytes are left over.
-    """
-    schema = catalogue().get(value[:HEADER_BYTES])
-    if schema is None:
-        raise WrongSchemaError(f"no schema of ours: the value begins with {value[:HEADER_BYTES].hex() or 'nothing'}")
-    failed = walk(np.frombuffer(bytearray(value), np.uint8), HEADER_BYTES, schema.layout)
-    if failed:
-        raise UndecodableError(f"{schema.record.__name__}: {Check(failed).text}")
-    payload = io.BytesIO(value)
-    payload.seek(HEADER_BYTES)
-    try:
-        plain: Any = fastavro.schemaless_reader(payload, schema.parsed, None)
-    except (EOFError, LookupError, ValueError) as error:
-        raise UndecodableError(f"{schema.record.__name__}: {type(error).__name__}") from error
-    if payload.tell() != len(value):
-        raise UndecodableError(f"{schema.record.__name__}: {Check.LEFT_OVER.text}")
-    return _record(schema.record, plain)
-
-
-def decode_many(values: Iterable[bytes]) -> list[Record]:
-    """The records of many values, for tools. Raises as `decode_one` does."""
-    return [decode_one(value) for value in values]
-
-
-def _plain(record: Record) -> dict[str, Any]:
-    """The fields as fastavro writes them."""
-    plain = {field.name: getattr(record, field.name) for field in fields(record)}
-    if isinstance(record, Example):
-        plain["features"] = [float(value) for value in record.features]
-    elif isinstance(record, Mark):
-        plain["kind"] = record.kind.name.lower()
-    return plain
-
-
-def _record(record: type[Record], plain: dict[str, Any]) -> Record:
-    """The record with the fields that fastavro read."""
-    if record is Example:
-        plain["features"] = tuple(plain["features"])
-    elif record is Mark:
-        plain["kind"] = MarkKind[plain["kind"].upper()]
-    return record(**plain)

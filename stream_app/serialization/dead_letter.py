@@ -1,17 +1,17 @@
-"""What the records of the dead-letters topic say, and those that `areba dlq replay` writes; pure.
+"""The records of the dead-letters topic, and the headers that `areba dlq replay` adds to a record; pure.
 
-Three kinds of records are on the topic, told apart by their last headers:
+The topic has three kinds of records, which differ in their last headers:
 
-    dead letter   the original key, value and headers, and after them `DEAD_LETTER_HEADERS`: by the worker. Where it
-                  would be too large, parts are left out, and further headers say what they were (`left_out`)
-    sent back     `areba.replayed`: the offset of a dead letter of this partition, which the transaction that wrote this
-                  record has sent back to its input
-    start         `areba.replay-start`: a replay begins; whoever reads it has read all that was written before
+    dead letter   written by the worker: key, value and headers of the input record, then `DEAD_LETTER_HEADERS`. If the
+                  record would be too large, parts are left out, and further headers describe them (see `left_out`)
+    sent back     `areba.replayed`: the offset of a dead letter of this partition; the transaction that wrote this
+                  record has sent that dead letter back to its input
+    start         `areba.replay-start`: a replay starts; a reader that has seen it has read everything written before
 
-A record that was sent back has its own headers, and behind them `REPLAY_HEADERS`: which dead letter it was, and from
-which input record that came.
+A record that was sent back has the headers of the producer, then `REPLAY_HEADERS`: which dead letter it was, and which
+input record that dead letter came from.
 
-Retention deletes a partition from its beginning, so what says that a dead letter was sent back outlives it.
+Retention deletes a partition from its start, so a record that says that a dead letter was sent back outlives it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ DEAD_LETTER_HEADERS = (
     "__connect.errors.exception.message",
     "areba.reason",
 )
-"""Behind the original headers, in this order."""
+"""The last headers of a dead letter, in this order."""
 
 REPLAY_HEADERS = (
     "areba.replay.topic",
@@ -41,16 +41,23 @@ REPLAY_HEADERS = (
     "areba.replay.attempt",
     "areba.replay.time_ms",
 )
-"""Behind the headers of a record that was sent back, in this order; see `Replay`."""
+"""The last headers of a record that was sent back, in this order; see `Replay`."""
 
 SENT_BACK, START = "areba.replayed", "areba.replay-start"
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """One dead letter: what our headers say, and the original that it carries, as far as it does.
+class DeadLetterRecord:
+    """One dead letter as its topic has it.
 
-    `left_out` says of the parts of the original that it does not carry what they were.
+    Attributes:
+        topic: The input topic.
+        partition: The partition of the input record.
+        input_offset: The offset of the input record.
+        reason: The text of its `records.Reason`.
+        message: The reason in words.
+        original: Key, value and headers of the input record, without the parts that were left out.
+        left_out: Length and SHA-256 of the parts that were left out, by their names.
     """
 
     topic: str
@@ -63,11 +70,11 @@ class DeadLetter:
 
     @property
     def origin(self) -> str:
-        """The input record that it was."""
+        """The place of the input record: topic, partition and offset."""
         return f"{self.topic}[{self.partition}] offset {self.input_offset}"
 
     def differences(self, record: Fields) -> Iterator[str]:
-        """Names of the parts that are not those of this record."""
+        """Yield the names of the parts in which this record differs from the original."""
         mine = self.original
         equal = {
             HEADERS: list(mine.headers) == list(record.headers),
@@ -81,10 +88,10 @@ class DeadLetter:
 
 
 class Replay(NamedTuple):
-    """What a record that was sent back says of itself.
+    """What the headers of a record that was sent back say.
 
-    `topic`, `partition` and `offset` are those of the dead letter, `origin_...` those of the input record that it was;
-    `attempt` counts from 1, when a record that was sent back becomes a dead letter again; `time_ms` is the wall clock.
+    `topic`, `partition` and `offset` are those of the dead letter, `origin_...` those of its input record. `attempt` is
+    1, and one more each time that the record becomes a dead letter again. `time_ms` is the time of the wall clock.
     """
 
     topic: str
@@ -97,12 +104,12 @@ class Replay(NamedTuple):
     time_ms: int
 
     def headers(self) -> list[Header]:
-        """As they stand on the record."""
+        """Return the headers for the record."""
         return [(name, str(value).encode()) for name, value in zip(REPLAY_HEADERS, self, strict=True)]
 
 
-def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> DeadLetter | None:
-    """The dead letter, or None when its last headers are not ours."""
+def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> DeadLetterRecord | None:
+    """Return the dead letter, or None if the record has not the headers of a dead letter."""
     headers, left_out = read_left_out(headers)
     texts = _texts(headers, DEAD_LETTER_HEADERS)
     if texts is None:
@@ -110,13 +117,13 @@ def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[H
     topic, partition, offset, _, message, reason = texts
     try:
         original = Fields(key, value, tuple(headers[: -len(DEAD_LETTER_HEADERS)]))
-        return DeadLetter(topic, int(partition), int(offset), reason, message, original, left_out)
+        return DeadLetterRecord(topic, int(partition), int(offset), reason, message, original, left_out)
     except ValueError:
         return None
 
 
 def read_replay(headers: Sequence[Header]) -> Replay | None:
-    """Which dead letter a record was, if it was sent back."""
+    """Return what the headers say if the record was sent back, else None."""
     texts = _texts(headers, REPLAY_HEADERS)
     if texts is None:
         return None
@@ -129,29 +136,29 @@ def read_replay(headers: Sequence[Header]) -> Replay | None:
 
 
 def without_replay(headers: Sequence[Header]) -> Sequence[Header]:
-    """Those of the producer."""
+    """Return the headers of the producer, without those of a replay."""
     return headers[: -len(REPLAY_HEADERS)] if read_replay(headers) is not None else headers
 
 
 def read_sent_back(headers: Sequence[Header]) -> int | None:
-    """The offset of the dead letter that was sent back, if the record says so."""
+    """Return the offset of the dead letter that was sent back, or None if this is another kind of record."""
     texts = _texts(headers, (SENT_BACK,))
     return int(texts[0]) if texts is not None and texts[0].isdecimal() else None
 
 
 def read_start(headers: Sequence[Header]) -> str | None:
-    """The name of the replay that began here, if the record says so."""
+    """Return the name of the replay that starts here, or None if this is another kind of record."""
     texts = _texts(headers, (START,))
     return texts[0] if texts is not None else None
 
 
 def is_of_a_replay(headers: Sequence[Header]) -> bool:
-    """Whether this record of the dead-letters topic is no dead letter, but what a replay wrote."""
+    """Say whether a replay wrote this record of the dead-letters topic, so that it is not a dead letter."""
     return read_sent_back(headers) is not None or read_start(headers) is not None
 
 
 def _texts(headers: Sequence[Header], names: tuple[str, ...]) -> list[str] | None:
-    """The values of the last headers, if these are their names."""
+    """Return the values of the last headers, or None if they have other names or are not UTF-8."""
     last = headers[-len(names) :]
     if tuple(name for name, _ in last) != names:
         return None

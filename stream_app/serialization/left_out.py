@@ -1,21 +1,21 @@
-"""What a dead letter leaves out where its topic would not take it whole, and how it says so; pure.
+"""The parts that a dead letter omits when its topic would not accept it whole, and the headers that say so; pure.
 
-A broker limits a batch as it is sent, compressed; so an input of at most 1 MB a batch may hold a value of many MB, and
-a dead letter, which is the whole input record and more, need not fit into its own topic. It then loses its original
-headers, then its value, then its key, as far as needed; a pair of headers for each says what it was:
+A broker limits the size of a batch after compression. A compressed batch of at most 1 MB may therefore hold a value of
+many MB, and the dead letter, which is the input record and more, may not fit its own topic. It then omits its original
+headers, then its value, then its key, as necessary. A pair of headers describes each omitted part:
 
     areba.headers.length    areba.headers.sha256     of `headers_bytes`
     areba.value.length      areba.value.sha256
     areba.key.length        areba.key.sha256
 
-They stand after all others (a whole letter ends with `areba.reason`), so no header of a producer is taken for them.
-The input record is named as on any dead letter: who has it can tell by length and SHA-256 that it is the same.
+They come after all other headers (a whole dead letter ends with `areba.reason`), so a header of a producer is never
+taken for one of them. The dead letter names its input record as usual; length and SHA-256 prove that a record is the
+same.
 
-Where the limit comes from: outputs are computed again on restore, by `areba verify` and by tools, and have to be the
-same bytes and the same digest, whatever became of the topic's settings. So the limit is data. The worker reads
-`max.message.bytes` of the topic at its start, and again when a record was too large; it is a part of `TaskSettings`,
-and recorded in progress as any change of the configuration, before the first batch that it decides. The pure stages do
-the rest: nothing after the digest touches a record.
+The limit is data, since a restore, `areba verify` and the tools compute outputs again and must get the same bytes and
+the same digest, whatever the topic's settings are by then. The worker reads `max.message.bytes` of the topic when it
+starts, and again after a record was too large. The limit is a part of `TaskSettings`, and a change is recorded in the
+progress topic before the first batch that it affects. Nothing changes a record after its digest was computed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,24 @@ from typing import NamedTuple
 from stream_app.records import Header
 
 BATCH_OVERHEAD_BYTES = 100
-"""Of a batch with one record (KIP-98): the batch's head of 61 bytes, and the record's own lengths and deltas."""
+"""Overhead of a batch with one record (KIP-98): the batch header of 61 bytes, the record's lengths and deltas."""
 
 HEADER_OVERHEAD_BYTES = 10
-"""Lengths of a header's name and value, at most 5 bytes each."""
+"""Overhead of a header: the lengths of its name and value, at most 5 bytes each."""
 
 HEADERS, VALUE, KEY = "headers", "value", "key"
 PARTS = (HEADERS, VALUE, KEY)
-"""What may be left out, in this order."""
+"""The parts that may be left out, in this order."""
 
 
 class LeftOut(NamedTuple):
-    """Length and SHA-256 (in hexadecimal) of a part that a dead letter does not carry."""
+    """Length and SHA-256 (in hexadecimal) of a part that was left out."""
 
     length: int
     sha256: str
 
     def is_of(self, part: bytes) -> bool:
-        """Tell whether these are the bytes."""
+        """Say whether these bytes are the part."""
         return self == left_out_of(part)
 
 
@@ -79,19 +79,19 @@ def headers_bytes(headers: Sequence[Header]) -> bytes:
 
 
 def batch_bytes(fields: Fields) -> int:
-    """Bound the size of a batch with this record alone, uncompressed: what a broker compares with its limit."""
+    """Return an upper bound on the size of an uncompressed batch with this record alone, which the broker limits."""
     names = sum(len(name.encode()) + len(value or b"") for name, value in fields.headers)
     size = len(fields.key or b"") + len(fields.value or b"") + names
     return size + BATCH_OVERHEAD_BYTES + HEADER_OVERHEAD_BYTES * len(fields.headers)
 
 
 def fitted(original: Fields, ours: Sequence[Header], most_bytes: int) -> Fields:
-    """Make a dead letter: the original with our headers after its own, without what does not fit.
+    """Return a dead letter: the original, then our headers, without the parts that do not fit.
 
     Args:
         original: The input record.
-        ours: Headers that every dead letter has.
-        most_bytes: The largest batch that the topic takes. A letter that has lost all may still be larger.
+        ours: The headers that every dead letter has.
+        most_bytes: The largest batch that the topic accepts. A dead letter without all parts may still be larger.
     """
     kept, last = original, list(ours)
     for part in PARTS:
@@ -107,7 +107,7 @@ def fitted(original: Fields, ours: Sequence[Header], most_bytes: int) -> Fields:
 
 
 def read_left_out(headers: Sequence[Header]) -> tuple[Sequence[Header], Mapping[str, LeftOut]]:
-    """Split the headers of a dead letter: those before the ones that say what was left out, and what these say."""
+    """Return the headers without those that describe omitted parts, and what these say by the name of the part."""
     found: dict[str, LeftOut] = {}
     for part in reversed(PARTS):
         pair = headers[-2:]

@@ -35,7 +35,7 @@ from stream_app.records import (
     Side,
     stream_of_key,
 )
-from stream_app.serialization.dead_letter import DeadLetter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
 
 MAX_FINDINGS = 1_000
@@ -427,7 +427,7 @@ class PartitionBooks:
         ends: tuple[int, int],
         predictions: Iterable[Output[Prediction]],
         outcomes: Iterable[Output[Outcome]],
-        dead_letters: Iterable[Output[DeadLetter]],
+        dead_letters: Iterable[Output[DeadLetterRecord]],
         findings: Findings,
     ) -> None:
         self._partition = partition
@@ -598,7 +598,7 @@ class PartitionBooks:
                     self._settle_dead_letter(output, side)
             self._dead_letters.pop()
 
-    def _settle_dead_letter(self, output: Output[DeadLetter], side: Side) -> None:
+    def _settle_dead_letter(self, output: Output[DeadLetterRecord], side: Side) -> None:
         letter, topic = output.content, self._names.dead_letters
         where = letter.origin
         item = self._open[side].pop(letter.input_offset, None)

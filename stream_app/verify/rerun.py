@@ -23,7 +23,7 @@ from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, Act, Commit, Header, OutputRecords, RawRecords
-from stream_app.serialization.avro import decode_one
+from stream_app.serialization.codec import decode_one
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.audit import Findings
 

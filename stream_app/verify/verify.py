@@ -49,10 +49,11 @@ from stream_app.records import (
     Reason,
     Side,
 )
-from stream_app.serialization.avro import HEADER_BYTES, Record, catalogue, decode_one, newest
+from stream_app.serialization.avro import HEADER_BYTES, Record, catalogue, newest
+from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,
-    DeadLetter,
+    DeadLetterRecord,
     is_of_a_replay,
     read_dead_letter,
     read_replay,
@@ -688,7 +689,7 @@ class _PartitionCheck:
             if isinstance(record, kind):
                 yield Output(row.offset, row.timestamp_ms, row.key, record)
 
-    def _dead_letters(self) -> Iterator[Output[DeadLetter]]:
+    def _dead_letters(self) -> Iterator[Output[DeadLetterRecord]]:
         topic = self._names.dead_letters
         for row in self._rows(topic):
             if is_of_a_replay(row.headers):

@@ -11,12 +11,13 @@ import tracemalloc
 import numpy as np
 
 from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason, Side, unpack_id
-from stream_app.serialization import codec
+from stream_app.serialization.decode import DecodeLimits, decode
+from stream_app.serialization.encode import encode_labels
 from tests.support.avro_reference import HEADERS, Maker, Verdict, judge, varint
 
 MAX_RECORD_BYTES = 300
 MAX_FEATURES = 9
-LIMITS = codec.DecodeLimits(MAX_RECORD_BYTES, MAX_FEATURES)
+LIMITS = DecodeLimits(MAX_RECORD_BYTES, MAX_FEATURES)
 """So small that random values get beyond them."""
 
 BATCH = 500
@@ -62,7 +63,7 @@ def run(seed: int, count: int) -> dict[str, int]:
     for start in range(0, count, BATCH):
         side = Side(start // BATCH % 2)
         values = list(maker.values(min(BATCH, count - start), side))
-        decoded = codec.decode(values, side, LIMITS)
+        decoded = decode(values, side, LIMITS)
         for row, value in enumerate(values):
             verdict = judge(value, side, MAX_RECORD_BYTES, MAX_FEATURES)
             compare(decoded, row, verdict)
@@ -93,9 +94,9 @@ def test_claims_take_no_memory() -> None:
     """A few bytes that claim to hold terabytes must not take the worker down with them."""
     sizes = (2**20, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
     values = [claim for size in sizes for claim in _claims(size)] * 20
-    codec.decode(values[:1], Side.EXAMPLES, codec.DecodeLimits())  # compiled, schemas read
+    decode(values[:1], Side.EXAMPLES, DecodeLimits())  # compiled, schemas read
     tracemalloc.start()
-    decoded = codec.decode(values, Side.EXAMPLES, codec.DecodeLimits())
+    decoded = decode(values, Side.EXAMPLES, DecodeLimits())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert set(decoded.reasons.tolist()) == {Reason.UNDECODABLE}
@@ -117,8 +118,8 @@ def test_many_names() -> None:
     """A producer that invents a stream for every record must not slow the batch down to a crawl, nor mix names up."""
     names = [f"stream-{number}" for number in range(5_000)]
     one = np.ones(1, np.int8)
-    values = [codec.encode_labels(name, ["i"], one)[0] for name in names + names[::-1]]
-    decoded = codec.decode(values, Side.LABELS, codec.DecodeLimits())
+    values = [encode_labels(name, ["i"], one)[0] for name in names + names[::-1]]
+    decoded = decode(values, Side.LABELS, DecodeLimits())
     assert list(decoded.stream_names) == names
     assert decoded.streams.tolist() == [*range(5_000), *reversed(range(5_000))]
 
@@ -127,7 +128,7 @@ def test_names_of_one_hash() -> None:
     """Who knows the hash must not get streams mixed up: FNV-1a of this name is 0, also with NULs behind it."""
     names = ["77kepQFQ8Kl" + "\0" * number for number in (2, 0, 3, 1)]
     one = np.ones(1, np.int8)
-    decoded = codec.decode([codec.encode_labels(name, ["i"], one)[0] for name in names], Side.LABELS, LIMITS)
+    decoded = decode([encode_labels(name, ["i"], one)[0] for name in names], Side.LABELS, LIMITS)
     assert list(decoded.stream_names) == names
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_app.errors import UndecodableError
 from stream_app.records import (
     Act,
     Commit,
@@ -22,6 +23,8 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization import avro, codec
+from stream_app.serialization.decode import decode
+from stream_app.serialization.encode import encode_outcomes, encode_predictions
 from tests.fuzz.test_codec import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
 from tests.support.avro_reference import (
     HEADERS,
@@ -90,8 +93,8 @@ def test_round_trip(record: avro.Record) -> None:
 @given(st.lists(PREDICTIONS, max_size=8), st.lists(OUTCOMES, max_size=8))
 def test_columns_write_what_records_write(predictions: list[Prediction], outcomes: list[Outcome]) -> None:
     """The digest of a commit covers these bytes: both ways of writing must agree on each."""
-    assert codec.encode_predictions(prediction_columns(predictions)) == [codec.encode(each) for each in predictions]
-    assert codec.encode_outcomes(outcome_columns(outcomes)) == [codec.encode(each) for each in outcomes]
+    assert encode_predictions(prediction_columns(predictions)) == [codec.encode(each) for each in predictions]
+    assert encode_outcomes(outcome_columns(outcomes)) == [codec.encode(each) for each in outcomes]
 
 
 @settings(max_examples=60, deadline=None)
@@ -99,7 +102,7 @@ def test_columns_write_what_records_write(predictions: list[Prediction], outcome
 def test_batches_are_judged_as_by_the_reference(seed: int, side: Side) -> None:
     """A record means the same to our worker and to every other reader, or is a dead letter with a true reason."""
     values = list(Maker(random.Random(seed)).values(40, side))
-    decoded = codec.decode(values, side, LIMITS)
+    decoded = decode(values, side, LIMITS)
     for row, value in enumerate(values):
         compare(decoded, row, judge(value, side, MAX_RECORD_BYTES, MAX_FEATURES))
 
@@ -112,7 +115,7 @@ def test_each_place_of_a_value_counts(record: avro.Record, side: Side, data: st.
     place = data.draw(st.integers(0, len(value) - 1))
     byte = data.draw(st.integers(0, 255))
     values = [value, value[:place], value[:place] + bytes([byte]) + value[place + 1 :], value + bytes([byte])]
-    decoded = codec.decode(values, side, LIMITS)
+    decoded = decode(values, side, LIMITS)
     for row, each in enumerate(values):
         compare(decoded, row, judge(each, side, MAX_RECORD_BYTES, MAX_FEATURES))
 
@@ -126,7 +129,7 @@ def test_single_values_are_judged_as_by_the_reference(seed: int, name: str) -> N
         value = HEADERS[name] + maker.spoiled(maker.value(name)[10:])
         check, fields = read(name, value[10:])
         if check:
-            with pytest.raises(codec.UndecodableError, match=check):
+            with pytest.raises(UndecodableError, match=check):
                 codec.decode_one(value)
         else:
             decoded = codec.decode_one(value)
@@ -141,8 +144,8 @@ def test_single_values_are_judged_as_by_the_reference(seed: int, name: str) -> N
 def test_rows_do_not_depend_on_the_cut(seed: int, side: Side, cut: int) -> None:
     """Results must not depend on where a poll happened to end."""
     values = list(Maker(random.Random(seed)).values(30, side))
-    whole = codec.decode(values, side, LIMITS)
-    for start, part in ((0, codec.decode(values[:cut], side, LIMITS)), (cut, codec.decode(values[cut:], side, LIMITS))):
+    whole = decode(values, side, LIMITS)
+    for start, part in ((0, decode(values[:cut], side, LIMITS)), (cut, decode(values[cut:], side, LIMITS))):
         for row in range(len(part.kinds)):
             assert part.reasons[row] == whole.reasons[start + row]
             assert part.ids[row].tolist() == whole.ids[start + row].tolist()

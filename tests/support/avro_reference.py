@@ -22,15 +22,14 @@ from stream_app.records import (
     ID_WORDS,
     NO_LONG,
     Outcome,
-    OutcomeColumns,
     OutcomeKind,
     Prediction,
-    PredictionColumns,
     Reason,
     Side,
     Words,
     pack_id,
 )
+from stream_app.serialization.encode import OutcomeColumns, PredictionColumns
 
 OURS_ALONE = {"long varint", "int range", "index range", "block size", "boolean", "left over"}
 """The checks that fastavro does not make, or not wholly."""

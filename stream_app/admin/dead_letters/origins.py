@@ -11,7 +11,7 @@ from typing import Self
 from stream_app.admin.dead_letters.record import DeadLetterRecord, decoded
 from stream_app.backends.base import Cluster, LogReader, TopicPartition
 from stream_app.backends.reading import Row, read_rows
-from stream_app.serialization.dead_letter import DeadLetter
+from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
 
 NEAR_RECORDS = 5_000
@@ -37,7 +37,7 @@ class InputRecords:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def timestamp_ms(self, dead_letter: DeadLetter) -> int | None:
+    def timestamp_ms(self, dead_letter: DeadLetterRecord) -> int | None:
         """Return the timestamp of the input record; None if the record was deleted.
 
         Raises:
@@ -64,7 +64,7 @@ class InputRecords:
         whole = replace(dead_letter, original=original, left_out={})
         return decoded(record.record_id, record.timestamp_ms, whole), ""
 
-    def _row(self, dead_letter: DeadLetter) -> Row | None:
+    def _row(self, dead_letter: DeadLetterRecord) -> Row | None:
         """Return the record at the offset that the dead letter names; None if there is no such record."""
         partition, wanted = TopicPartition(dead_letter.topic, dead_letter.partition), dead_letter.input_offset
         low, high = self._cluster.watermarks(partition)
@@ -90,5 +90,5 @@ class InputRecords:
         return rows
 
 
-def _is_origin(dead_letter: DeadLetter, row: Row) -> bool:
+def _is_origin(dead_letter: DeadLetterRecord, row: Row) -> bool:
     return not list(dead_letter.differences(Fields(row.key, row.value, row.headers)))

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from stream_app.backends.reading import Row
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, Reason, stream_of_key
-from stream_app.serialization.avro import decode_one
-from stream_app.serialization.dead_letter import DeadLetter, Replay, read_dead_letter, read_replay
+from stream_app.serialization.codec import decode_one
+from stream_app.serialization.dead_letter import DeadLetterRecord, Replay, read_dead_letter, read_replay
 
 BORROWED_TIMESTAMPS = frozenset({Reason.ORPHAN_LABEL.text, Reason.LATE_LABEL.text})
 """Reasons of dead letters that do not have the timestamp of their own record.
@@ -42,7 +42,7 @@ class DeadLetterRecord:
 
     record_id: RecordId
     timestamp_ms: int
-    dead_letter: DeadLetter
+    dead_letter: DeadLetterRecord
     stream: str
     id: str
     content: object
@@ -57,7 +57,7 @@ def read_record(partition: int, row: Row) -> DeadLetterRecord | None:
     return decoded(RecordId(partition, row.offset), row.timestamp_ms, dead_letter)
 
 
-def decoded(record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetter) -> DeadLetterRecord:
+def decoded(record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetterRecord) -> DeadLetterRecord:
     """Return a dead letter with its value decoded, as far as that is possible."""
     key, value, headers = dead_letter.original
     stream, id_ = stream_of_key(key), ""

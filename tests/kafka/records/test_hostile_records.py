@@ -14,7 +14,7 @@ from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.partitioner import partition_of
 from stream_app.records import Example, Label, Mark, MarkKind, Side
-from stream_app.serialization.avro import encode
+from stream_app.serialization.codec import encode
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
 from stream_app.serialization.left_out import read_left_out
 from stream_app.terminal import Terminal

@@ -17,7 +17,7 @@ from stream_app.backends.memory.broker import TRANSACTION_TIMEOUT_S
 from stream_app.errors import StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label
-from stream_app.serialization.avro import encode
+from stream_app.serialization.codec import encode
 from stream_app.verify.verify import verify
 from tests.kafka.support import DEADLINE_S, read_topic, run_to, run_until, worker_of
 from tests.support.old_logs import OLD_TRANSACTIONAL_ID, OldLog, OldRecord

@@ -69,17 +69,17 @@ class TestChanges:
             (
                 "streams: {a: {}}",
                 "streams: {a: {learners: {areba: {hidden: [9]}}}}",
-                "learners.areba.hidden: [8] -> [9] (streams: a) starts afresh",
+                "learners.areba.hidden: [8] -> [9] (streams: a) starts again",
             ),
             (
                 "streams: {a: {}}",
                 "learners: {areba: {method: qbr}, baseline: {method: baseline}}\nstreams: {a: {}}",
-                "learners.areba.method: areba -> qbr (streams: a) starts afresh",
+                "learners.areba.method: areba -> qbr (streams: a) starts again",
             ),
             (
                 FIVE_STREAMS,
                 "learners: {areba: {method: areba, budget: 40}, baseline: {method: baseline}}\n" + FIVE_STREAMS,
-                "learners.areba.budget: 20 -> 40 (streams: a, b, c and 2 more) starts afresh",
+                "learners.areba.budget: 20 -> 40 (streams: a, b, c and 2 more) starts again",
             ),
         ],
     )

@@ -82,7 +82,7 @@ streams:
 """
         of_sizes = "areba, adaptive_cs, oob, uob, oob_single"
         has_not = "has no such setting (it belongs to"
-        plain = "may hold text, numbers, true, false, null, lists and maps only"
+        plain = "may only hold text, numbers, true, false, null, lists and maps"
         assert faults(tmp_path, text) == [
             f"areba.yaml:2: learners.base.budget: the method baseline {has_not} areba, qbr)",
             "areba.yaml:3: learners.window.windw: unknown setting; did you mean learners.window.window?",

@@ -19,7 +19,7 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.config import Config
 from stream_app.records import Commit, Metric
-from stream_app.serialization.avro import encode
+from stream_app.serialization.codec import encode
 
 TOPICS = Config().topics
 

@@ -28,6 +28,7 @@ from stream_app.records import (
     RawRecords,
 )
 from stream_app.serialization import codec
+from stream_app.serialization.encode import encode_examples
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
 from tests.unit.recovery.test_restore import PARTITIONS, World
@@ -52,7 +53,7 @@ def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
 def _examples(stream: str, count: int, time_ms: int, first: int = 0, offset: int = 0) -> RawRecords:
     """So many of one time; ids begin at `first`."""
     features = np.zeros((count, 1), np.float32)
-    values = codec.encode_examples(stream, [f"{stream}-{number}" for number in range(first, first + count)], features)
+    values = encode_examples(stream, [f"{stream}-{number}" for number in range(first, first + count)], features)
     return RawRecords(np.arange(offset, offset + count), np.full(count, time_ms), [stream.encode()] * count, values)
 
 

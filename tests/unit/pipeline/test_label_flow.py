@@ -12,7 +12,7 @@ from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, RawRecords
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
-from stream_app.serialization.avro import decode_one
+from stream_app.serialization.codec import decode_one
 from stream_app.worker.observer import NAMED_STREAMS, WARNING_INTERVAL_S, Observer
 from tests.unit.recovery.test_restore import World, _config, _started, _turns
 

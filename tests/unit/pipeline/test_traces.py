@@ -8,7 +8,8 @@ import pytest
 from stream_app.backends.clock import ManualClock
 from stream_app.pipeline.batch import MAX_TRACE_BYTES, is_trace, open_batch
 from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
-from stream_app.serialization.codec import DecodeLimits, NameList
+from stream_app.serialization.decode import DecodeLimits
+from stream_app.serialization.names import NameList
 from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
 
 VALID = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

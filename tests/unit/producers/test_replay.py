@@ -23,7 +23,7 @@ from producers.synthetic import parse_spec, synthetic
 from stream_app.backends.base import TopicInfo, TopicPartition, Watermarks
 from stream_app.errors import ArebaError, ConfigurationError, DeliveryError, TopicError
 from stream_app.records import MAX_ID_BYTES, Example, Header, Label, Mark, MarkKind
-from stream_app.serialization.avro import decode_one
+from stream_app.serialization.codec import decode_one
 
 NOW_MS = 1_700_000_000_000
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import schemas
+from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import (
     Act,
     Commit,
@@ -31,9 +32,11 @@ from stream_app.records import (
     unpack_id,
 )
 from stream_app.serialization import avro, codec
+from stream_app.serialization.decode import DecodeLimits, decode
+from stream_app.serialization.encode import encode_examples, encode_labels, encode_outcomes, encode_predictions
 from tests.support.avro_reference import outcome_columns, prediction_columns
 
-LIMITS = codec.DecodeLimits()
+LIMITS = DecodeLimits()
 GOLDEN = Path(schemas.__file__).parent / "golden"
 
 
@@ -48,14 +51,14 @@ def golden(record: type[avro.Record], version: int = 1) -> tuple[bytes, dict[str
     return (GOLDEN / f"{stem}.bin").read_bytes(), words
 
 
-def decode(value: bytes | None, side: Side = Side.EXAMPLES, limits: codec.DecodeLimits = LIMITS) -> Decoded:
-    """A batch of one."""
-    return codec.decode([value], side, limits)
+def decode_value(value: bytes | None, side: Side = Side.EXAMPLES, limits: DecodeLimits = LIMITS) -> Decoded:
+    """Decode a batch of one value."""
+    return decode([value], side, limits)
 
 
-def reason(value: bytes | None, side: Side = Side.EXAMPLES, limits: codec.DecodeLimits = LIMITS) -> Reason | int:
+def reason(value: bytes | None, side: Side = Side.EXAMPLES, limits: DecodeLimits = LIMITS) -> Reason | int:
     """Why a value is refused; 0 if it is not."""
-    found = int(decode(value, side, limits).reasons[0])
+    found = int(decode_value(value, side, limits).reasons[0])
     return Reason(found) if found else 0
 
 
@@ -84,13 +87,13 @@ def test_golden_bytes(version: tuple[str, int]) -> None:
 def test_golden_inputs_in_a_batch() -> None:
     """The way that the worker takes reads the golden inputs too."""
     (example, words), (label, label_words), (mark, _) = golden(Example), golden(Label), golden(Mark)
-    decoded = codec.decode([example, mark], Side.EXAMPLES, LIMITS)
+    decoded = decode([example, mark], Side.EXAMPLES, LIMITS)
     assert decoded.kinds.tolist() == [Kind.DATA, Kind.MARK]
     assert decoded.stream_names == ("fraud",)
     assert unpack_id(decoded.ids[0]) == words["id"]
     assert decoded.features.tolist() == words["features"]
     assert decoded.marks == {1: Mark("fraud", MarkKind.ADVANCE, 1_700_000_000_000)}
-    labels = codec.decode([mark, label], Side.LABELS, LIMITS)
+    labels = decode([mark, label], Side.LABELS, LIMITS)
     assert labels.stream_names == ("fraud", label_words["stream"])
     assert (labels.labels.tolist(), labels.revisions.tolist()) == ([-1, 1], [0, 2])
 
@@ -101,8 +104,8 @@ def test_golden_outputs_in_a_batch() -> None:
     decoded_prediction, decoded_outcome = codec.decode_many([prediction, outcome])
     assert isinstance(decoded_prediction, Prediction)
     assert isinstance(decoded_outcome, Outcome)
-    assert codec.encode_predictions(prediction_columns([decoded_prediction])) == [prediction]
-    assert codec.encode_outcomes(outcome_columns([decoded_outcome])) == [outcome]
+    assert encode_predictions(prediction_columns([decoded_prediction])) == [prediction]
+    assert encode_outcomes(outcome_columns([decoded_outcome])) == [outcome]
 
 
 def test_columns() -> None:
@@ -115,7 +118,7 @@ def test_columns() -> None:
         codec.encode(Example("s", "two", (3.0,))),
         codec.encode(Example("t", "x" * 64, (4.0, 5.0))),
     ]
-    decoded = codec.decode(values, Side.EXAMPLES, LIMITS)
+    decoded = decode(values, Side.EXAMPLES, LIMITS)
     assert decoded.kinds.tolist() == [1, 0, 2, 0, 1, 1]
     assert decoded.reasons.tolist() == [0, Reason.NOT_FINITE, 0, Reason.UNDECODABLE, 0, 0]
     assert decoded.stream_names == ("s", "bad", "t")
@@ -135,7 +138,7 @@ def test_columns() -> None:
 @pytest.mark.parametrize("side", Side)
 def test_empty_batch(side: Side) -> None:
     """A round in which one side has nothing is the usual case, not a special one."""
-    decoded = codec.decode([], side, LIMITS)
+    decoded = decode([], side, LIMITS)
     assert (len(decoded.kinds), len(decoded.features), decoded.stream_names) == (0, 0, ())
 
 
@@ -204,7 +207,7 @@ def _text(raw: bytes) -> bytes:
 def test_checks_of_bytes(check: str, record: type[avro.Record], payload: bytes) -> None:
     """Bytes that another reader would take otherwise, or not at all, are refused by both decoders, by name."""
     value = avro.newest()[record].header + payload
-    with pytest.raises(codec.UndecodableError, match=rf"{record.__name__}: {check}"):
+    with pytest.raises(UndecodableError, match=rf"{record.__name__}: {check}"):
         codec.decode_one(value)
     if record is not Prediction:
         assert reason(value, Side.EXAMPLES if record is Example else Side.LABELS) == Reason.UNDECODABLE
@@ -221,7 +224,7 @@ def test_arrays_in_blocks() -> None:
         b"\x86\x80\x00" + floats + b"\x80\x00",
     ):
         assert codec.decode_one(head + blocks) == Example("s", "i", (1.5, -2.0, 3.25))
-        assert decode(head + blocks).features.tolist() == [1.5, -2.0, 3.25]
+        assert decode_value(head + blocks).features.tolist() == [1.5, -2.0, 3.25]
 
 
 def test_values_without_a_schema() -> None:
@@ -229,7 +232,7 @@ def test_values_without_a_schema() -> None:
     value = codec.encode(Example("s", "i", (1.0,)))
     for wrong in (b"", b"\xc3", value[:9], b"\xc3\x02" + value[2:], b"\x00" + value, value[:9] + b"\x00" + value[10:]):
         assert reason(wrong) == Reason.WRONG_SCHEMA
-        with pytest.raises(codec.WrongSchemaError):
+        with pytest.raises(WrongSchemaError):
             codec.decode_one(wrong)
     assert reason(value[:10]) == Reason.UNDECODABLE
     assert reason(None) == Reason.UNDECODABLE
@@ -238,8 +241,8 @@ def test_values_without_a_schema() -> None:
 def test_size_limit() -> None:
     """A value of exactly the limit passes; one byte more is not even looked at."""
     value = codec.encode(Example("s", "i", (1.0,)))
-    assert reason(value, limits=codec.DecodeLimits(max_record_bytes=len(value))) == 0
-    assert reason(value, limits=codec.DecodeLimits(max_record_bytes=len(value) - 1)) == Reason.TOO_LARGE
+    assert reason(value, limits=DecodeLimits(max_record_bytes=len(value))) == 0
+    assert reason(value, limits=DecodeLimits(max_record_bytes=len(value) - 1)) == Reason.TOO_LARGE
     assert reason(value[::-1] * 100_000) == Reason.TOO_LARGE
 
 
@@ -248,19 +251,19 @@ def test_encode_examples() -> None:
     matrix = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(4, 3))
     matrix.flags.writeable = False
     ids = ["a", "é" * 32, "c" * 64, "🎲"]
-    values = codec.encode_examples("forêt", ids, matrix)
+    values = encode_examples("forêt", ids, matrix)
     assert values == [codec.encode(Example("forêt", *row)) for row in zip(ids, matrix.tolist(), strict=True)]
-    assert codec.encode_examples("s", [], matrix[:0]) == []
+    assert encode_examples("s", [], matrix[:0]) == []
 
 
 def test_encode_labels() -> None:
     """The same for labels, with revisions and without."""
     ids, labels = ["a", "é", "c" * 64], np.array([0, 1, 1], np.int8)
     expected = [codec.encode(Label("s", *row)) for row in zip(ids, labels.tolist(), strict=True)]
-    assert codec.encode_labels("s", ids, labels) == expected
-    revised = codec.encode_labels("s", ids[:1], labels[:1], np.array([2**31 - 1]))
+    assert encode_labels("s", ids, labels) == expected
+    revised = encode_labels("s", ids[:1], labels[:1], np.array([2**31 - 1]))
     assert revised == [codec.encode(Label("s", "a", 0, 2**31 - 1))]
-    assert codec.encode_labels("s", [], labels[:0]) == []
+    assert encode_labels("s", [], labels[:0]) == []
 
 
 ONE = np.ones((1, 1), np.float32)
@@ -269,15 +272,15 @@ ONE = np.ones((1, 1), np.float32)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: codec.encode_examples("", ["i"], ONE), "stream ''"),
-        (lambda: codec.encode_examples("s" * 250, ["i"], ONE), "not 250"),
-        (lambda: codec.encode_examples("s", ["i", ""], ONE.repeat(2, 0)), "row 1: an id has 1 to 64 bytes, not 0"),
-        (lambda: codec.encode_examples("s", ["é" * 33], ONE), "row 0: an id has 1 to 64 bytes, not 66"),
-        (lambda: codec.encode_examples("s", ["i"], ONE.repeat(2, 0)), "1 ids need features"),
-        (lambda: codec.encode_examples("s", ["i"], ONE[:, :0]), "1 ids need features"),
-        (lambda: codec.encode_labels("s", ["i"], np.array([2], np.int8)), "a label is 0 or 1"),
-        (lambda: codec.encode_labels("s", ["i"], np.array([], np.int8)), "1 ids, 0 labels"),
-        (lambda: codec.encode_labels("s", ["i"], np.array([1], np.int8), np.array([-1])), "a revision from 0"),
+        (lambda: encode_examples("", ["i"], ONE), "stream ''"),
+        (lambda: encode_examples("s" * 250, ["i"], ONE), "not 250"),
+        (lambda: encode_examples("s", ["i", ""], ONE.repeat(2, 0)), "row 1: an id has 1 to 64 bytes, not 0"),
+        (lambda: encode_examples("s", ["é" * 33], ONE), "row 0: an id has 1 to 64 bytes, not 66"),
+        (lambda: encode_examples("s", ["i"], ONE.repeat(2, 0)), "1 ids need features"),
+        (lambda: encode_examples("s", ["i"], ONE[:, :0]), "1 ids need features"),
+        (lambda: encode_labels("s", ["i"], np.array([2], np.int8)), "a label is 0 or 1"),
+        (lambda: encode_labels("s", ["i"], np.array([], np.int8)), "1 ids, 0 labels"),
+        (lambda: encode_labels("s", ["i"], np.array([1], np.int8), np.array([-1])), "a revision from 0"),
         (lambda: codec.encode(Label("s", "i", 2**31)), "Label cannot be written: int range"),
         (lambda: codec.encode(Outcome("s", "i", "lost", *[None] * 6)), "lost"),
         (lambda: codec.encode(Commit(0, 0, 0, 0, 0, b"short", 0, None)), "length 5"),
@@ -306,10 +309,10 @@ OUTCOMES = [
 
 def test_encode_columns() -> None:
     """Tools that write one by one and workers that write in batches must be told apart by nobody; nulls included."""
-    assert codec.encode_predictions(prediction_columns(PREDICTIONS)) == [codec.encode(each) for each in PREDICTIONS]
-    assert codec.encode_outcomes(outcome_columns(OUTCOMES)) == [codec.encode(each) for each in OUTCOMES]
-    assert codec.encode_predictions(prediction_columns([])) == []
-    assert codec.encode_outcomes(outcome_columns([])) == []
+    assert encode_predictions(prediction_columns(PREDICTIONS)) == [codec.encode(each) for each in PREDICTIONS]
+    assert encode_outcomes(outcome_columns(OUTCOMES)) == [codec.encode(each) for each in OUTCOMES]
+    assert encode_predictions(prediction_columns([])) == []
+    assert encode_outcomes(outcome_columns([])) == []
 
 
 def test_decode_many() -> None:

@@ -48,6 +48,7 @@ from stream_app.records import (
 )
 from stream_app.recovery.restore import Point
 from stream_app.serialization import codec
+from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.left_out import Fields, fitted
 from stream_app.snapshot.format import Place, Snapshot
 from stream_app.snapshot.identity import RULES
@@ -1016,9 +1017,9 @@ def test_values_are_judged_as_the_batch_decoder_judges_them() -> None:
             changed = bytearray(value)
             changed[draw.randrange(len(changed))] = draw.randrange(256)
             values.append(bytes(changed[: draw.randrange(5, len(changed) + 1)] if draw.random() < 0.3 else changed))
-    limits = codec.DecodeLimits(max_record_bytes=80, max_features=5)
+    limits = DecodeLimits(max_record_bytes=80, max_features=5)
     for side in Side:
-        decoded = codec.decode(values, side, limits)
+        decoded = decode(values, side, limits)
         for row, sent in enumerate(values):
             ours = verify.read_value(sent, side, limits.max_record_bytes, limits.max_features)
             assert (ours if isinstance(ours, Reason) else 0) == decoded.reasons[row], (side, sent)

@@ -1,0 +1,351 @@
+"""Decode batches of input values: values become columns.
+
+The first fault of a value is the reason why its record is malformed, and the rest of the row stays empty. Only the
+stream is filled in where the fault comes after it. The checks, in order:
+
+    1. no value                                                                      undecodable
+    2. more than `max_record_bytes`                                                  too-large
+    3. does not begin with the fingerprint of a schema of its side                   wrong-schema
+    4. fastavro or an `avro.Check` refuses the record, or bytes are left over        undecodable
+    5. stream not of 1 to 249 bytes, then id not of 1 to 64                          bad-id
+    6. example: no feature, or more than `max_features`                              wrong-dimension
+       label: not 0 or 1, or a revision below 0                                      bad-label
+       mark: `advance` without a time of at least 0, `promote` without a learner     undecodable: it asks for nothing
+    7. example: a feature is NaN or infinite                                         not-finite
+
+The other fields of a mark are not checked. Later stages check timestamps, and whether an example has as many features
+as its stream.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.jit.compiler import bare, bare_inlined
+from stream_app.records import (
+    ID_WORDS,
+    MAX_ID_BYTES,
+    MAX_STREAM_BYTES,
+    Bytes,
+    Decoded,
+    Example,
+    Integers,
+    Kind,
+    Label,
+    Longs,
+    Mark,
+    MarkKind,
+    Reason,
+    Side,
+    Words,
+)
+from stream_app.serialization import avro
+from stream_app.serialization.avro import (
+    is_utf8,
+    read_block,
+    read_float_bits,
+    read_index,
+    read_int,
+    read_long,
+    read_span,
+    read_text,
+    read_word,
+)
+from stream_app.serialization.codec import decode_one
+from stream_app.serialization.names import NameList, NameTable, NewNames, hash_of, intern, number_of, same_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeLimits:
+    """Bounds on one input value.
+
+    Attributes:
+        max_record_bytes: Most bytes of a value; Kafka's default limit on a batch is 1,048,588.
+        max_features: Most features of an example; 100,000 features take 0.4 MB.
+    """
+
+    max_record_bytes: int = 1_000_000
+    max_features: int = 100_000
+
+
+DATA = int(Kind.DATA)
+MARK = int(Kind.MARK)
+EXAMPLES = int(Side.EXAMPLES)
+ADVANCE = int(MarkKind.ADVANCE)
+MARK_KINDS = len(MarkKind)
+
+UNDECODABLE = int(Reason.UNDECODABLE)
+WRONG_SCHEMA = int(Reason.WRONG_SCHEMA)
+WRONG_DIMENSION = int(Reason.WRONG_DIMENSION)
+NOT_FINITE = int(Reason.NOT_FINITE)
+BAD_ID = int(Reason.BAD_ID)
+BAD_LABEL = int(Reason.BAD_LABEL)
+
+Bits: TypeAlias = NDArray[np.uint32]
+"""Float32 values as their bits."""
+
+EXPONENT = np.uint32(0x7F800000)
+"""The exponent bits of a float32; all are set in NaN and the infinities only."""
+
+
+def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, known: NameList | None = None) -> Decoded:
+    """Decode the values of one input partition. A malformed value is a row with a reason, not an error.
+
+    Args:
+        values: n values.
+        side: The input: it allows the schemas of Example and Mark, or of Label and Mark.
+        limits: Bounds on a value.
+        known: Stream names that have numbers already; the names that are new in this batch are numbered after them.
+
+    Returns:
+        n rows. Memory beside the input: 160 bytes for each row, and at most twice the size of the input.
+    """
+    n = len(values)
+    reasons = np.zeros(n, np.uint8)
+    present, lengths = _bounded(values, limits.max_record_bytes, reasons)
+    joined = bytearray().join(present)  # a bytearray: `frombuffer` makes a writable array of it
+    features = np.empty(len(joined) // avro.FLOAT_BYTES if side is Side.EXAMPLES else 0, np.float32)
+    columns = _Columns(
+        kinds=np.zeros(n, np.uint8),
+        reasons=reasons,
+        streams=np.full(n, -1, np.int32),
+        ids=np.zeros((n, ID_WORDS), np.uint64),
+        features=features.view(np.uint32),
+        feature_starts=np.zeros(n, np.int64),
+        feature_counts=np.zeros(n, np.int32),
+        labels=np.full(n, -1, np.int8),
+        revisions=np.zeros(n, np.int64),
+    )
+    new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.full(2 << n.bit_length(), -1, np.int32))
+    schemas = avro.newest()
+    data = schemas[Example if side is Side.EXAMPLES else Label].fingerprint
+    expected = _Expected(int(side), np.uint64(data), np.uint64(schemas[Mark].fingerprint), limits.max_features)
+    known = NameList() if known is None else known
+    buffer = np.frombuffer(joined, np.uint8)
+    distinct, total = _decode_rows(buffer, np.cumsum(lengths), expected, known.table(), new, columns)
+    return Decoded(
+        kinds=columns.kinds,
+        reasons=reasons,
+        known=len(known),
+        stream_names=tuple(joined[start:end].decode() for start, end in new.spans[:distinct].tolist()),
+        streams=columns.streams,
+        ids=columns.ids,
+        features=features[:total],
+        feature_starts=columns.feature_starts,
+        feature_counts=columns.feature_counts,
+        labels=columns.labels,
+        revisions=columns.revisions,
+        marks=_marks(present, columns.kinds),
+    )
+
+
+def _bounded(values: Sequence[bytes | None], max_record_bytes: int, reasons: Bytes) -> tuple[Sequence[bytes], Longs]:
+    """Return the values and their lengths; values that are absent or too large get a reason and become empty."""
+    try:
+        present = cast("Sequence[bytes]", values)
+        lengths = np.fromiter(map(len, present), np.int64, len(present))
+    except TypeError:  # a value is None, which is too rare to look for it each time
+        reasons[[row for row, value in enumerate(values) if value is None]] = Reason.UNDECODABLE
+        present = [value or b"" for value in values]
+        lengths = np.fromiter(map(len, present), np.int64, len(present))
+    large = lengths > max_record_bytes
+    if large.any():
+        reasons[large] = Reason.TOO_LARGE
+        present = [b"" if dropped else value for value, dropped in zip(present, large.tolist(), strict=True)]
+        lengths[large] = 0
+    return present, lengths
+
+
+def _marks(values: Sequence[bytes], kinds: Bytes) -> MappingProxyType[int, Mark]:
+    """Return the control records by row, which are few and have passed the checks."""
+    marks = {}
+    for row in np.flatnonzero(kinds == Kind.MARK).tolist():
+        mark = decode_one(values[row])
+        assert isinstance(mark, Mark)  # noqa: S101  (tells the type checker what `kinds` says)
+        marks[row] = mark
+    return MappingProxyType(marks)
+
+
+@bare_inlined
+def _kind(buffer: Bytes, start: int, end: int, data: np.uint64, mark: np.uint64) -> int:
+    """Return the kind of record that the header of a value announces: `DATA`, `MARK`, or 0 for a wrong schema."""
+    if end - start < avro.HEADER_BYTES or buffer[start] != 0xC3 or buffer[start + 1] != 0x01:
+        return 0
+    found = read_word(buffer, start + 2)
+    if found == data:
+        return DATA
+    return MARK if found == mark else 0
+
+
+@bare_inlined
+def _read_features(
+    buffer: Bytes, position: int, end: int, max_features: int, out: Bits, used: int
+) -> tuple[int, int, int]:
+    """Copy an array of floats to `out`, from element `used` on.
+
+    Returns:
+        The reason (0 if the array is well-formed), the number of floats, and the next position.
+    """
+    count, unusual = 0, False
+    while True:
+        more, position = read_block(buffer, position, end)
+        if position < 0:
+            return UNDECODABLE, 0, position
+        if more == 0:
+            break
+        for i in range(more):
+            bits = read_float_bits(buffer, position + avro.FLOAT_BYTES * i)
+            out[np.uintp(used + count + i)] = bits
+            unusual |= bits & EXPONENT == EXPONENT
+        position += avro.FLOAT_BYTES * more
+        count += more
+    if count == 0 or count > max_features:
+        return WRONG_DIMENSION, count, position
+    return (NOT_FINITE if unusual else 0), count, position
+
+
+@bare_inlined
+def _read_label(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, int]:
+    """Return the reason (0 if the label is well-formed), class, revision, and the next position."""
+    label, position = read_int(buffer, position, end)
+    revision = 0
+    if position >= 0:
+        revision, position = read_int(buffer, position, end)
+    if position < 0:
+        return UNDECODABLE, 0, 0, position
+    if label < 0 or label > 1 or revision < 0:
+        return BAD_LABEL, 0, 0, position
+    return 0, label, revision, position
+
+
+@bare_inlined
+def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """Return the reason (0 if the mark is well-formed), and the next position."""
+    time, start, learner_end = -1, 0, 0
+    kind, position = read_index(buffer, position, end, MARK_KINDS)
+    has_time = has_learner = 0
+    if position >= 0:
+        has_time, position = read_index(buffer, position, end, 2)
+    if position >= 0 and has_time:
+        time, position = read_long(buffer, position, end)
+    if position >= 0:
+        has_learner, position = read_index(buffer, position, end, 2)
+    if position >= 0 and has_learner:
+        start, position = read_text(buffer, position, end)
+        learner_end = position
+    if position < 0 or (kind == ADVANCE and time < 0) or (kind != ADVANCE and learner_end <= start):
+        return UNDECODABLE, position
+    return 0, position
+
+
+@bare_inlined
+def _copy_id(buffer: Bytes, start: int, end: int, ids: Words, row: int) -> None:
+    """Write an id into a row of words that are zeros."""
+    ids[row, 0] = np.uint64(end - start)
+    for i in range(end - start):
+        ids[row, 1 + i // 8] |= np.uint64(buffer[np.uintp(start + i)]) << np.uint64(8 * (i % 8))
+
+
+class _Expected(NamedTuple):
+    """What the values of one side may be.
+
+    Attributes:
+        side: A `Side`.
+        data: Fingerprint of the schema of Example or Label.
+        mark: Fingerprint of the schema of Mark.
+        max_features: Most features of an example.
+    """
+
+    side: int
+    data: np.uint64
+    mark: np.uint64
+    max_features: int
+
+
+class _Columns(NamedTuple):
+    """The columns of `Decoded`, to be filled; `features` as bits, with room for all features of the batch."""
+
+    kinds: Bytes
+    reasons: Bytes
+    streams: Integers
+    ids: Words
+    features: Bits
+    feature_starts: Longs
+    feature_counts: Integers
+    labels: NDArray[np.int8]
+    revisions: Longs
+
+
+@bare
+def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
+    buffer: Bytes, ends: Longs, expected: _Expected, known: NameTable, new: NewNames, columns: _Columns
+) -> tuple[int, int]:
+    """Fill the columns; rows that have a reason already are left alone.
+
+    Returns:
+        The number of new streams, and the number of features of all examples.
+    """
+    distinct, used = 0, 0
+    stream, stream_start, stream_length = -1, 0, -1  # of the last row whose stream was read
+    end = 0
+    for row in range(len(ends)):
+        position, end = end, ends[row]
+        if columns.reasons[row] != 0:
+            continue
+        kind = _kind(buffer, position, end, expected.data, expected.mark)
+        if kind == 0:
+            columns.reasons[row] = WRONG_SCHEMA
+            continue
+        start, position = read_span(buffer, position + avro.HEADER_BYTES, end)
+        stream_end = position
+        length = stream_end - start
+        same = position >= 0 and length == stream_length and same_bytes(buffer, start, stream_start, length)
+        if position >= 0 and not same and not is_utf8(buffer, start, stream_end):
+            position = avro.UTF8
+        id_start, id_end = 0, 1
+        if position >= 0 and kind == DATA:
+            id_start, position = read_text(buffer, position, end)
+            id_end = position
+        reason, label, revision, count = 0, -1, 0, 0
+        if position >= 0:
+            if kind == MARK:
+                reason, position = _read_mark(buffer, position, end)
+            elif expected.side == EXAMPLES:
+                reason, count, position = _read_features(
+                    buffer, position, end, expected.max_features, columns.features, used
+                )
+            else:
+                reason, label, revision, position = _read_label(buffer, position, end)
+        if position != end:
+            columns.reasons[row] = UNDECODABLE
+            continue
+        if not 1 <= length <= MAX_STREAM_BYTES:
+            columns.reasons[row] = BAD_ID
+            continue
+        if not same:
+            found = hash_of(buffer, start, stream_end)
+            stream = number_of(buffer, start, stream_end, found, known)
+            if stream < 0:
+                stream = intern(buffer, start, stream_end, found, new, distinct)
+                distinct = max(distinct, stream + 1)
+                stream += len(known.hashes)
+            stream_start, stream_length = start, length
+        columns.streams[row] = stream
+        if not 1 <= id_end - id_start <= MAX_ID_BYTES:
+            reason = BAD_ID
+        if reason != 0:
+            columns.reasons[row] = reason
+            continue
+        columns.kinds[row] = kind
+        if kind == DATA:
+            _copy_id(buffer, id_start, id_end, columns.ids, row)
+            columns.labels[row] = label
+            columns.revisions[row] = revision
+            columns.feature_starts[row] = used
+            columns.feature_counts[row] = count
+            used += count
+    return distinct, used
