@@ -36,8 +36,8 @@ from stream_app.snapshot.format import (
     unpack,
 )
 from stream_app.snapshot.segments import Blob, Book, load_task
-from tests.property.test_task import PARTITION, TOPICS, fixed_input
 from tests.support.rows import columns
+from tests.support.tasks import PARTITION, TOPICS, fixed_input
 
 Loaded = TypeVar("Loaded")
 

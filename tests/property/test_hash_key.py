@@ -17,9 +17,9 @@ from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import MAX_ID_BYTES, Longs, Side, Words, pack_id
 from tests.oracle import Record, merge
-from tests.property.test_snapshot import exported
-from tests.property.test_task import FEW, PARTITION, TOPICS, cut_at, one_side, task_settings
 from tests.support.rows import columns
+from tests.support.snapshots import exported
+from tests.support.tasks import FEW, PARTITION, TOPICS, cut_at, one_side, task_settings
 
 MASK = (1 << 64) - 1
 

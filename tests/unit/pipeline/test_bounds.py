@@ -30,7 +30,7 @@ from stream_app.records import (
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import PARTITIONS, World
+from tests.support.world import PARTITIONS, World
 
 DAY_MS = 86_400_000
 LATER_MS = DAY_MS + 3_600_000 + 10_000

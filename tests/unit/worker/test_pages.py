@@ -23,7 +23,7 @@ from stream_app.worker import http
 from stream_app.worker.health import HealthObserver
 from stream_app.worker.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
 from tests.support.pages import get
-from tests.unit.recovery.test_restore import _config
+from tests.support.world import _config
 
 
 def _fine(_: object, start_response: StartResponse) -> Iterable[bytes]:
