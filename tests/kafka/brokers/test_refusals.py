@@ -21,7 +21,10 @@ from stream_app.cli.start import create_topics, run_worker
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
 from tests.kafka.brokers.secure import PASSWORD, SecureKafka, secure_kafka
-from tests.kafka.support import DEADLINE_S, ROOT, App, example, wait_until
+from tests.support.kafka.application import App
+from tests.support.kafka.processes import ROOT
+from tests.support.kafka.records import example
+from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(40), pytest.mark.xdist_group("secure broker")]
 

@@ -17,7 +17,10 @@ from ops.broker import Broker
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction, Reason, Side
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
-from tests.kafka.support import App, Section, advance, check_exactly_once, example, label, run_to
+from tests.support.kafka.application import App, Section
+from tests.support.kafka.exactly_once import check_exactly_once
+from tests.support.kafka.processes import run_to
+from tests.support.kafka.records import advance, example, label
 from tests.support.rows import Read, Sent
 
 pytestmark = pytest.mark.kafka

@@ -23,25 +23,13 @@ from stream_app.recovery.restore import Point, Stage, Target, parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.identity import RULES
 from stream_app.worker.worker import Worker
-from tests.kafka.support import (
-    DEADLINE_S,
-    App,
-    Load,
-    Progress,
-    Section,
-    StreamOf,
-    WorkerProcess,
-    all_records,
-    areba,
-    check_exactly_once,
-    read_inputs,
-    read_raw,
-    run_to,
-    run_until,
-    wait_until,
-    worker_of,
-    workers,
-)
+from tests.support.kafka.application import App, Load, Section
+from tests.support.kafka.exactly_once import check_exactly_once, read_inputs
+from tests.support.kafka.processes import WorkerProcess, areba, run_to, run_until, worker_of, workers
+from tests.support.kafka.progress import Progress
+from tests.support.kafka.records import StreamOf, all_records
+from tests.support.kafka.topics import read_raw
+from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 pytestmark = pytest.mark.kafka
 
