@@ -11,7 +11,7 @@ from tests.simulation.faults import Event
 from tests.simulation.hunt import hunt_one
 from tests.simulation.many import run_seed
 from tests.simulation.mutants import MUTANTS, ROOT, change
-from tests.simulation.world import LEARNERS
+from tests.simulation.worlds.shape import LEARNERS
 
 FEW_SEEDS = 30
 """Two seconds of work."""
