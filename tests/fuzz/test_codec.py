@@ -12,8 +12,8 @@ import numpy as np
 
 from stream_app.records import Reason, Side
 from stream_app.serialization import codec
-from tests.support.avro_reference import HEADERS, Maker, judge, varint
-from tests.support.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
+from tests.support.formats.avro_reference import HEADERS, Maker, judge, varint
+from tests.support.formats.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
 
 BATCH = 500
 

@@ -22,16 +22,9 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization import avro, codec
-from tests.support.avro_reference import (
-    HEADERS,
-    Maker,
-    judge,
-    outcome_columns,
-    prediction_columns,
-    read,
-    same,
-)
-from tests.support.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
+from tests.support.formats.avro_reference import HEADERS, Maker, judge, read, same
+from tests.support.formats.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
+from tests.support.formats.columns import outcome_columns, prediction_columns
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63) + 1, 2**63 - 1)

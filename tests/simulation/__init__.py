@@ -10,6 +10,7 @@ code under test is the code that runs: `Worker.run`, `OwnedTask`, `Task`; only i
     schedule.py          greenlets as processes, virtual time, who goes next
     faults.py            kinds of faults, how often each is drawn by a seed, and the count of those that hit
     ports.py             the ports of a worker: every call may fail, stall, crash, or say less than there is
+    transactions.py      its transactions, whose outcome may be unknown or come late
     worlds/inputs.py     examples, labels, marks, garbage, repeats
     worlds/shape.py      what a seed decides before anything happens: the application, its inputs, who may fail
     worlds/processes.py  the worker processes, and what they say

@@ -16,7 +16,7 @@ from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactio
 from tests.contract.backends import Member, log_values, settle
 from tests.support.kafka.waiting import wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(45)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
 
 ROUND_RECORDS = 50
 

@@ -62,7 +62,7 @@ def alive(text: str) -> list[int]:
     return found
 
 
-@pytest.mark.slow(60)
+@pytest.mark.slow(30)
 def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
     """Six streams, two workers, one killed; table, figure and balanced books; exit status 0."""
     process = start(["--bootstrap-servers", str(kafka.bootstrap_servers)], tmp_path)

@@ -24,7 +24,7 @@ from tests.support.kafka.topics import read_topic, reading
 from tests.support.kafka.waiting import START_DEADLINE_S, wait_until
 from tests.support.rows import Sent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(50)]
 
 FANS = 6_000
 """Examples, and as many labels: twenty-four transactions to send them back, one of which is cut short."""

@@ -20,7 +20,7 @@ from tests.support.kafka.records import example, label
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 from tests.support.rows import Sent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(60)]
 
 IN_A_ROW = 10
 

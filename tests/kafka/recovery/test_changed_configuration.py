@@ -17,7 +17,7 @@ from tests.support.kafka.processes import areba, run_to, run_until, worker_of
 from tests.support.kafka.records import StreamOf, all_records
 from tests.support.kafka.topics import read_raw
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(15)]
 
 
 def test_a_new_stream_is_taken_over_on_restart(done: App) -> None:

@@ -21,7 +21,7 @@ from tests.support.kafka.waiting import DEADLINE_S, wait_until
 pytestmark = pytest.mark.kafka
 
 
-@pytest.mark.slow
+@pytest.mark.slow(25)
 def test_two_workers_of_one_name(app: App) -> None:
     """A copied configuration: one of the two ends with status 5 and says what to change; every record counts once."""
     twin_file = app.folder / "twin.yaml"
@@ -45,7 +45,7 @@ def test_two_workers_of_one_name(app: App) -> None:
     check_exactly_once(app)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(25)
 def test_a_stopped_worker_that_wakes_up_is_not_heard(app: App) -> None:
     """Frozen (a paused machine, a long swap) while others took its tasks: what it still sends is never read."""
     with workers(app, "one", "two") as (one, two), Progress(app) as progress:
@@ -109,7 +109,7 @@ class _InThread(threading.Thread):
             raise self.failure
 
 
-@pytest.mark.slow
+@pytest.mark.slow(25)
 def test_a_batch_of_an_old_generation_is_fenced(app: App) -> None:
     """A worker computes a batch, loses its place in the group, and only then begins its transaction.
 

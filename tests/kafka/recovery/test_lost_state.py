@@ -25,7 +25,7 @@ from tests.support.kafka.records import all_records
 from tests.support.kafka.topics import read_raw
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(15)]
 
 
 def _record(value: bytes | None) -> Commit | Act:

@@ -14,15 +14,9 @@ from stream_app.recovery.restore import WAY_ON, Stage
 from stream_app.worker.events import Observer
 from stream_app.worker.worker import RAISE_LIMIT, Ports, Worker
 from tests.simulation.faults import Event
-from tests.simulation.ports import (
-    TRANSACTION_TIMEOUT_S,
-    Gate,
-    SimulatedClock,
-    SimulatedCluster,
-    SimulatedSource,
-    SimulatedTransaction,
-)
+from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate, SimulatedClock, SimulatedCluster, SimulatedSource
 from tests.simulation.schedule import KilledError
+from tests.simulation.transactions import SimulatedTransaction
 
 if TYPE_CHECKING:
     from tests.simulation.worlds.world import World

@@ -31,7 +31,7 @@ from stream_app.records import (
     unpack_id,
 )
 from stream_app.serialization import avro, codec
-from tests.support.avro_reference import outcome_columns, prediction_columns
+from tests.support.formats.columns import outcome_columns, prediction_columns
 
 LIMITS = codec.DecodeLimits()
 GOLDEN = Path(schemas.__file__).parent / "golden"

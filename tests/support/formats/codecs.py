@@ -2,7 +2,7 @@
 
 from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason, unpack_id
 from stream_app.serialization import codec
-from tests.support.avro_reference import Verdict
+from tests.support.formats.avro_reference import Verdict
 
 MAX_RECORD_BYTES = 300
 
