@@ -41,8 +41,8 @@ simulate: setup ## faults at every call of the shell: SEEDS seeds (10000), the s
 mutants: setup ## break the code in known ways; the simulation, or a named test, must find each
 	$(BIN)/python -m tests.simulation --mutants
 
-fast: setup ## unit and property tests, and some seeds of the simulation
-	$(BIN)/python -m pytest -q -n 2 tests/unit tests/property tests/simulation -m "not slow and not kafka"
+fast: setup ## unit and property tests of less than five seconds, and some seeds of the simulation
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/unit tests/property tests/simulation -m "not slow and not kafka"
 
 check: setup ## format, lint, types, fast tests
 	$(BIN)/ruff format --check .

@@ -42,6 +42,7 @@ def story(chosen: TaskSettings, batches: Sequence[tuple[list[Record], list[Recor
 KEYS = st.binary(min_size=HASH_KEY_BYTES, max_size=HASH_KEY_BYTES)
 
 
+@pytest.mark.slow(5)
 @FEW
 @given(task_settings(), one_side(Side.EXAMPLES), one_side(Side.LABELS), KEYS, KEYS, st.data())
 def test_no_output_digest_or_snapshot_depends_on_the_key(

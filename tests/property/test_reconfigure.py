@@ -250,6 +250,7 @@ def test_what_only_the_task_has() -> None:
     assert len(told(found, "predictions")) > len(champions)
 
 
+@pytest.mark.slow(10)
 @settings(FEW, max_examples=60)
 @given(
     st.sampled_from(list(VARIANTS)),

@@ -15,6 +15,7 @@ from tests.support.snapshots import Changelog, exported
 from tests.support.tasks import FADING, FEW, PARTITION, SMALL, TOPICS, cut_at, fixed_input, one_side, run, task_settings
 
 
+@pytest.mark.slow(10)
 @FEW
 @given(task_settings(), one_side(Side.EXAMPLES), one_side(Side.LABELS), st.data())
 def test_a_loaded_task_goes_on_to_the_same_bits(

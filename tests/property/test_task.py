@@ -211,6 +211,7 @@ def test_what_fits_into_a_transaction_is_never_more_than_its_room(
         examples, labels = examples[taken[0] :], labels[taken[1] :]
 
 
+@pytest.mark.slow(6)
 @pytest.mark.parametrize(("seed", "corrections"), [(1, "first"), (2, "correct")])
 def test_tables_that_grow(seed: int, corrections: Corrections) -> None:
     """Thousands of ids at a time: every table of the join starts small and is rebuilt while it is in use."""

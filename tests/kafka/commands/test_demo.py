@@ -82,6 +82,7 @@ def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
     figure = Path(text.rpartition("Figure: ")[2].strip())
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert not alive(text)
+    assert not re.search(r"rdkafka|thrd:|log4j|SLF4J|WARN|ERROR", text), "a line that is not the demo's own"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

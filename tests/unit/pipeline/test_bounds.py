@@ -93,6 +93,7 @@ def _some(records: RawRecords, rows: slice) -> RawRecords:
     return RawRecords(records.offsets[rows], records.timestamps[rows], records.keys[rows], records.values[rows])
 
 
+@pytest.mark.slow(11)
 def test_ten_full_streams_a_day_later() -> None:
     """The first records after a quiet day close a million examples: in one transaction, that takes ten seconds."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))
