@@ -172,9 +172,8 @@ def main(*, bootstrap_servers: str | None = None, short: bool = False) -> int:
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     logging.getLogger().setLevel(logging.WARNING)
-    logging.getLogger("stream_app.backends.kafka").setLevel(
-        logging.ERROR
-    )  # a broker that has just started is asked twice
+    # the client's own lines tell nothing that the demo does not tell: a broker that has just started is asked twice
+    logging.getLogger("stream_app.backends.kafka").setLevel(logging.CRITICAL)
     with _signals() as interruption:
         try:
             return _run(console, interruption, bootstrap_servers, short=short)

@@ -12,7 +12,21 @@ from xdist.remote import Producer
 
 from ops import broker, local_kafka
 from stream_app.errors import ConfigurationError
+from tests.support.compiling import compile_in_one_process
 from tests.support.scheduling import LongestFirst, longest_first
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile once before pytest-xdist starts its workers for all tests (`--dist loadgroup`)."""
+    config = session.config
+    if config.getoption("dist", "no") == "loadgroup" and not (
+        hasattr(config, "workerinput") or config.option.collectonly
+    ):
+        line = compile_in_one_process()
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(line)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,7 +15,8 @@ from stream_app.records import Commit
 from stream_app.recovery.settle import SWEEP_KEY
 from stream_app.serialization import codec
 from tests.chaos.members import AFRESH, OF_TASK, ChaosError, Life, lines_of
-from tests.kafka.support import App, reading
+from tests.support.kafka.application import App
+from tests.support.kafka.topics import reading
 
 POLL_S = 0.05
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tests.chaos.plan import Fault, Kind, Moment
-from tests.kafka.support import App, Process, Section, WorkerProcess
+from tests.support.kafka.application import App, Section
+from tests.support.kafka.processes import Process, WorkerProcess
 
 PAUSE_S = 0.03
 """Between two looks at a log: short against all that a worker does."""

@@ -17,7 +17,9 @@ from tests.chaos.commits import Watch
 from tests.chaos.members import ChaosError, Member, state_of
 from tests.chaos.plan import BROKERS
 from tests.chaos.round import CALM_DEADLINE_S, Replay, ended
-from tests.kafka.support import App, StreamOf, spawn
+from tests.support.kafka.application import App
+from tests.support.kafka.processes import spawn
+from tests.support.kafka.records import StreamOf
 
 STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 30), StreamOf("gamma", 2, 5))
 

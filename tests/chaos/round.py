@@ -28,8 +28,10 @@ from tests.chaos.commits import Watch, aborted_commits, compacted, first_commits
 from tests.chaos.forks import Nursery
 from tests.chaos.members import AFRESH, ChaosError, Member, Spawn
 from tests.chaos.plan import BROKERS, BrokerKill, Wave, waves
-from tests.kafka import support
-from tests.kafka.support import App, Load, Section, StreamOf, check_exactly_once
+from tests.support.kafka.application import SESSION_TIMEOUT_MS, App, Load, Section
+from tests.support.kafka.exactly_once import check_exactly_once
+from tests.support.kafka.processes import spawn
+from tests.support.kafka.records import StreamOf
 
 MEMBERS: Mapping[str, int] = {"ada": 0, "bob": 5, "cyd": 50, "dee": 2_000}
 """The workers, and what a restore of each may have to repeat in ms (`worker.snapshot_after_ms`): from a snapshot with
@@ -46,7 +48,7 @@ STREAMS = (
 PARTITIONS = 4
 
 CONSUMER: Mapping[str, Any] = {
-    "session.timeout.ms": support.SESSION_TIMEOUT_MS,
+    "session.timeout.ms": SESSION_TIMEOUT_MS,
     "heartbeat.interval.ms": 1_000,
     "fetch.wait.max.ms": 50,  # fewer empty fetches: three brokers, four workers and two cores
 }
@@ -317,9 +319,7 @@ def run_round(
         app.create_topics()
         compact_soon(app)
         warm_up(app.config.task_settings())
-        start = (
-            stack.enter_context(Nursery(app.file("nursery"), folder / "nursery.log")).start if forked else support.spawn
-        )
+        start = stack.enter_context(Nursery(app.file("nursery"), folder / "nursery.log")).start if forked else spawn
         watch = stack.enter_context(Watch(app))
         course = Round(kafka, app, watch, start, tell)
         stack.enter_context(ended(course.members))

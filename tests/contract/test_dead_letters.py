@@ -2,177 +2,33 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
 
 from stream_app.admin.dead_letters.listing import list_letters
 from stream_app.admin.dead_letters.origins import INPUT_DELETED, INPUT_DIFFERS
 from stream_app.admin.dead_letters.record import RecordId
-from stream_app.admin.dead_letters.replay import ReplayResult, replay
+from stream_app.admin.dead_letters.replay import ReplayResult  # noqa: TC001
 from stream_app.admin.dead_letters.selection import Selection, parse_record_ids, parse_time
 from stream_app.admin.dead_letters.show import show_letter
-from stream_app.backends import topics
-from stream_app.backends.base import Cluster, TopicPartition, Transaction
+from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import SystemClock
-from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
 from stream_app.errors import BooksError, ConfigurationError, FencedError, TopicError
 from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, OutputRecords
 from stream_app.serialization import codec
-from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, read_replay
-from stream_app.serialization.left_out import Fields, fitted
-from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_markers, wait_for_records
-
-EVERYTHING = Selection()
-TRACE: Header = ("traceparent", b"00-1")
-
-
-class Died(Exception):  # noqa: N818  (it stands for a SIGKILL)
-    """The tool is gone."""
-
-
-class Dying:
-    """A transaction whose owner dies at its n-th commit, before or behind it."""
-
-    def __init__(self, transaction: Transaction, commits: int, *, behind: bool) -> None:
-        self._transaction = transaction
-        self._left = commits
-        self._behind = behind
-        self.initialise, self.begin = transaction.initialise, transaction.begin
-        self.produce, self.send_offsets = transaction.produce, transaction.send_offsets
-        self.flush, self.abort = transaction.flush, transaction.abort
-
-    def commit(self) -> None:
-        """The last one is not survived."""
-        self._left -= 1
-        if not self._left and not self._behind:
-            raise Died
-        self._transaction.commit()
-        if not self._left:
-            raise Died
-
-    def close(self) -> None:
-        """The dead do not."""
-
-
-class Told(NamedTuple):
-    """A dead letter to be written: the reason, and the record that it was."""
-
-    reason: str
-    value: bytes | None
-    offset: int = 0
-    topic: str = "examples"
-    timestamp_ms: int = START_MS
-    key: bytes | None = b"pumps"
-    headers: Sequence[Header] = ()
-    partition: int = 0
-    most_bytes: int = 2**31 - 1
-
-
-class World:
-    """An application's topics, and what the tool does to them."""
-
-    def __init__(self, backend: Backend, prefix: str, partitions: int, retention_ms: int) -> None:
-        self.backend = backend
-        self.config = Config.model_validate(
-            {
-                "application": {"id": f"{prefix}app"},
-                "kafka": {"topic_prefix": prefix},
-                "streams": {"pumps": {"features": 2}},
-            }
-        )
-        self.names = self.config.topics
-        plan = topics.plan(self.names, partitions)
-        # retention never sleeps, and the records of these tests are old
-        kept = {"retention.ms": str(retention_ms)}
-        self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan], 1)
-
-    @property
-    def cluster(self) -> Cluster:
-        """Administration."""
-        return self.backend.cluster()
-
-    def write(self, letters: Sequence[Told], transaction: Transaction | None = None, partition: int = 0) -> None:
-        """As a worker does; in a transaction that stays open, if one is given."""
-        written = [
-            fitted(Fields(letter.key, letter.value, letter.headers), self._headers(letter), letter.most_bytes)
-            for letter in letters
-        ]
-        records = OutputRecords(
-            [letter.key for letter in written],
-            [letter.value for letter in written],
-            [letter.timestamp_ms for letter in letters],
-            {row: letter.headers for row, letter in enumerate(written)},
-        )
-        place = TopicPartition(self.names.dead_letters, partition)
-        if transaction is not None:
-            transaction.begin()
-            transaction.produce(place, records)
-            return
-        transaction = self.backend.transaction(f"{self.config.application.id}-w")
-        transaction.begin()
-        transaction.produce(place, records)
-        transaction.commit()
-        transaction.close()
-        wait_for_markers(self.cluster, place)
-
-    def _headers(self, letter: Told) -> list[Header]:
-        topic = getattr(self.names, letter.topic, letter.topic)
-        texts = (topic, str(letter.partition), str(letter.offset), "areba.x", "the detail", letter.reason)
-        return [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, texts, strict=True)]
-
-    def replay(
-        self,
-        selection: Selection = EVERYTHING,
-        dies: Callable[[Transaction], Transaction] = lambda transaction: transaction,
-        *,
-        limit: int | None = None,
-        dry_run: bool = False,
-    ) -> ReplayResult:
-        """As `areba dlq replay` does."""
-
-        def open_transaction(transactional_id: str) -> Transaction:
-            assert transactional_id == self.config.replay_transactional_id
-            return dies(self.backend.transaction(transactional_id))
-
-        clock = SystemClock()
-        return replay(self.cluster, self.config, clock, selection, open_transaction, limit=limit, dry_run=dry_run)
-
-    def rows(self, topic: str, partition: int = 0) -> list[Row]:
-        """All committed records."""
-        wait_for_markers(self.cluster, TopicPartition(topic, partition))
-        reader = self.cluster.reader(TopicPartition(topic, partition))
-        try:
-            return list(read_rows(reader, topic))
-        finally:
-            reader.close()
-
-    def marks(self) -> list[int]:
-        """The offsets of dead letters that are marked as sent back."""
-        rows = self.rows(self.names.dead_letters)
-        return [int(row.headers[-1][1] or b"") for row in rows if row.headers and row.headers[-1][0] == SENT_BACK]
+from stream_app.serialization.dead_letter import SENT_BACK, read_replay
+from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
+from tests.contract.dead_letters import EVERYTHING, TRACE, DeadLetterTopics, Died, Dying, Told, _examples, _told
 
 
 @pytest.fixture
-def world(backend: Backend, prefix: str) -> Callable[..., World]:
+def world(backend: Backend, prefix: str) -> Callable[..., DeadLetterTopics]:
     """Makes one."""
-    return lambda partitions=1, retention_ms=-1: World(backend, prefix, partitions, retention_ms)
+    return lambda partitions=1, retention_ms=-1: DeadLetterTopics(backend, prefix, partitions, retention_ms)
 
 
-def _examples(count: int) -> list[bytes | None]:
-    return [codec.encode(Example("pumps", str(number), [0.5, number])) for number in range(count)]
-
-
-def _told(count: int) -> list[Told]:
-    return [
-        Told("unknown-stream", value, offset, timestamp_ms=START_MS + offset)
-        for offset, value in enumerate(_examples(count))
-    ]
-
-
-def test_what_came_is_sent_back_once(world: Callable[..., World]) -> None:
+def test_what_came_is_sent_back_once(world: Callable[..., DeadLetterTopics]) -> None:
     """Key, value, headers, event time and place are those of the original, whatever its bytes; then never again."""
     here = world()
     letters = [
@@ -206,7 +62,7 @@ def test_what_came_is_sent_back_once(world: Callable[..., World]) -> None:
 
 @pytest.mark.parametrize(("commits", "behind"), [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True)])
 def test_a_kill_on_the_way(
-    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, commits: int, *, behind: bool
+    world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch, commits: int, *, behind: bool
 ) -> None:
     """Before the commit or just behind it, at the first transaction or a later one: the next run sends what is left."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 4)
@@ -222,7 +78,7 @@ def test_a_kill_on_the_way(
     assert sorted(here.marks()) == list(range(10))
 
 
-def test_an_open_transaction_hides_nothing(world: Callable[..., World]) -> None:
+def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics]) -> None:
     """A worker's round in the way of the reader must not make the tool believe that nothing was sent back before."""
     here = world()
     here.write(_told(3))
@@ -251,7 +107,7 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., World]) -> None:
     assert [row.value for row in here.rows(here.names.examples)] == [b"sent before"]
 
 
-def test_a_second_tool_ends_the_first(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two operators at once: the first one's is told, and nothing is sent twice."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 2)
     here = world()
@@ -270,7 +126,7 @@ def test_a_second_tool_ends_the_first(world: Callable[..., World], monkeypatch: 
     assert [row.value for row in here.rows(here.names.examples)] == _examples(6)
 
 
-def test_what_comes_back_again_counts_its_attempts(world: Callable[..., World]) -> None:
+def test_what_comes_back_again_counts_its_attempts(world: Callable[..., DeadLetterTopics]) -> None:
     """Sent back before the cause was mended it is a new dead letter, with one set of headers that says so."""
     here = world()
     value = _examples(1)[0]
@@ -291,7 +147,7 @@ def test_what_comes_back_again_counts_its_attempts(world: Callable[..., World]) 
     assert len(last.headers) == len(back.headers)
 
 
-def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[..., World]) -> None:
+def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[..., DeadLetterTopics]) -> None:
     """Its dead letter has the time of what closed it; with that, its delay would be wrong."""
     here = world()
     labels = [codec.encode(Label("pumps", str(number), 1)) for number in range(4)]
@@ -318,7 +174,7 @@ def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[.
     assert [(row.timestamp_ms, row.value) for row in back] == [(START_MS + n, labels[n]) for n in (3, 2, 1)]
 
 
-def test_what_cannot_go_back_is_named(world: Callable[..., World]) -> None:
+def test_what_cannot_go_back_is_named(world: Callable[..., DeadLetterTopics]) -> None:
     """Sent all the same it would be a dead letter again, or land where nobody reads it."""
     here = world()
     stranger = codec.encode(Example("fans", "1", [1.0]))
@@ -347,7 +203,7 @@ def test_what_cannot_go_back_is_named(world: Callable[..., World]) -> None:
 LARGE: Sequence[Header] = (("source", b"h" * 400), ("none", None))
 
 
-def _large_inputs(here: World, count: int) -> list[Told]:
+def _large_inputs(here: DeadLetterTopics, count: int) -> list[Told]:
     """Records on an input, and dead letters that left out headers, then value, then key, each more than the last."""
     sender = here.backend.sender()
     told = []
@@ -360,7 +216,7 @@ def _large_inputs(here: World, count: int) -> list[Told]:
     return told
 
 
-def test_what_was_left_out_is_read_from_the_input(world: Callable[..., World]) -> None:
+def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLetterTopics]) -> None:
     """List, show and replay have the whole record, also where its dead letter had no room for it."""
     here = world()
     told = _large_inputs(here, 3)
@@ -383,7 +239,7 @@ def test_what_was_left_out_is_read_from_the_input(world: Callable[..., World]) -
     assert here.marks() == [0, 1, 2]
 
 
-def test_what_cannot_be_read_again_is_named(world: Callable[..., World]) -> None:
+def test_what_cannot_be_read_again_is_named(world: Callable[..., DeadLetterTopics]) -> None:
     """Retention took the input, or another record is there: `replay` sends nothing in its place, and says which."""
     here = world()
     told = _large_inputs(here, 4)
@@ -401,7 +257,7 @@ def test_what_cannot_be_read_again_is_named(world: Callable[..., World]) -> None
     assert [row.value for row in here.rows(here.names.examples)][3:] == [told[1].value]
 
 
-def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable[..., World]) -> None:
+def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable[..., DeadLetterTopics]) -> None:
     """Sent back, the record would have lost them silently."""
     here = world()
     here.write([Told("unknown-stream", _examples(1)[0], 0, headers=UNREADABLE_HEADERS)])
@@ -410,7 +266,7 @@ def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable
     assert not here.rows(here.names.examples)
 
 
-def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., World]) -> None:
+def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., DeadLetterTopics]) -> None:
     """It goes back with its own time, and Kafka deletes by that: the operator must have a worker running."""
     here = world(retention_ms=86_400_000)
     here.write([Told("undecodable", b"x", 0), Told("undecodable", b"y", 1, timestamp_ms=SystemClock().now_ms())])
@@ -418,12 +274,12 @@ def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., World])
     assert text in (line.strip() for line in here.replay(dry_run=True).texts())
 
 
-def _chosen(world: World, **chosen: object) -> list[int]:
+def _chosen(world: DeadLetterTopics, **chosen: object) -> list[int]:
     listing = list_letters(world.cluster, world.config, Selection(**chosen), 50)  # type: ignore[arg-type]
     return [line.record_id.offset for line in listing.lines]
 
 
-def test_dead_letters_are_chosen(world: Callable[..., World]) -> None:
+def test_dead_letters_are_chosen(world: Callable[..., DeadLetterTopics]) -> None:
     """By reason, stream, time, partition and place, alone and together, in `list` and `replay` alike."""
     here = world(2)
     here.write(
@@ -463,7 +319,7 @@ def test_dead_letters_are_chosen(world: Callable[..., World]) -> None:
     assert list(after.texts())[-3:-1] == ["        3 undecodable, 3 sent back", "        1 unknown-stream"]
 
 
-def test_one_is_shown(world: Callable[..., World]) -> None:
+def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
     """All that an operator needs to find the cause: where from, why, every byte."""
     here = world()
     headers: Sequence[Header] = (("source", b"a scale\x1b[2J"), ("raw", b"\xff\x00"), ("none", None))
@@ -499,7 +355,7 @@ def test_one_is_shown(world: Callable[..., World]) -> None:
     assert len(list(show_letter(here.cluster, here.config, RecordId(0, 1), full=True))) == len(text) - 1 + 904 // 16 + 1
 
 
-def test_what_does_not_exist_is_named(world: Callable[..., World]) -> None:
+def test_what_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) -> None:
     """A typing error must not look like an empty topic."""
     here = world()
     here.write(_told(1))

@@ -13,7 +13,7 @@ LIMIT_S = 1_200
 """All kernels are compiled anew, which takes a minute of one core, more where others are at work."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(140)
 @pytest.mark.timeout(LIMIT_S + 30)
 def test_no_index_leaves_its_array(tmp_path: Path) -> None:
     """Compiled code checks none; one that is out of bounds changes another stream's memory, or ends the process.

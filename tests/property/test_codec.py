@@ -25,16 +25,9 @@ from stream_app.records import (
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import decode
 from stream_app.serialization.encode import encode_outcomes, encode_predictions
-from tests.fuzz.test_codec import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
-from tests.support.avro_reference import (
-    HEADERS,
-    Maker,
-    judge,
-    outcome_columns,
-    prediction_columns,
-    read,
-    same,
-)
+from tests.support.formats.avro_reference import HEADERS, Maker, judge, read, same
+from tests.support.formats.codecs import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
+from tests.support.formats.columns import outcome_columns, prediction_columns
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63) + 1, 2**63 - 1)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,9 +18,9 @@ from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import MAX_ID_BYTES, Longs, Side, Words, pack_id
 from tests.oracle import Record, merge
-from tests.property.test_snapshot import exported
-from tests.property.test_task import FEW, PARTITION, TOPICS, cut_at, one_side, task_settings
 from tests.support.rows import columns
+from tests.support.snapshots import exported
+from tests.support.tasks import FEW, PARTITION, TOPICS, cut_at, one_side, task_settings
 
 MASK = (1 << 64) - 1
 
@@ -42,6 +43,7 @@ def story(chosen: TaskSettings, batches: Sequence[tuple[list[Record], list[Recor
 KEYS = st.binary(min_size=HASH_KEY_BYTES, max_size=HASH_KEY_BYTES)
 
 
+@pytest.mark.slow(5)
 @FEW
 @given(task_settings(), one_side(Side.EXAMPLES), one_side(Side.LABELS), KEYS, KEYS, st.data())
 def test_no_output_digest_or_snapshot_depends_on_the_key(

@@ -18,9 +18,9 @@ from stream_app.records import Floats, Longs, Side, unpack_id
 from tests.learner_oracle import Kept, Network, Queues
 from tests.oracle import Predicted, Record, Settled, merge
 from tests.oracle_checks import SecondOpinion, rows_of
-from tests.property.test_task import PARTITION, SMALL, TOPICS, fixed_input
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, stream
 from tests.support.rows import columns
+from tests.support.tasks import PARTITION, SMALL, TOPICS, fixed_input
 
 # isort: split
 import torch  # after stream_app, which sets the number of its threads

@@ -22,9 +22,9 @@ from stream_app.serialization import codec
 from stream_app.snapshot import segments
 from tests.oracle import Record, merge
 from tests.oracle_checks import rows_of
-from tests.property.test_snapshot import Changelog
-from tests.property.test_task import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input
 from tests.support.rows import columns
+from tests.support.snapshots import Changelog
+from tests.support.tasks import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input
 
 ONE, TWO = LEARNERS["one"], LEARNERS["two"]
 NEW = LearnerSettings(method="sliding", window=3, hidden=(2,), scaler="standard")
@@ -250,6 +250,7 @@ def test_what_only_the_task_has() -> None:
     assert len(told(found, "predictions")) > len(champions)
 
 
+@pytest.mark.slow(10)
 @settings(FEW, max_examples=60)
 @given(
     st.sampled_from(list(VARIANTS)),

@@ -26,7 +26,8 @@ from tests.oracle_checks import DiffersError
 from tests.simulation.faults import Event, Fault
 from tests.simulation.opinion import Opinion
 from tests.simulation.schedule import StuckError
-from tests.simulation.world import World, WrongError, draw_shape
+from tests.simulation.worlds.shape import draw_shape
+from tests.simulation.worlds.world import World, WrongError
 from tests.support.rows import columns, range_of
 
 

@@ -11,7 +11,7 @@ from tests.simulation.faults import Event
 from tests.simulation.hunt import hunt_one
 from tests.simulation.many import run_seed
 from tests.simulation.mutants import MUTANTS, ROOT, change
-from tests.simulation.world import LEARNERS
+from tests.simulation.worlds.shape import LEARNERS
 
 FEW_SEEDS = 30
 """Two seconds of work."""
@@ -74,6 +74,7 @@ def test_every_mutant_has_its_lines(name: str) -> None:
         assert f"def {function[-1].partition('[')[0]}(" in (ROOT / file).read_text()
 
 
+@pytest.mark.slow(10)
 @pytest.mark.parametrize("name", ["offsets-unsent", "replay-skips"])
 def test_a_blatant_mutant_is_found_at_once(name: str) -> None:
     """A hunt that finds nothing may be looking at nothing. The others: `python -m tests.simulation --mutants`."""

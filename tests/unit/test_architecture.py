@@ -155,6 +155,17 @@ def test_every_package_says_what_it_is_for() -> None:
     assert wrong == []
 
 
+def test_no_test_module_imports_another() -> None:
+    """What tests share is in `tests/support` or beside them; else a change of one test breaks others far away."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: imports {name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for name in imports(path)
+        if re.match(r"tests\.(\w+\.)*test_", name)
+    ]
+    assert wrong == []
+
+
 def test_every_task_of_the_shell_draws_a_key() -> None:
     """Whoever may write to the inputs chooses ids; without a key of its own a task could be slowed down by them."""
     wrong = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from stream_app.admin.dead_letters.record import DeadLetterRecord, RecordId, read_record
+from stream_app.admin.dead_letters.record import RecordId, StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.selection import Selection, format_time
 from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters, shown_reason
 from stream_app.backends.base import Cluster
@@ -110,7 +110,7 @@ def _keep_newest(newest: list[Line], lines: dict[int, Line], line: Line, limit: 
             del lines[dropped.record_id.offset]
 
 
-def _line_of(record: DeadLetterRecord) -> Line:
+def _line_of(record: StoredDeadLetter) -> Line:
     dead_letter = record.dead_letter
     value, left_out = dead_letter.original.value, dead_letter.left_out.get(VALUE)
     size = f"{left_out.length:,}" if left_out else f"{len(value):,}" if value is not None else "null"

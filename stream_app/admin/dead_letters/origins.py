@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Self
 
-from stream_app.admin.dead_letters.record import DeadLetterRecord, decoded
+from stream_app.admin.dead_letters.record import StoredDeadLetter, decoded
 from stream_app.backends.base import Cluster, LogReader, TopicPartition
 from stream_app.backends.reading import Row, read_rows
 from stream_app.serialization.dead_letter import DeadLetterRecord
@@ -46,7 +46,7 @@ class InputRecords:
         row = self._row(dead_letter)
         return row.timestamp_ms if row is not None and _is_origin(dead_letter, row) else None
 
-    def completed(self, record: DeadLetterRecord) -> tuple[DeadLetterRecord, str]:
+    def completed(self, record: StoredDeadLetter) -> tuple[StoredDeadLetter, str]:
         """Return the dead letter with the parts that it left out, and "" or the reason why it cannot be completed.
 
         Raises:

@@ -27,7 +27,7 @@ class RecordId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetterRecord:
+class StoredDeadLetter:
     """A dead letter as a tool sees it.
 
     Attributes:
@@ -49,7 +49,7 @@ class DeadLetterRecord:
     replay: Replay | None
 
 
-def read_record(partition: int, row: Row) -> DeadLetterRecord | None:
+def read_record(partition: int, row: Row) -> StoredDeadLetter | None:
     """Return the dead letter in a record of the topic; None if the record is not a dead letter."""
     dead_letter = read_dead_letter(row.key, row.value, row.headers)
     if dead_letter is None:
@@ -57,7 +57,7 @@ def read_record(partition: int, row: Row) -> DeadLetterRecord | None:
     return decoded(RecordId(partition, row.offset), row.timestamp_ms, dead_letter)
 
 
-def decoded(record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetterRecord) -> DeadLetterRecord:
+def decoded(record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetterRecord) -> StoredDeadLetter:
     """Return a dead letter with its value decoded, as far as that is possible."""
     key, value, headers = dead_letter.original
     stream, id_ = stream_of_key(key), ""
@@ -70,4 +70,4 @@ def decoded(record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetterRecor
         stream, id_ = content.stream, content.id
     elif isinstance(content, Mark):
         stream = content.stream
-    return DeadLetterRecord(record_id, timestamp_ms, dead_letter, stream, id_, content, read_replay(headers))
+    return StoredDeadLetter(record_id, timestamp_ms, dead_letter, stream, id_, content, read_replay(headers))

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.admin.dead_letters.origins import NEAR_RECORDS, InputRecords
-from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, DeadLetterRecord, read_record
+from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters
 from stream_app.backends.base import Clock, Cluster, TopicPartition, Transaction
@@ -92,7 +92,7 @@ class ReplayResult:
         """Whether every selected dead letter can be sent back."""
         return not self.refused_counts
 
-    def refuse(self, record: DeadLetterRecord, problem: str) -> None:
+    def refuse(self, record: StoredDeadLetter, problem: str) -> None:
         """Count and name a dead letter that cannot be sent back."""
         self.refused_counts[problem] += 1
         named = self.refused.setdefault(problem, [])
@@ -121,7 +121,7 @@ class _Sending(NamedTuple):
     `key` is that of the dead letter, which may have left out a long key; the note that it was sent back gets this key.
     """
 
-    record: DeadLetterRecord
+    record: StoredDeadLetter
     key: bytes | None
     timestamp_ms: int
     headers: Sequence[Header]
@@ -205,7 +205,7 @@ class _Replay:
                     if not left:
                         return
 
-    def _sending(self, record: DeadLetterRecord, inputs: InputRecords) -> _Sending | None:
+    def _sending(self, record: StoredDeadLetter, inputs: InputRecords) -> _Sending | None:
         found = self._prepare(record, inputs)
         if isinstance(found, str):
             self.result.refuse(record, found)
@@ -214,7 +214,7 @@ class _Replay:
         self.result.old.update([topic] if found.timestamp_ms < self._oldest_ms[topic] else [])
         return found
 
-    def _prepare(self, record: DeadLetterRecord, inputs: InputRecords) -> _Sending | str:
+    def _prepare(self, record: StoredDeadLetter, inputs: InputRecords) -> _Sending | str:
         """Return the record to be sent back, or what prevents it."""
         problem = self._problem(record)
         if problem:
@@ -240,7 +240,7 @@ class _Replay:
             return f"with the headers of a replay it is larger than max.message.bytes of {dead_letter.topic}"
         return _Sending(record, key, timestamp_ms or 0, headers, size)
 
-    def _problem(self, record: DeadLetterRecord) -> str | None:
+    def _problem(self, record: StoredDeadLetter) -> str | None:
         """Return what prevents that a dead letter is sent back, by its reason and origin; None if nothing does."""
         dead_letter, config = record.dead_letter, self._config
         if dead_letter.topic not in self._max_bytes or dead_letter.partition != record.record_id.partition:
@@ -257,7 +257,7 @@ class _Replay:
             return f"stream {printable(record.stream)} is still not configured"
         return None
 
-    def _headers(self, record: DeadLetterRecord) -> Sequence[Header]:
+    def _headers(self, record: StoredDeadLetter) -> Sequence[Header]:
         """Return the headers of the original, and after them those that say which dead letter it was."""
         dead_letter, (partition, offset) = record.dead_letter, record.record_id
         attempt = record.replay.attempt + 1 if record.replay is not None else 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from stream_app.admin.dead_letters.record import DeadLetterRecord, RecordId
+from stream_app.admin.dead_letters.record import RecordId, StoredDeadLetter
 from stream_app.config import or_nearest
 from stream_app.errors import ConfigurationError
 from stream_app.records import REASONS
@@ -38,7 +38,7 @@ class Selection:
         """Whether there is no condition."""
         return self == Selection()
 
-    def matches(self, record: DeadLetterRecord) -> bool:
+    def matches(self, record: StoredDeadLetter) -> bool:
         """Say whether a dead letter meets all conditions but that on its partition; see `partitions_of`."""
         return (
             (not self.reasons or record.dead_letter.reason in self.reasons)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from stream_app.admin.dead_letters.origins import InputRecords
-from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, DeadLetterRecord, RecordId, read_record
+from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, RecordId, StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.selection import Selection, format_time
 from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.backends.base import Cluster
@@ -67,7 +67,7 @@ def _other_kind(row: Row | None, record_id: RecordId) -> str:
     return "it says that a replay began" if read_start(row.headers) is not None else "another program wrote it"
 
 
-def _lines(record: DeadLetterRecord, where: str, sent_back: Row | None, problem: str, *, full: bool) -> Iterator[str]:
+def _lines(record: StoredDeadLetter, where: str, sent_back: Row | None, problem: str, *, full: bool) -> Iterator[str]:
     dead_letter, replay = record.dead_letter, record.replay
     key, value, headers = dead_letter.original
     yield f"dead letter  {where} offset {record.record_id.offset}"
@@ -96,7 +96,7 @@ def _lines(record: DeadLetterRecord, where: str, sent_back: Row | None, problem:
     yield from _hexadecimal(value or b"", None if full else SHOWN_BYTES)
 
 
-def _detail(record: DeadLetterRecord) -> str:
+def _detail(record: StoredDeadLetter) -> str:
     """Return the worker's message, and the decoder's error if the value is malformed."""
     reason = REASONS.get(record.dead_letter.reason)
     detail = record.dead_letter.message
@@ -105,7 +105,7 @@ def _detail(record: DeadLetterRecord) -> str:
     return printable(detail)
 
 
-def _time_note(record: DeadLetterRecord) -> str:
+def _time_note(record: StoredDeadLetter) -> str:
     if record.dead_letter.reason in BORROWED_TIMESTAMPS:
         return ": that of the record that closed it"
     return ""

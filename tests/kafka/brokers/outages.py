@@ -24,7 +24,10 @@ from ops.keeper import temporary_folder
 from ops.local_kafka import LocalKafka, start
 from stream_app.backends.base import TopicInfo
 from tests.chaos.commits import Watch
-from tests.kafka.support import App, Load, Section, StreamOf, WorkerProcess, wait_until, workers
+from tests.support.kafka.application import App, Load, Section
+from tests.support.kafka.processes import WorkerProcess, workers
+from tests.support.kafka.records import StreamOf
+from tests.support.kafka.waiting import wait_until
 
 STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2), StreamOf("gamma", 2, 2))
 

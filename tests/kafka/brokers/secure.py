@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from ops import local_kafka
-from tests.kafka.support import DEADLINE_S, wait_until
+from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 USER = "app"
 PASSWORD = "correct-horse-battery"  # noqa: S105  (of a broker that lives for half a minute, on this machine alone)

@@ -17,9 +17,9 @@ from stream_app.errors import RestartNeededError, TransactionAbortedError
 from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactions, sweep
 from tests.contract.backends import Member, log_values, settle
-from tests.kafka.support import wait_until
+from tests.support.kafka.waiting import wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(45)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
 
 ROUND_RECORDS = 50
 

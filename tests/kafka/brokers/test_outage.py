@@ -18,19 +18,12 @@ from ops.local_kafka import LocalKafka, start
 from stream_app.errors import ConfigurationError
 from stream_app.worker.health import READY_LIMIT_S
 from tests.kafka.brokers import outages
-from tests.kafka.support import (
-    ROOT,
-    START_DEADLINE_S,
-    App,
-    Load,
-    Progress,
-    Section,
-    StreamOf,
-    WorkerProcess,
-    check_exactly_once,
-    wait_until,
-    workers,
-)
+from tests.support.kafka.application import App, Load, Section
+from tests.support.kafka.exactly_once import check_exactly_once
+from tests.support.kafka.processes import ROOT, WorkerProcess, workers
+from tests.support.kafka.progress import Progress
+from tests.support.kafka.records import StreamOf
+from tests.support.kafka.waiting import START_DEADLINE_S, wait_until
 from tests.support.pages import get
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(40)]

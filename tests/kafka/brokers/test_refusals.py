@@ -22,9 +22,12 @@ from stream_app.cli.topic_setup import create_topics
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
 from tests.kafka.brokers.secure import PASSWORD, SecureKafka, secure_kafka
-from tests.kafka.support import DEADLINE_S, ROOT, App, example, wait_until
+from tests.support.kafka.application import App
+from tests.support.kafka.processes import ROOT
+from tests.support.kafka.records import example
+from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(40), pytest.mark.xdist_group("secure broker")]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(20), pytest.mark.xdist_group("secure broker")]
 
 START_TIMEOUT_MS = 4_500
 WRONG_PASSWORD = "a-secret-that-nobody-may-read"  # noqa: S105  (no account has it)

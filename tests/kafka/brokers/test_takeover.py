@@ -12,20 +12,14 @@ from stream_app.backends.base import TopicPartition
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
 from tests.chaos.commits import Watch
-from tests.kafka.support import (
-    START_DEADLINE_S,
-    App,
-    Load,
-    Progress,
-    Section,
-    StreamOf,
-    WorkerProcess,
-    check_exactly_once,
-    wait_until,
-    workers,
-)
+from tests.support.kafka.application import App, Load, Section
+from tests.support.kafka.exactly_once import check_exactly_once
+from tests.support.kafka.processes import WorkerProcess, workers
+from tests.support.kafka.progress import Progress
+from tests.support.kafka.records import StreamOf
+from tests.support.kafka.waiting import START_DEADLINE_S, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(100), pytest.mark.alone]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(60), pytest.mark.alone]
 
 STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2))
 

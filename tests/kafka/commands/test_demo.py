@@ -64,7 +64,7 @@ def alive(text: str) -> list[int]:
     return found
 
 
-@pytest.mark.slow(60)
+@pytest.mark.slow(30)
 def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
     """Six streams, two workers, one killed; table, figure and balanced books; exit status 0."""
     process = start(["--bootstrap-servers", str(kafka.bootstrap_servers)], tmp_path)
@@ -84,6 +84,7 @@ def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
     figure = Path(text.rpartition("Figure: ")[2].strip())
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert not alive(text)
+    assert not re.search(r"rdkafka|thrd:|log4j|SLF4J|WARN|ERROR", text), "a line that is not the demo's own"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

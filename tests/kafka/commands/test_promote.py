@@ -10,7 +10,11 @@ from ops.broker import Broker
 from stream_app.backends.partitioner import partition_of
 from stream_app.records import Outcome, Prediction
 from stream_app.serialization import codec
-from tests.kafka.support import App, Progress, Section, areba, check_exactly_once, example, label, workers
+from tests.support.kafka.application import App, Section
+from tests.support.kafka.exactly_once import check_exactly_once
+from tests.support.kafka.processes import areba, workers
+from tests.support.kafka.progress import Progress
+from tests.support.kafka.records import example, label
 from tests.support.rows import Sent
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]

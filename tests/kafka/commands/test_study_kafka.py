@@ -18,7 +18,8 @@ from study.experiment import Run, parse
 from study.runs import plan_of, repeat
 from study.scores import prequential_sums
 from study.streams import application_id, data_of, data_seed
-from tests.kafka.support import App, Section, run_to
+from tests.support.kafka.application import App, Section
+from tests.support.kafka.processes import run_to
 from tests.support.rows import Sent
 
 pytestmark = pytest.mark.kafka

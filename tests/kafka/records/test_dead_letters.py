@@ -15,24 +15,16 @@ from stream_app.backends.base import TopicPartition
 from stream_app.records import Outcome, Prediction, Side
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import read_replay, read_sent_back
-from tests.kafka.support import (
-    ROOT,
-    START_DEADLINE_S,
-    App,
-    Progress,
-    Section,
-    areba,
-    check_exactly_once,
-    example,
-    label,
-    read_topic,
-    reading,
-    wait_until,
-    workers,
-)
+from tests.support.kafka.application import App, Section
+from tests.support.kafka.exactly_once import check_exactly_once
+from tests.support.kafka.processes import ROOT, areba, workers
+from tests.support.kafka.progress import Progress
+from tests.support.kafka.records import example, label
+from tests.support.kafka.topics import read_topic, reading
+from tests.support.kafka.waiting import START_DEADLINE_S, wait_until
 from tests.support.rows import Sent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(50)]
 
 FANS = 6_000
 """Examples, and as many labels: twenty-four transactions to send them back, one of which is cut short."""

@@ -19,17 +19,11 @@ from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
 from stream_app.serialization.left_out import read_left_out
 from stream_app.terminal import Terminal
 from stream_app.verify.verify import verify
-from tests.kafka.support import (
-    START_DEADLINE_S,
-    App,
-    Progress,
-    Section,
-    WorkerProcess,
-    areba,
-    label,
-    wait_until,
-    workers,
-)
+from tests.support.kafka.application import App, Section
+from tests.support.kafka.processes import WorkerProcess, areba, workers
+from tests.support.kafka.progress import Progress
+from tests.support.kafka.records import label
+from tests.support.kafka.waiting import START_DEADLINE_S, wait_until
 from tests.support.raw import RawProducer, RawRecord
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(40)]

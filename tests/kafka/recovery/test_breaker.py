@@ -12,22 +12,15 @@ import pytest
 
 from ops.broker import Broker
 from stream_app.records import Act, Commit, Side
-from tests.kafka.support import (
-    DEADLINE_S,
-    App,
-    Progress,
-    Section,
-    WorkerProcess,
-    areba,
-    check_exactly_once,
-    example,
-    label,
-    wait_until,
-    workers,
-)
+from tests.support.kafka.application import App, Section
+from tests.support.kafka.exactly_once import check_exactly_once
+from tests.support.kafka.processes import WorkerProcess, areba, workers
+from tests.support.kafka.progress import Progress
+from tests.support.kafka.records import example, label
+from tests.support.kafka.waiting import DEADLINE_S, wait_until
 from tests.support.rows import Sent
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(60)]
 
 IN_A_ROW = 10
 

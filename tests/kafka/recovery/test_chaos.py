@@ -8,7 +8,7 @@ import pytest
 from stream_app.errors import ConfigurationError
 from tests.chaos.round import run_round
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(300), pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(220), pytest.mark.timeout(1_800)]
 
 KILLS = 30
 

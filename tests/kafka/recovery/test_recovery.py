@@ -10,19 +10,11 @@ import pytest
 from ops.broker import Broker
 from tests.chaos.forks import Nursery
 from tests.chaos.members import Spawn
-from tests.kafka.support import (
-    App,
-    Load,
-    Progress,
-    Section,
-    StreamOf,
-    WorkerProcess,
-    all_records,
-    check_exactly_once,
-    run_to,
-    same,
-    workers,
-)
+from tests.support.kafka.application import App, Load, Section
+from tests.support.kafka.exactly_once import check_exactly_once, same
+from tests.support.kafka.processes import WorkerProcess, run_to, workers
+from tests.support.kafka.progress import Progress
+from tests.support.kafka.records import StreamOf, all_records
 from tests.support.rows import Read
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(100)]

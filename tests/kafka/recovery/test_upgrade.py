@@ -19,7 +19,9 @@ from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label
 from stream_app.serialization.codec import encode
 from stream_app.verify.verify import verify
-from tests.kafka.support import DEADLINE_S, read_topic, run_to, run_until, worker_of
+from tests.support.kafka.processes import run_to, run_until, worker_of
+from tests.support.kafka.topics import read_topic
+from tests.support.kafka.waiting import DEADLINE_S
 from tests.support.old_logs import OLD_TRANSACTIONAL_ID, OldLog, OldRecord
 from tests.support.rows import Read
 

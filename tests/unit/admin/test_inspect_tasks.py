@@ -17,13 +17,8 @@ from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import RESUME, Act, Commit
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
-from tests.unit.admin.test_recommit import COUNT, _other_offsets, _processed, _to_the_first, _unequal_offsets
-from tests.unit.recovery.test_restore import (
-    MAX_POLL_INTERVAL_S,
-    PARTITIONS,
-    World,
-    _all_at,
-    _config,
+from tests.support.damage import (
+    COUNT,
     _foreign_offsets,
     _lose_examples,
     _lose_offsets,
@@ -32,10 +27,13 @@ from tests.unit.recovery.test_restore import (
     _newer_format,
     _older_offsets,
     _other_digest,
-    _started,
+    _other_offsets,
+    _processed,
+    _to_the_first,
     _tripped_world,
-    _turns,
+    _unequal_offsets,
 )
+from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
 
 RECOMMIT = "areba state recommit"
 

@@ -27,7 +27,7 @@ EXAMPLES = CONFIG.topics.examples
 
 
 @dataclass
-class World:
+class PromotedLog:
     """A log, its clock, and the command."""
 
     clock: ManualClock = field(default_factory=ManualClock)
@@ -63,7 +63,7 @@ PLACE = TopicPartition(EXAMPLES, java_partition_of(b"sine", PARTITIONS))
 
 def test_the_mark_goes_where_the_stream_is() -> None:
     """In another partition it would change the champion of a model that nobody feeds, and nobody would notice."""
-    world = World()
+    world = PromotedLog()
     now_ms = world.clock.now_ms()
     for partition in range(PARTITIONS):
         world.fill([now_ms - 9, now_ms - 5], partition)
@@ -79,7 +79,7 @@ def test_the_mark_goes_where_the_stream_is() -> None:
 
 def test_the_mark_has_the_time_of_the_last_record() -> None:
     """A replay of last year: a mark from now would let all labels pass before the next example."""
-    world = World()
+    world = PromotedLog()
     then_ms = world.clock.now_ms() - YEAR_MS
     world.fill([then_ms + 7, then_ms + 3], PLACE.partition)
     world.promote()
@@ -88,7 +88,7 @@ def test_the_mark_has_the_time_of_the_last_record() -> None:
 
 def test_the_merge_takes_the_mark_at_once() -> None:
     """Whatever labels wait, only those go before it that would go before an example of that time."""
-    world = World()
+    world = PromotedLog()
     then_ms = world.clock.now_ms() - YEAR_MS
     world.fill([then_ms, then_ms + 10], PLACE.partition)
     world.promote()
@@ -109,7 +109,7 @@ def test_the_merge_takes_the_mark_at_once() -> None:
 
 def test_a_clock_that_runs_ahead_is_not_followed() -> None:
     """A mark's own timestamp never lies in the future."""
-    world = World()
+    world = PromotedLog()
     world.fill([world.clock.now_ms() + 1_000_000], PLACE.partition)
     world.promote()
     assert world.read(PLACE).timestamps.tolist()[1:] == [world.clock.now_ms()]
@@ -117,7 +117,7 @@ def test_a_clock_that_runs_ahead_is_not_followed() -> None:
 
 def test_control_records_at_the_end_are_passed_over() -> None:
     """A transactional producer that aborts a lot leaves offsets without records behind."""
-    world = World()
+    world = PromotedLog()
     then_ms = world.clock.now_ms() - YEAR_MS
     world.fill([then_ms], PLACE.partition)
     transaction = EmbeddedTransaction(world.broker, "other")
@@ -133,7 +133,7 @@ def test_control_records_at_the_end_are_passed_over() -> None:
 
 def test_where_all_records_were_deleted_the_clock_tells_the_time() -> None:
     """After a quiet month nothing is left; records that come next are from now."""
-    world = World()
+    world = PromotedLog()
     world.fill([world.clock.now_ms() - YEAR_MS], PLACE.partition)
     world.broker.delete_before(PLACE, 1)
     world.promote()
@@ -152,7 +152,7 @@ def test_where_all_records_were_deleted_the_clock_tells_the_time() -> None:
 )
 def test_what_is_refused(stream: str, learner: str, partition: int | None, line: str) -> None:
     """A mark that means nothing would be a dead letter at best, far away from whoever sent it."""
-    world = World()
+    world = PromotedLog()
     with pytest.raises(ConfigurationError, match=line):
         world.promote(stream, learner, partition)
     assert all(not len(world.read(TopicPartition(EXAMPLES, number))) for number in range(PARTITIONS))
@@ -160,7 +160,7 @@ def test_what_is_refused(stream: str, learner: str, partition: int | None, line:
 
 def test_streams_that_no_file_names() -> None:
     """Where models are made on the fly, any stream may be promoted, if its name can be one."""
-    world = World()
+    world = PromotedLog()
     open_config = CONFIG.model_copy(update={"unknown_streams": "model"})
     place = TopicPartition(EXAMPLES, java_partition_of(b"new", PARTITIONS))
     world.fill([world.clock.now_ms()], place.partition)
@@ -182,7 +182,7 @@ class _Silent(EmbeddedCluster):
 
 def test_a_silent_broker() -> None:
     """A tool that waits for ever says nothing."""
-    world = World()
+    world = PromotedLog()
     world.fill([world.clock.now_ms()], PLACE.partition)
     sender = EmbeddedSender(world.broker)
     with pytest.raises(UnknownOutcomeError, match="no answer"):

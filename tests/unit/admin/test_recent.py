@@ -13,7 +13,7 @@ from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import World, _config, _started, _turns
+from tests.support.world import World, _config, _started, _turns
 
 HOUR_MS = 3_600_000
 

@@ -17,68 +17,38 @@ from stream_app.recovery.restore import Point, parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Snapshot, read_manifest
 from stream_app.snapshot.skipped_inputs import Gap
-from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_changelog import _Dying
-from tests.unit.recovery.test_restore import (
+from tests.support.damage import (
+    COUNT,
+    _commit_offsets,
+    _committed,
+    _foreign_offsets,
+    _lose_labels_of,
+    _lose_offsets,
+    _older_offsets,
+    _other_digest,
+    _other_offsets,
+    _processed,
+    _to_the_first,
+    _unequal_offsets,
+)
+from tests.support.world import (
     MAX_POLL_INTERVAL_S,
     PARTITIONS,
     World,
     _all_at,
-    _commit_offsets,
     _config,
-    _foreign_offsets,
-    _lose_labels_of,
-    _lose_offsets,
+    _Dying,
     _never,
-    _older_offsets,
-    _other_digest,
     _started,
     _turns,
     _undisturbed,
 )
-
-COUNT = 40
-
-
-def _processed(after_ms: int = 0) -> tuple[World, Worker]:
-    """So many records were processed, with snapshots; then the worker died."""
-    world = World(_config(worker={"snapshot_after_ms": after_ms}))
-    world.send(COUNT)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
-    return world, member
-
-
-def _committed(world: World) -> dict[TopicPartition, Committed]:
-    return dict(world.broker.groups.group("app").offsets)
 
 
 def _recommit(world: World, *tasks: int, dry_run: bool = False) -> list[str]:
     """Once the group has heard that its members are dead."""
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
     return list(recommit(world.cluster, world.config, tasks, dry_run=dry_run))
-
-
-def _to_the_first(world: World) -> None:
-    """What `kafka-consumer-groups.sh --reset-offsets --to-earliest` does."""
-    _commit_offsets(world, lambda _: ("", (0, 0)))
-
-
-def _other_offsets(world: World) -> None:
-    """The metadata of a backup, offsets of another moment."""
-    places = {known: number for number, known in enumerate(sorted(_committed(world)))}
-    for place in places:
-        known = world.broker.groups.group("app").offsets[place]
-        world.broker.groups.group("app").offsets[place] = Committed(known.offset - 1, known.metadata)
-
-
-def _unequal_offsets(world: World) -> None:
-    """Half of a metadata that was cut."""
-    for place, known in _committed(world).items():
-        if place.topic == world.config.topics.labels:
-            metadata = parse_metadata(known.metadata, "test").point.metadata()
-            world.broker.groups.group("app").offsets[place] = Committed(known.offset, metadata)
 
 
 def _lose_labels(world: World) -> None:

@@ -20,7 +20,7 @@ from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import MAX_POLL_INTERVAL_S, World, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, World, _config, _started, _turns
 
 RIGHT = 3
 """Features of the examples that are right; the first one has 1."""

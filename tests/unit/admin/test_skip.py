@@ -20,7 +20,7 @@ from stream_app.serialization import codec
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
 
 COUNT = 40
 

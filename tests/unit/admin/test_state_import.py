@@ -20,7 +20,7 @@ from stream_app.snapshot.imported_state import Seeds
 from stream_app.snapshot.model_file import digest_of
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import MAX_POLL_INTERVAL_S, World, _all_at, _config, _started, _turns
+from tests.support.world import MAX_POLL_INTERVAL_S, World, _all_at, _config, _started, _turns
 
 SAVED = {"learners": {"areba": {"method": "areba", "scaler": "standard"}, "baseline": {"method": "baseline"}}}
 

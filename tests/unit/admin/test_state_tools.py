@@ -12,7 +12,7 @@ from stream_app.learners.networks.autograd import DenseNetwork
 from stream_app.records import Example, Prediction
 from stream_app.serialization import codec
 from stream_app.snapshot.model_file import read_model_file
-from tests.unit.recovery.test_restore import World, _all_at, _config, _started, _turns
+from tests.support.world import World, _all_at, _config, _started, _turns
 
 # isort: split
 import torch

@@ -17,9 +17,9 @@ from stream_app.learners.registry import METHODS, build
 from stream_app.learners.workshop import Workshop
 from stream_app.pipeline.stream_set import CHANGES, ROW, SUMS
 from stream_app.pipeline.task import Task
-from tests.property.test_task import TOPICS, fixed_input
 from tests.support.learner_steps import SEED, ids, in_turn, operations, stream
 from tests.support.rows import columns
+from tests.support.tasks import TOPICS, fixed_input
 
 
 class Some(NamedTuple):

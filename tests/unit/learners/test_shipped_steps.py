@@ -14,7 +14,13 @@ SYNTHETIC = ("sine:drift=posterior,length=5000", "circle:drift=likelihood,length
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("source", [*datasets.RECIPES, *SYNTHETIC])
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow(130)) if name == "mnist" else name for name in datasets.RECIPES),
+        *SYNTHETIC,
+    ],
+)
 def test_each_step_of_a_shipped_stream_agrees_with_autograd(source: str) -> None:
     """A kernel that is off by more than rounding would learn something else than the paper's network."""
     data = parse_source(source).data

@@ -31,7 +31,7 @@ from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import PARTITIONS, World
+from tests.support.world import PARTITIONS, World
 
 DAY_MS = 86_400_000
 LATER_MS = DAY_MS + 3_600_000 + 10_000
@@ -94,6 +94,7 @@ def _some(records: RawRecords, rows: slice) -> RawRecords:
     return RawRecords(records.offsets[rows], records.timestamps[rows], records.keys[rows], records.values[rows])
 
 
+@pytest.mark.slow(11)
 def test_ten_full_streams_a_day_later() -> None:
     """The first records after a quiet day close a million examples: in one transaction, that takes ten seconds."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))

@@ -14,7 +14,7 @@ from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.serialization.codec import decode_one
 from stream_app.worker.observer import NAMED_STREAMS, WARNING_INTERVAL_S, Observer
-from tests.unit.recovery.test_restore import World, _config, _started, _turns
+from tests.support.world import World, _config, _started, _turns
 
 TTL_MS = 60_000
 DELAY_MS = 1_000

@@ -9,7 +9,6 @@ import pytest
 
 from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster
-from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import StateError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.records import Example
 from stream_app.recovery import changelog
@@ -18,7 +17,7 @@ from stream_app.recovery.restore import OPEN_TRANSACTION_S, Stage, Target, parse
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Manifest, read_manifest
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import (
+from tests.support.world import (
     BREAKER,
     MAX_POLL_INTERVAL_S,
     PARTITIONS,
@@ -26,6 +25,7 @@ from tests.unit.recovery.test_restore import (
     _all_at,
     _all_beyond,
     _config,
+    _Dying,
     _Failing,
     _never,
     _started,
@@ -147,21 +147,6 @@ def test_an_abort_takes_its_part_of_a_snapshot_along() -> None:
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 60))
     assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
-
-
-class _Dying(EmbeddedTransaction):
-    """Its process dies behind the nth commit, before it hears of it."""
-
-    def __init__(self, world: World, commits: int) -> None:
-        super().__init__(world.broker, "app-w")
-        self._left = commits
-
-    def commit(self) -> None:
-        """Commit."""
-        super().commit()
-        self._left -= 1
-        if not self._left:
-            raise UnknownOutcomeError("killed")
 
 
 def _living_keys(world: World, number: int) -> set[bytes]:

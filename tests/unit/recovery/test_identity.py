@@ -23,7 +23,7 @@ from stream_app.records import CONFIGURATION, Act, Commit
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
-from tests.unit.recovery.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
+from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
 GROWN = 2 * PARTITIONS
 

@@ -8,7 +8,7 @@ from stream_app.backends.base import Committed, TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import UnstableOffsetsError
 from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
-from tests.unit.recovery.test_restore import World, _all_at, _config, _started, _turns
+from tests.support.world import World, _all_at, _config, _started, _turns
 
 
 class _Transaction(EmbeddedTransaction):

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_app.recovery.restore import Stage
-from tests.unit.recovery.test_restore import World, _all_at, _config, _started, _turns
+from tests.support.world import World, _all_at, _config, _started, _turns
 
 # isort: split
 import torch

@@ -4,22 +4,19 @@ The same story is told twice, once undisturbed and once with something that goes
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
-from stream_app.backends.base import Committed, Fetched, LogReader, TopicInfo, TopicPartition
+from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.config import Config
 from stream_app.errors import (
-    ArebaError,
     ConfigurationError,
     FencedAgainError,
     FencedError,
@@ -27,8 +24,7 @@ from stream_app.errors import (
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import RESUME, Act, Commit, Example, Label, OutputRecords
+from stream_app.records import Act, Commit, Example, Label, OutputRecords
 from stream_app.recovery import restore
 from stream_app.recovery.restore import Point, Stage, Target, committed_target, parse_metadata
 from stream_app.serialization import codec
@@ -38,169 +34,37 @@ from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
-
-PARTITIONS = 2
-TURNS = 500
-"""Far more than any story takes."""
-
-MAX_POLL_INTERVAL_S = 300.0
-"""Of the in-process log: a member that was not heard of for so long is thrown out."""
-
-
-def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
-    data: dict[str, Any] = {
-        "application": {"id": "app", "instance": "w"},
-        "streams": {"s0": {"features": 1}, "s1": {"features": 1}},
-        "worker": {"commit_interval_ms": 0, "max_batch_records": 5},
-        "metrics": {"every_labels": 4},
-    }
-    for name, section in sections.items():
-        data[name] = {**data.get(name, {}), **section}
-    return Config.model_validate(data, context={})
-
-
-@dataclass
-class World:
-    """A broker with the topics of an application, and the workers on it."""
-
-    config: Config = field(default_factory=_config)
-    clock: ManualClock = field(default_factory=ManualClock)
-
-    def __post_init__(self) -> None:
-        self.broker = EmbeddedBroker(self.clock)
-        self.cluster = EmbeddedCluster(self.broker)
-        for name in self.config.topics:
-            self.add_topic(name)
-
-    def add_topic(self, name: str) -> None:
-        """With a partition for each task."""
-        self.broker.create_topic(TopicInfo(name, PARTITIONS, {}))
-
-    def open_transaction(self, transactional_id: str) -> EmbeddedTransaction:
-        """A producer of any transactional id."""
-        return EmbeddedTransaction(self.broker, transactional_id)
-
-    def use(self, clock: ManualClock) -> None:
-        """Go on by another clock."""
-        clock.advance(self.clock.monotonic_s())
-        self.clock = self.broker.clock = clock
-
-    def send(self, count: int, first: int = 0, partitions: Sequence[int] = range(PARTITIONS)) -> None:
-        """So many examples, each with its label, to each of these partitions."""
-        for number in range(first, first + count):
-            for partition in partitions:
-                stream = f"s{partition}"
-                example = codec.encode(Example(stream, str(number), [float(number % 3)]))
-                label = codec.encode(Label(stream, str(number), number % 2))
-                key = stream.encode()
-                self.put("examples", partition, key, example, 10 * number + 1)
-                self.put("labels", partition, key, label, 10 * number + 15)
-
-    def put(self, topic: str, partition: int, key: bytes | None, value: bytes | None, time_ms: int = 1) -> None:
-        """One record."""
-        name = getattr(self.config.topics, topic)
-        self.broker.append(TopicPartition(name, partition), [(key, value, time_ms, ())])
-
-    def resume(self, partition: int, sequence: int) -> None:
-        """What `areba resume` writes."""
-        self.put("progress", partition, None, codec.encode(Act(sequence, RESUME, "0", "")))
-
-    def worker(
-        self,
-        config: Config | None = None,
-        transaction: EmbeddedTransaction | None = None,
-        cluster: EmbeddedCluster | None = None,
-        **options: Any,  # noqa: ANN401  (as the worker takes them)
-    ) -> Worker:
-        """A new process, so to speak. Unless it joins others, those before it are dead and the group knows."""
-        if not options.pop("joins", False):
-            self.clock.advance(MAX_POLL_INTERVAL_S + 1)
-        chosen = config or self.config
-        source = EmbeddedSource(self.broker, chosen.group_id)
-        writer = transaction or EmbeddedTransaction(self.broker, chosen.transactional_id)
-        is_cut_off = options.pop("is_cut_off", lambda: False)
-        silence_s = options.pop("silence_s", lambda: 0.0)
-        ports = Ports(source, writer, cluster or self.cluster, self.clock, self.open_transaction, is_cut_off, silence_s)
-        return Worker(chosen, ports, options.pop("observer", None) or Observer(self.clock), **options)
-
-    def rows(self, topic: str, partition: int) -> list[tuple[Any, ...]]:
-        """Everything committed in a partition: key, value, timestamp, headers."""
-        name = getattr(self.config.topics, topic.replace("-", "_"))
-        records, _, at_end = self.broker.read(TopicPartition(name, partition), 0, 10**6)
-        assert at_end
-        cells = zip(records.keys, records.values, records.timestamps.tolist(), strict=True)
-        return [(*row, tuple(records.headers.get(number, ()))) for number, row in enumerate(cells)]
-
-    def outputs(self) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
-        """All outputs."""
-        return {(topic, number): self.rows(topic, number) for topic in OUTPUT_TOPICS for number in range(PARTITIONS)}
-
-    def progress(self, partition: int) -> list[Commit | Act]:
-        """The recorded story of a task."""
-        found = [codec.decode_one(value) for _, value, _, _ in self.rows("progress", partition)]
-        return [record for record in found if isinstance(record, Commit | Act)]
-
-
-def _turns(*members: Worker, until: Callable[[], bool]) -> None:
-    """Let them take turns."""
-    for _ in range(TURNS):
-        if until():
-            return
-        for member in members:
-            member.turn()
-    raise AssertionError([(task.number, task.stage, task.offsets) for member in members for task in member.tasks])
-
-
-def _never() -> Callable[[], bool]:
-    """For a worker that is to end by itself."""
-    asked = 0
-
-    def should_stop() -> bool:
-        nonlocal asked
-        asked += 1
-        assert asked < 20 * TURNS, "it runs and runs"
-        return False
-
-    return should_stop
-
-
-def _all_at(member: Worker, offset: int, stage: Stage = Stage.LIVE) -> Callable[[], bool]:
-    """Whether it has all tasks, processed up to here."""
-    return lambda: (
-        len(member.tasks) == PARTITIONS
-        and all(task.stage is stage and task.offsets == (offset, offset) for task in member.tasks)
-    )
-
-
-def _all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
-    """Whether it has all tasks, processed up to here at least."""
-    return lambda: (
-        len(member.tasks) == PARTITIONS
-        and all(task.stage is Stage.LIVE and min(task.offsets) >= offset for task in member.tasks)
-    )
-
-
-def _reaches(member: Worker, offsets: tuple[int, int]) -> bool:
-    """Whether a live task is there."""
-    return any(task.stage is Stage.LIVE and task.offsets == offsets for task in member.tasks)
-
-
-def _started(member: Worker) -> Worker:
-    member.start()
-    return member
-
-
-def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
-    """Outputs of one life in which so many records came, were processed, then so many more."""
-    calm = World()
-    member = _started(calm.worker())
-    sent = 0
-    for count in counts:
-        calm.send(count, first=sent)
-        sent += count
-        _turns(member, until=_all_at(member, sent))
-    return calm.outputs()
-
+from tests.support.damage import (
+    _commit_offsets,
+    _foreign_offsets,
+    _last,
+    _lose_examples,
+    _lose_labels_of,
+    _lose_offsets,
+    _lose_progress,
+    _metadata,
+    _new_topic,
+    _newer_format,
+    _older_offsets,
+    _other_digest,
+    _tripped_world,
+)
+from tests.support.world import (
+    BREAKER,
+    MAX_POLL_INTERVAL_S,
+    PARTITIONS,
+    World,
+    _all_at,
+    _all_beyond,
+    _config,
+    _Failing,
+    _never,
+    _reaches,
+    _started,
+    _Ticking,
+    _turns,
+    _undisturbed,
+)
 
 # Recovery -------------------------------------------------------------------------------------------------------------
 
@@ -218,24 +82,6 @@ def test_a_new_process_goes_on_bit_by_bit(lives: int) -> None:
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 40))
     assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
-
-
-class _Failing(EmbeddedTransaction):
-    """Fails at some commits, as told."""
-
-    def __init__(self, broker: EmbeddedBroker, failures: Mapping[int, type[ArebaError]]) -> None:
-        super().__init__(broker, "app-w")
-        self.commits = 0
-        self._failures = failures
-
-    def commit(self) -> None:
-        """Commit, or not."""
-        self.commits += 1
-        failure = self._failures.get(self.commits)
-        if failure is not None:
-            self.abort()
-            raise failure("told to")
-        super().commit()
 
 
 def test_an_abort_leaves_no_trace() -> None:
@@ -275,15 +121,6 @@ def test_a_rebalance_in_the_midst_of_a_restore() -> None:
     assert sorted(task.number for member in (one, two) for task in member.tasks) == [0, 1]
     assert not set(taken) & {*one.tasks, *two.tasks}
     assert world.outputs() == _undisturbed(30, 10)
-
-
-class _Ticking(ManualClock):
-    """Every look takes a while, so that a slice of restoring ends after each commit record."""
-
-    def monotonic_s(self) -> float:
-        """Seconds, never going back."""
-        self.advance(0.6)
-        return super().monotonic_s()
 
 
 def test_stopping_while_restoring() -> None:
@@ -342,19 +179,6 @@ def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch
 
 
 # The breaker ----------------------------------------------------------------------------------------------------------
-
-BREAKER = {"breaker": {"in_a_row": 3}}
-
-
-def _tripped_world() -> tuple[World, Worker]:
-    """Task 0 has tripped, task 1 runs."""
-    world = World(_config(**BREAKER))
-    world.send(6)
-    for _ in range(3):
-        world.put("examples", 0, None, b"garbage", 100)
-    member = _started(world.worker())
-    _turns(member, until=lambda: [task.stage for task in member.tasks] == [Stage.TRIPPED, Stage.LIVE])
-    return world, member
 
 
 def test_tripped_then_resumed() -> None:
@@ -444,25 +268,6 @@ def test_one_parked_task_stops_no_other(caplog: pytest.LogCaptureFixture) -> Non
     assert "no progress record" in line
 
 
-def _last(world: World, partition: int = 0) -> Commit:
-    last = world.progress(partition)[-1]
-    assert isinstance(last, Commit)
-    return last
-
-
-def _commit_offsets(world: World, committed: Callable[[int], tuple[str, tuple[int, int]]]) -> None:
-    """Whatever committed them, the group has this metadata and these offsets, by task."""
-    topics = world.config.topics
-    for number in range(PARTITIONS):
-        metadata, offsets = committed(number)
-        for name, offset in zip((topics.examples, topics.labels), offsets, strict=True):
-            world.broker.groups.group("app").offsets[TopicPartition(name, number)] = Committed(offset, metadata)
-
-
-def _metadata(world: World, number: int) -> str:
-    return Point(_last(world, number).sequence, _last(world, number).digest).metadata()
-
-
 def _forged(world: World, number: int, **changed: Any) -> bytes:  # noqa: ANN401  (fields of a commit record)
     last = _last(world, number)
     values = {name: getattr(last, name) for name in Commit.__slots__}
@@ -470,52 +275,10 @@ def _forged(world: World, number: int, **changed: Any) -> bytes:  # noqa: ANN401
     return codec.encode(Commit(**{**values, **starts, "sequence": last.sequence + 1, **changed}))
 
 
-def _lose_offsets(world: World) -> None:
-    world.broker.groups.group("app").offsets.clear()
-
-
-def _lose_examples(world: World) -> None:
-    for number in range(PARTITIONS):
-        world.broker.delete_before(TopicPartition(world.config.topics.examples, number), 7)
-
-
-def _lose_progress(world: World) -> None:
-    for number in range(PARTITIONS):
-        world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 3)
-
-
-def _new_topic(world: World) -> None:
-    _commit_offsets(world, lambda number: (_metadata(world, number), (99, 20)))
-
-
-def _other_digest(world: World) -> None:
-    _commit_offsets(world, lambda number: (Point(_last(world, number).sequence, bytes(32)).metadata(), (20, 20)))
-
-
-def _older_offsets(world: World) -> None:
-    def committed(number: int) -> tuple[str, tuple[int, int]]:
-        older = [record for record in world.progress(number) if isinstance(record, Commit)][-2]
-        return Point(older.sequence, older.digest).metadata(), (older.examples_end, older.labels_end)
-
-    _commit_offsets(world, committed)
-
-
-def _foreign_offsets(world: World) -> None:
-    _commit_offsets(world, lambda _: ("", (20, 20)))
-
-
-def _newer_format(world: World) -> None:
-    _commit_offsets(world, lambda _: ("4 1 00", (20, 20)))
-
-
 def _unequal_offsets(world: World) -> None:
     place = TopicPartition(world.config.topics.labels, 0)
     world.broker.groups.group("app").offsets[place] = Committed(20, "1 0 00")
     _lose_labels_of(world, 1)
-
-
-def _lose_labels_of(world: World, number: int) -> None:
-    del world.broker.groups.group("app").offsets[TopicPartition(world.config.topics.labels, number)]
 
 
 def _forge_commit(world: World) -> None:

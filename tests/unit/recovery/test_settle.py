@@ -12,7 +12,7 @@ from stream_app.recovery.restore import Stage
 from stream_app.recovery.settle import _attempts
 from stream_app.serialization import codec
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns
+from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
 
 KAFKA = {"output_prefix": "out."}
 

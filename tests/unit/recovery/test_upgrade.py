@@ -16,7 +16,7 @@ from stream_app.serialization import codec
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.verify import verify
 from tests.support.old_logs import OldLog
-from tests.unit.recovery.test_restore import PARTITIONS, World, _all_at, _started, _turns, _undisturbed
+from tests.support.world import PARTITIONS, World, _all_at, _started, _turns, _undisturbed
 
 
 def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

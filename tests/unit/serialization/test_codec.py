@@ -34,7 +34,7 @@ from stream_app.records import (
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.encode import encode_examples, encode_labels, encode_outcomes, encode_predictions
-from tests.support.avro_reference import outcome_columns, prediction_columns
+from tests.support.formats.columns import outcome_columns, prediction_columns
 
 LIMITS = DecodeLimits()
 GOLDEN = Path(schemas.__file__).parent / "golden"

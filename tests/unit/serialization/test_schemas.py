@@ -11,7 +11,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 import schemas
 from stream_app.records import MarkKind, OutcomeKind
 from stream_app.serialization import avro
-from tests.support.avro_reference import HEADERS, PARSED, canonical, header_of, rabin
+from tests.support.formats.avro_reference import HEADERS, PARSED, canonical, header_of, rabin
 
 FOLDER = Path(schemas.__file__).parent
 SOURCES: dict[str, dict[str, Any]] = {name: json.loads(text) for (name, _), text in schemas.sources().items()}

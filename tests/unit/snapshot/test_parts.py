@@ -12,7 +12,7 @@ from stream_app.serialization import codec
 from stream_app.snapshot.parts import PART_CHARACTERS, WholeActs, in_parts, whole_acts
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import World, _all_at, _config, _started, _turns
+from tests.support.world import World, _all_at, _config, _started, _turns
 
 LARGEST_BYTES = 500_000
 

@@ -1,15 +1,12 @@
 """`areba verify` must find and name whatever is off: each test breaks one thing that would cost a user his trust."""
 
 import io
-import itertools
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from producers.faults import Faults
@@ -17,333 +14,52 @@ from producers.label_delay import parse_label_delay
 from producers.replay import Plan, StreamPlan, replay
 from producers.sources import parse_source
 from stream_app.backends import topics as topic_plan
-from stream_app.backends.base import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.base import Committed, TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
-from stream_app.config import Config, LearnerSettings
+from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.learners.api import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
-from stream_app.pipeline import merge
 from stream_app.pipeline import stream as stream_module
-from stream_app.pipeline.outputs import GENESIS, chain_digest
-from stream_app.pipeline.task import Task
 from stream_app.records import (
     Act,
     Commit,
     Example,
-    Floats,
-    Header,
     Label,
     Mark,
     MarkKind,
     Metric,
     Outcome,
     Prediction,
-    RawRecords,
     Reason,
     Side,
-    Words,
 )
 from stream_app.recovery.restore import Point
 from stream_app.serialization import codec
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.left_out import Fields, fitted
-from stream_app.snapshot.format import Place, Snapshot
-from stream_app.snapshot.identity import RULES
 from stream_app.terminal import Terminal
 from stream_app.verify import verify
 from stream_app.verify.audit import MAX_FINDINGS, Output
 from stream_app.verify.metrics_check import Recount
-
-CONFIG = Config.model_validate(
-    {
-        "application": {"id": "books"},
-        "join": {
-            "ttl_ms": 400,
-            "max_clock_lead_ms": 100,
-            "max_pending_per_stream": 40,
-            "max_waiting_per_stream": 20,
-            "max_closed_per_stream": 60,
-            "closed_ttl_ms": 3_000,
-        },
-        "metrics": {"every_labels": 20},
-        "predictions": "all",
-        "streams": {"sine": {"features": 2}, "sea": {}, "slow": {"features": 2}},
-    }
+from tests.support.verified_log import (
+    CONFIG,
+    CORRECTING,
+    SHORT_LIVED,
+    TOPICS,
+    Log,
+    Stored,
+    encoded,
+    findings,
+    history,
+    oracle,
+    processed,
+    put,
+    where,
 )
-CORRECTING = Config.model_validate(
-    CONFIG.model_dump() | {"join": CONFIG.join.model_dump() | {"corrections": "correct"}}
-)
-SHORT_LIVED = {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60}
-TOPICS = CONFIG.topics
-GROUP = CONFIG.group_id
-
-SNAPSHOT = Snapshot(Place(7, 1, 400, "ab" * 32), 3)
-"""A task that runs for long has one; the books do without."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """One record of the log."""
-
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...] = ()
-    offset: int = -1
-
-
-@dataclass
-class Log:
-    """Topics with one partition, as lists; what `verify` needs of a cluster."""
-
-    records: dict[str, list[Stored]] = field(default_factory=lambda: {name: [] for name in TOPICS})
-    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
-    after_read: Callable[[], None] | None = None
-
-    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Those that exist."""
-        return {name: TopicInfo(name, 1, {}) for name in names if name in self.records}
-
-    def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Not for a reader."""
-        raise NotImplementedError
-
-    def reader(self, partition: TopicPartition, *, committed: bool = True) -> "ListReader":  # noqa: ARG002  (the port's)
-        """From the first record on."""
-        return ListReader(partition, self.records[partition.topic])
-
-    def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """From the first record on, as far as there are any."""
-        stored = self.records[partition.topic]
-        low = max(stored[0].offset, 0) if stored else 0
-        return Watermarks(low, low + len(stored))
-
-    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
-        """Nobody asks."""
-        raise NotImplementedError
-
-    def committed(
-        self, group_id: str, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Committed | None]:
-        """What was stored; then the group may move on."""
-        assert group_id == GROUP
-        found = {partition: self.offsets.get(partition) for partition in partitions}
-        if self.after_read is not None:
-            self.after_read()
-        return found
-
-    def members(self, group_id: str) -> Sequence[str]:
-        """Nobody asks."""
-        raise NotImplementedError
-
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Not for a reader."""
-        raise NotImplementedError
-
-    def delete_records(self, partition: TopicPartition, before: int) -> int:
-        """Not for a reader."""
-        raise NotImplementedError
-
-
-class ListReader:
-    """A `LogReader` over a list; two polls, so that reading on is tried."""
-
-    def __init__(self, partition: TopicPartition, records: Sequence[Stored]) -> None:
-        self._partition = partition
-        self._rows = [(stored.offset if stored.offset >= 0 else place, stored) for place, stored in enumerate(records)]
-        self._next = 0
-
-    def seek(self, offset: int) -> None:
-        """Go on from there."""
-        self._next = offset
-
-    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """Half of the records at a time."""
-        del timeout_s
-        size = min(max_records, len(self._rows) // 2 + 1)
-        rows = [row for row in self._rows if row[0] >= self._next][:size]
-        if rows:
-            self._next = rows[-1][0] + 1
-        at_end = not self._rows or self._next > self._rows[-1][0]
-        return Fetched(self._partition, raw([stored for _, stored in rows], [offset for offset, _ in rows]), at_end)
-
-    def close(self) -> None:
-        """Nothing to release."""
-
-
-def raw(records: Sequence[Stored], offsets: Sequence[int]) -> RawRecords:
-    """In columns."""
-    return RawRecords(
-        np.array(offsets, np.int64),
-        np.array([stored.timestamp_ms for stored in records], np.int64),
-        [stored.key for stored in records],
-        [stored.value for stored in records],
-        {row: stored.headers for row, stored in enumerate(records) if stored.headers},
-    )
-
-
-class Oracle:
-    """A learner whose scores come from the features alone: the books look at scores, not at how they were learned."""
-
-    def __init__(self, salt: int) -> None:
-        self._salt = salt
-        self._updates = 0
-
-    def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
-        """Answer each operation."""
-        del ids
-        rows = len(operations)
-        scores, labels = np.full(rows, np.nan, np.float32), np.full(rows, -1, np.int8)
-        versions, reports = np.zeros(rows, np.int64), []
-        for row, (code, slot) in enumerate(zip(operations.codes, operations.slots, strict=True)):
-            versions[row] = self._updates
-            if code == PREDICT:
-                scores[row] = abs(float(features[slot].sum()) * self._salt) % 1
-                labels[row] = scores[row] > 0.5
-            elif code == LEARN:
-                self._updates += 1
-            elif code == REPORT:
-                reports.append([self._updates, 0, 0, 0, 0, 0, 0])
-        return Answers(scores, labels, versions, np.array(reports, np.float64).reshape(-1, REPORT_WIDTH))
-
-    def arrays(self) -> Mapping[str, np.ndarray]:
-        """It has none."""
-        return {}
-
-    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """It has none."""
-        raise NotImplementedError
-
-
-def oracle(name: str, settings: LearnerSettings, features: int, seed: bytes, scratch: object) -> Oracle:
-    """In place of `learners.build`."""
-    del settings, features, seed, scratch
-    return Oracle(salt=len(name))
-
 
 # A history with everything in it --------------------------------------------------------------------------------------
-
-
-def encoded(record: Example | Label | Mark, timestamp_ms: int) -> Stored:
-    """As a producer writes it, some with a trace."""
-    headers = (("traceparent", b"00-%032x-%016x-01" % (timestamp_ms, timestamp_ms)),) if timestamp_ms % 7 == 0 else ()
-    return Stored(timestamp_ms, record.stream.encode(), codec.encode(record), headers)
-
-
-def inputs(seed: int) -> tuple[list[Stored], list[Stored]]:  # noqa: C901  (a list of faults)
-    """Examples and labels of three streams with every fault there is, each side in order of time but for a few."""
-    draw = random.Random(seed)
-    examples: list[tuple[float, Stored]] = []
-    labels: list[tuple[float, Stored]] = []
-    for stream, features, gap_ms in (("sine", 2, 20), ("sea", 3, 30), ("slow", 2, 5)):
-        for number in range(150):
-            time_ms = 1_000 + number * gap_ms
-            name = f"{stream}-{number}"
-            example = Example(stream, name, [draw.random() for _ in range(features)])
-            label = Label(stream, name, number % 3 == 0)
-            label_ms = time_ms + draw.choice([10, 30, 60, 200] if stream != "slow" else [350])
-            dropped = number % 29 == 3
-            if not dropped:
-                examples.append((time_ms, encoded(example, time_ms)))
-            if number % 23 == 5:  # comes before its example
-                label_ms = time_ms - 8
-            if number % 31 == 7:  # too late
-                label_ms = time_ms + 700
-            if number % 17 != 9:
-                labels.append((label_ms, encoded(label, label_ms)))
-            if number % 13 == 1 and not dropped:
-                examples.append((time_ms + 50, encoded(example, time_ms + 50)))
-                labels.append((label_ms + 60, encoded(label, label_ms + 60)))
-            if number % 37 == 2:
-                other = replace(example, features=[value + 1 for value in example.features])
-                examples.append((time_ms + 55, encoded(other, time_ms + 55)))
-                labels.append((label_ms + 65, encoded(replace(label, label=1 - label.label), label_ms + 65)))
-            if number % 11 == 6:  # corrected, often before its example comes; then an older revision
-                changed = replace(label, label=1 - label.label, revision=2)
-                labels.append((label_ms + 4, encoded(changed, label_ms + 4)))
-                labels.append((label_ms + 5, encoded(replace(label, revision=1), label_ms + 5)))
-                labels.append((label_ms + 90, encoded(replace(changed, revision=3), label_ms + 90)))
-            if number % 41 == 4:  # again beyond the horizon
-                examples.append((time_ms + 4_000, encoded(example, time_ms + 4_000)))
-    examples += bad_examples()
-    labels += [
-        (1_700, Stored(1_700, b"sine", b"nothing")),
-        (1_710, encoded(Label("sine", "sine-x", 2), 1_710)),
-        (1_720, encoded(Label("nobody", "1", 1), 1_720)),
-        (1_730, encoded(Mark("sine", MarkKind.PROMOTE, learner="nobody"), 1_730)),
-    ]
-    for stream in ("sine", "sea"):
-        mark = encoded(Mark(stream, MarkKind.ADVANCE, time_ms=3_500), 3_500)
-        examples.append((3_500, mark))
-        labels.append((3_500, mark))
-    labels.append((2_500, encoded(Mark("sine", MarkKind.PROMOTE, learner="baseline"), 2_500)))
-    return [stored for _, stored in sorted(examples, key=_when)], [stored for _, stored in sorted(labels, key=_when)]
-
-
-def _when(pair: tuple[float, Stored]) -> float:
-    return pair[0]
-
-
-def bad_examples() -> list[tuple[float, Stored]]:
-    """One of each kind that is refused whatever the state."""
-    good = codec.encode(Example("sine", "x", [0.5, 0.5]))
-    return [
-        (1_501, Stored(1_501, b"sine", good[:-2])),
-        (1_502, Stored(1_502, b"sine", None)),
-        (1_503, Stored(1_503, b"\xff", b"garbage")),
-        (1_504, encoded(Example("sine", "wide", [1.0, 2.0, 3.0]), 1_504)),
-        (1_505, encoded(Example("sine", "nan", [float("nan"), 2.0]), 1_505)),
-        (1_506, encoded(Example("sine", "", [1.0, 2.0]), 1_506)),
-        (1_507, encoded(Example("nobody", "x", [1.0]), 1_507)),
-        (1_508, Stored(1_508, b"sine", codec.encode(Label("sine", "x", 1)))),
-        (1_509, Stored(1_509, b"sine", codec.encode(Mark("sine", MarkKind.ADVANCE)))),
-    ]
-
-
-def history(seed: int = 1, batch: int = 97, kept: float = 1.0, config: Config = CONFIG) -> Log:
-    """What a real task makes of it, in batches of about this size; `kept` is the share that was processed."""
-    log = Log()
-    log.records[TOPICS.examples], log.records[TOPICS.labels] = inputs(seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_module, "build", oracle)
-        return processed(log, batch, kept, config)
-
-
-def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log:
-    """What a task makes of this share of the inputs, written to the log in batches of about this size."""
-    task = Task(0, config.task_settings(), (TOPICS.examples, TOPICS.labels))
-    digest, at = GENESIS, (0, 0)
-    log.records[TOPICS.progress].append(
-        Stored(0, None, codec.encode(Act(0, "configuration", "0", config.task_settings().to_json())))
-    )
-    examples, labels = log.records[TOPICS.examples], log.records[TOPICS.labels]
-    last = (int(len(examples) * kept), int(len(labels) * kept))
-    for sequence in itertools.count():
-        if at == last:
-            break
-        one, two = examples[at[0] : last[0]], labels[at[1] : last[1]]
-        times = [np.array([stored.timestamp_ms for stored in side], np.int64) for side in (one, two)]
-        taken = merge.cut(*times, examples_at_end=True, labels_at_end=True, limit=batch + sequence % 5)
-        end = (at[0] + taken[0], at[1] + taken[1])
-        outputs = task.step(raw(one[: taken[0]], range(at[0], end[0])), raw(two[: taken[1]], range(at[1], end[1])))
-        ranges = (at[0], end[0], at[1], end[1])
-        digest = chain_digest(digest, ranges, outputs)
-        for name, records in outputs.topics.items():
-            cells = zip(records.timestamps, records.keys, records.values, strict=True)
-            log.records[getattr(TOPICS, name.replace("-", "_"))] += [
-                Stored(*cell, tuple(records.headers.get(row, ()))) for row, cell in enumerate(cells)
-            ]
-        commit = Commit(sequence + 1, *ranges, digest, outputs.records, None, rules=RULES)
-        log.records[TOPICS.progress].append(Stored(0, None, codec.encode(commit)))
-        at = end
-        for side, topic in enumerate((TOPICS.examples, TOPICS.labels)):
-            log.offsets[TopicPartition(topic, 0)] = Committed(
-                end[side], Point(sequence + 1, digest).metadata((SNAPSHOT,))
-            )
-    return log
 
 
 @pytest.fixture(scope="module")
@@ -356,29 +72,6 @@ def true_log() -> Log:
 def log(true_log: Log) -> Log:
     """A copy, to break something in it."""
     return Log({name: list(records) for name, records in true_log.records.items()}, dict(true_log.offsets))
-
-
-def findings(log: Log, config: Config = CONFIG) -> str:
-    """Everything off, in one text."""
-    return "\n".join(verify.verify(log, config).findings)
-
-
-def where(log: Log, topic: str, test: Callable[..., bool]) -> tuple[int, Prediction | Outcome | Metric | Commit]:
-    """The first record of a topic that passes, with its offset."""
-    for offset, stored in enumerate(log.records[topic]):
-        record = codec.decode_one(stored.value or b"")
-        if test(record):
-            return offset, record  # type: ignore[return-value]
-    raise AssertionError(f"the history has no such record in {topic}")
-
-
-def put(log: Log, topic: str, offset: int, record: Prediction | Outcome | Metric | Commit | None) -> None:
-    """Write another record in its place; None takes it out."""
-    records = log.records[topic]
-    if record is None:
-        del records[offset]
-    else:
-        records[offset] = replace(records[offset], value=codec.encode(record))
 
 
 # What is right is called right ----------------------------------------------------------------------------------------

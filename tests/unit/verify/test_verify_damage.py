@@ -18,7 +18,7 @@ from stream_app.records import Commit, Example, Metric, Outcome, Prediction
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, Replay
 from stream_app.verify import verify
-from tests.unit.verify.test_verify import CONFIG, TOPICS, Log, Stored, inputs, processed, put, where
+from tests.support.verified_log import CONFIG, TOPICS, Log, Stored, inputs, processed, put, where
 
 Found: TypeAlias = Sequence[str]
 """The beginnings of findings that must be there."""

@@ -26,17 +26,7 @@ from stream_app.worker.http import PageServer, pages_of
 from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.worker import Worker
 from tests.support.pages import get
-from tests.unit.recovery.test_restore import (
-    BREAKER,
-    PARTITIONS,
-    World,
-    _all_at,
-    _config,
-    _Failing,
-    _started,
-    _Ticking,
-    _turns,
-)
+from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _Failing, _started, _Ticking, _turns
 
 TOPICS = ("examples", "labels")
 

@@ -16,7 +16,7 @@ from stream_app.serialization import codec
 from stream_app.worker import metrics
 from stream_app.worker.metrics import Figures
 from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
-from tests.unit.recovery.test_restore import World, _Failing, _reaches, _started, _turns
+from tests.support.world import World, _Failing, _reaches, _started, _turns
 
 WARNING = re.compile(
     r"dead-letters reason=(\S+) count=(\d+) last: task=(\d+) stream=(.+) (examples|labels) offset=(\d+); look: (.+)"

@@ -23,7 +23,7 @@ from stream_app.worker import http
 from stream_app.worker.health import HealthObserver
 from stream_app.worker.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
 from tests.support.pages import get
-from tests.unit.recovery.test_restore import _config
+from tests.support.world import _config
 
 
 def _fine(_: object, start_response: StartResponse) -> Iterable[bytes]:
@@ -107,6 +107,7 @@ def _wait(condition: Any) -> None:  # noqa: ANN401  (a function)
     raise AssertionError("not within 20 s")
 
 
+@pytest.mark.slow(5)
 def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of connections costs no more than so many threads, and is over when they are given up."""
     monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)

@@ -16,7 +16,7 @@ from stream_app.serialization import codec
 from stream_app.verify.verify import verify
 from stream_app.worker import progress_trimmer
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
+from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
 COUNT = 60
 

@@ -19,7 +19,7 @@ from stream_app.verify.verify import verify
 from stream_app.worker.health import HealthObserver
 from stream_app.worker.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
 from stream_app.worker.worker import Worker
-from tests.unit.recovery.test_restore import World, _config, _started, _turns
+from tests.support.world import World, _config, _started, _turns
 
 TIME_MS = 1_700_000_000_000
 

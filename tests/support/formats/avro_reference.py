@@ -10,26 +10,17 @@ import json
 import math
 import random
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import fastavro
-import numpy as np
 from fastavro.schema import parse_schema
 
 import schemas
 from stream_app.records import (
-    ID_WORDS,
-    NO_LONG,
-    Outcome,
-    OutcomeKind,
-    Prediction,
     Reason,
     Side,
-    Words,
-    pack_id,
 )
-from stream_app.serialization.encode import OutcomeColumns, PredictionColumns
 
 OURS_ALONE = {"long varint", "int range", "index range", "block size", "boolean", "left over"}
 """The checks that fastavro does not make, or not wholly."""
@@ -359,56 +350,3 @@ class Maker:
                 yield self.random.randbytes(self.random.randint(0, 40))
             else:
                 yield self.spoiled(self.value(self.random.choices(list(PARSED), weights)[0]))
-
-
-# Records into columns ------------------------------------------------------------------------------------------------
-
-
-def _names(texts: Sequence[str | None]) -> tuple[list[str], list[int]]:
-    """The distinct names, and each row's place among them; -1 for None."""
-    distinct = sorted({text for text in texts if text is not None})
-    return distinct, [-1 if text is None else distinct.index(text) for text in texts]
-
-
-def _ids(texts: Sequence[str]) -> Words:
-    return np.array([pack_id(text) for text in texts], np.uint64).reshape(len(texts), ID_WORDS)
-
-
-def prediction_columns(records: Sequence[Prediction]) -> PredictionColumns:
-    """The records as the worker holds them."""
-    stream_names, streams = _names([record.stream for record in records])
-    learner_names, learners = _names([record.learner for record in records])
-    return PredictionColumns(
-        stream_names=stream_names,
-        learner_names=learner_names,
-        streams=np.array(streams, np.int32),
-        learners=np.array(learners, np.int32),
-        ids=_ids([record.id for record in records]),
-        champions=np.array([record.champion for record in records], np.bool_),
-        scores=np.array([record.score for record in records], np.float32),
-        labels=np.array([record.label for record in records], np.int8),
-        model_versions=np.array([record.model_version for record in records], np.int64),
-    )
-
-
-def outcome_columns(records: Sequence[Outcome]) -> OutcomeColumns:
-    """The records as the worker holds them."""
-
-    def longs(values: Sequence[int | None]) -> Any:  # noqa: ANN401  (an array of int64)
-        return np.array([NO_LONG if value is None else value for value in values], np.int64)
-
-    stream_names, streams = _names([record.stream for record in records])
-    learner_names, learners = _names([record.learner for record in records])
-    return OutcomeColumns(
-        stream_names=stream_names,
-        learner_names=learner_names,
-        streams=np.array(streams, np.int32),
-        outcomes=np.array([OutcomeKind[record.outcome.upper()] for record in records], np.uint8),
-        ids=_ids([record.id for record in records]),
-        labels=np.array([-1 if record.label is None else record.label for record in records], np.int8),
-        learners=np.array(learners, np.int32),
-        scores=np.array([math.nan if record.score is None else record.score for record in records], np.float32),
-        delays_ms=longs([record.delay_ms for record in records]),
-        example_offsets=longs([record.example_offset for record in records]),
-        label_offsets=longs([record.label_offset for record in records]),
-    )

@@ -1,24 +1,20 @@
 """One world: the broker, the worker processes and who starts them again, the producers, the operator, a subscriber."""
 
-import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from stream_app.admin.history import resume_after
 from stream_app.admin.models import Place
 from stream_app.admin.recommit import recommit
 from stream_app.admin.reset import reset
 from stream_app.admin.skip import skip
-from stream_app.backends.base import CLIENT_NAME, Committed, Fetched, TopicInfo, TopicPartition
+from stream_app.backends.base import Committed, Fetched, TopicInfo, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
-from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.cli.restart import RESTART_WINDOW_S
-from stream_app.config import Config, Corrections
+from stream_app.config import Config
 from stream_app.errors import (
     ArebaError,
     ConfigurationError,
@@ -29,29 +25,19 @@ from stream_app.errors import (
 )
 from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.records import Act, Commit, OutputRecords, Side
-from stream_app.recovery.restore import WAY_ON, Stage, parse_metadata
+from stream_app.recovery.restore import Stage, parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
-from stream_app.worker.observer import Observer
-from stream_app.worker.ports import Ports
-from stream_app.worker.worker import RAISE_LIMIT, Worker
-from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
-from tests.simulation.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
+from stream_app.worker.worker import RAISE_LIMIT
+from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.ports import (
     TRANSACTION_TIMEOUT_S,
-    Gate,
-    Pace,
-    SimulatedClock,
-    SimulatedCluster,
-    SimulatedSource,
-    SimulatedTransaction,
 )
-from tests.simulation.schedule import KilledError, Scheduler, SimulatedBroker, VirtualClock
+from tests.simulation.schedule import Scheduler, SimulatedBroker, VirtualClock
+from tests.simulation.worlds.processes import Process, Say
+from tests.simulation.worlds.shape import SMALLEST_BYTES, Shape, _configuration
 from tests.support.rows import Read, Sent
-
-Say = Callable[[str], None]
 
 MAX_PROCESSES = 4
 """Alive at once: three that are wanted, and a twin."""
@@ -65,8 +51,6 @@ PRODUCER = "producer-"
 FORGOTTEN_S = TRANSACTION_TIMEOUT_S + 5.0
 """By then what a dead process left open is aborted, and every late commit has come."""
 
-SMALLEST_BYTES = 1_500
-"""A dead letter without headers, value and key of its own is below."""
 
 SETTLE_S = 0.5
 """Between two looks at whether all is done."""
@@ -79,362 +63,7 @@ class WrongError(Exception):
 # The shape of a world -------------------------------------------------------------------------------------------------
 
 
-class Choice(NamedTuple):
-    """What a configuration is made of; few enough that they are made once. With `room`, unknown streams have models."""
-
-    learners: int
-    join: int
-    breaker: int
-    worker: int
-    snapshots: int
-    streams: tuple[tuple[str, int], ...]
-    change: int
-    corrections: Corrections
-    room: int
-
-
-LEARNERS: Sequence[Mapping[str, Any]] = (
-    {"areba": {"method": "areba", "budget": 4}},
-    {"areba": {"method": "areba", "budget": 6, "scaler": "standard"}},
-    {"areba": {"method": "areba", "budget": 4}, "sliding": {"method": "sliding", "window": 3}},
-    {
-        "areba": {"method": "areba", "budget": 4},
-        "qbr": {"method": "qbr", "budget": 4, "scaler": "standard"},
-        "baseline": {"method": "baseline", "l2": 0.01},
-    },
-    {
-        "areba": {"method": "areba", "budget": 2},
-        "adaptive_cs": {"method": "adaptive_cs", "cost_interval_labels": 2},
-        "oob": {"method": "oob", "ensemble_size": 3},
-    },
-    {
-        "areba": {"method": "areba", "budget": 4},
-        "uob": {"method": "uob", "ensemble_size": 3, "theta": 0.5, "scaler": "standard"},
-        "oob_single": {"method": "oob_single", "hidden": [3]},
-    },
-    {
-        "areba": {"method": "areba", "budget": 4},
-        "autograd": {"method": "areba", "budget": 4, "network": "tests.simulation.net:Net"},
-    },
-)
-"""By the names of their methods, which the counts of hits use. The last is the slow one, and rare."""
-
-JOINS: Sequence[Mapping[str, Any]] = (
-    {},
-    {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60},
-    {"max_pending_per_stream": 3, "max_waiting_per_stream": 2, "max_closed_per_stream": 4},
-    {
-        "ttl_ms": 60,
-        "max_clock_lead_ms": 0,
-        "max_pending_per_stream": 4,
-        "max_waiting_bytes_per_stream": 700,
-        "max_open_marks_per_stream": 1,
-    },
-)
-BREAKERS: Sequence[Mapping[str, Any]] = (
-    {},
-    {"in_a_row": 3},
-    {"in_a_row": 2, "share": 0.2, "share_after_records": 10},
-    {"share": 0.03, "share_after_records": 25},
-)
-WORKERS: Sequence[Mapping[str, Any]] = (
-    {"commit_interval_ms": 10, "max_batch_records": 4},
-    {"commit_interval_ms": 100, "max_batch_records": 7},
-    {"commit_interval_ms": 0, "max_batch_records": 12},
-    {"commit_interval_ms": 500, "max_batch_records": 25, "max_restarts": 2},
-    {"commit_interval_ms": 50, "max_batch_records": 9, "max_restarts": 0},
-)
-
-
-ROOMS = (TRANSACTION, TRANSACTION, Room(6, 1 << 20), Room(25, 1 << 20), Room(1_000, 4_000))
-"""What one transaction takes: all there is here, or a few records, or bytes."""
-
-SNAPSHOTS_MS = (0, 1, 2_000)
-"""Always one under way; behind any work that took time; none but at a clean stop."""
-
-
-CHANGES: Sequence[Mapping[str, Any]] = (
-    {"streams": {LATE_STREAM: {"features": 1}}},
-    {"streams": {LATE_STREAM: {"features": 1}}, "learners": {"areba": {"method": "areba", "budget": 8}}},
-    {"learners": {"new": {"method": "sliding", "window": 2, "scaler": "standard"}}, "predictions": "all"},
-    {"learners": {"areba": {"method": "areba", "hidden": [3]}}, "metrics": {"every_labels": 3}},
-)
-"""What a deployment changes. The first two are refused by those who run the old one, the others go back and forth."""
-
-
-@lru_cache(maxsize=4096)
-def _configuration(choice: Choice, late: bool) -> Config:
-    streams: dict[str, Any] = {name: {"features": features} for name, features in choice.streams}
-    change = CHANGES[choice.change] if late else {}
-    names = {**streams, **change.get("streams", {})}
-    data: dict[str, Any] = {
-        "application": {"id": "app", "instance": "w"},
-        "learners": {**LEARNERS[choice.learners], **change.get("learners", {})},
-        "join": {**JOINS[choice.join], "corrections": choice.corrections},
-        "breaker": BREAKERS[choice.breaker],
-        "worker": {
-            "buffer_bytes": 1 << 16,
-            "snapshot_after_ms": SNAPSHOTS_MS[choice.snapshots],
-            **WORKERS[choice.worker],
-        },
-        "metrics": change.get("metrics", {"every_labels": 5}),
-        "limits": {"max_record_bytes": 200, "max_features": 4},
-        "predictions": change.get("predictions", "all" if len(LEARNERS[choice.learners]) > 1 else "champion"),
-        "streams": names,
-    }
-    if choice.room:
-        data["unknown_streams"] = "model"
-        data["limits"]["max_streams_per_task"] = len(names) + choice.room
-    return Config.model_validate(data, context={})
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a seed decides before anything happens.
-
-    Attributes:
-        seed: Which one.
-        partitions: Tasks.
-        instances: Processes at the beginning.
-        choice: The configuration.
-        records: All inputs.
-        before: How many of them are there before the first worker.
-        gap_s: Longest time from one burst of the others to the next.
-        horizon_s: How long faults go on behind the last input.
-        session_timeout_s: Whoever does not poll for so long is out of the group.
-        pace: Of the processes.
-        swarm: The faults.
-        room: Of a transaction.
-        dead_letter_bytes: `max.message.bytes` of their topic at the beginning.
-    """
-
-    seed: int
-    partitions: int
-    instances: int
-    choice: Choice
-    records: Sequence[Sent]
-    before: int
-    gap_s: float
-    horizon_s: float
-    session_timeout_s: float
-    pace: Pace
-    swarm: Swarm
-    room: Room
-    dead_letter_bytes: int
-
-    @property
-    def all_before(self) -> bool:
-        """Whether all inputs were there before the first worker."""
-        return self.before == len(self.records)
-
-
-def draw_shape(seed: int) -> Shape:
-    """The world of a seed."""
-    draw = Random(f"{seed}/shape")
-    partitions = draw.choice((1, 1, 2, 3))
-    count = draw.choice((partitions, partitions, partitions + 1))
-    streams = [StreamOf(f"s{number}", number % partitions, 1 + number % 2) for number in range(count)]
-    learners = draw.choice((0, 0, 1, 1, 2, 2, 3, 4, 5)) if draw.random() < 0.97 else len(LEARNERS) - 1
-    room = draw.choice((0, 0, 0, 1, 2, 50))
-    named = len(streams) - draw.randint(0, len(streams)) if room else len(streams)
-    names = [(stream.name, stream.features) for stream in streams[:named]]
-    swarm = draw_swarm(draw)
-    if Fault.DEPLOY in swarm.rates:
-        streams.append(StreamOf(LATE_STREAM, draw.randrange(partitions), 1))
-    examples = draw.choice((4, 8, 12, 20)) // len(streams) + 4
-    records = draw_records(draw, streams, examples, tuple(LEARNERS[learners]), draw_trouble(draw))
-    return Shape(
-        seed=seed,
-        partitions=partitions,
-        instances=draw.choice((1, 1, 2, 3)),
-        choice=Choice(
-            learners,
-            draw.randrange(len(JOINS)),
-            draw.choice((0, 0, 0, 1, 2, 3, 3)),
-            draw.randrange(len(WORKERS)),
-            draw.choice((0, 0, 1, 2)),
-            tuple(names),
-            seed % len(CHANGES),
-            draw.choice(("first", "correct")),
-            room,
-        ),
-        records=records,
-        before=draw.choice((0, len(records) // 2, len(records))),
-        gap_s=draw.choice((0.02, 0.2, 1.0)),
-        horizon_s=draw.choice((0.5, 3.0, 10.0, 25.0)),
-        session_timeout_s=draw.choice((3.0, 6.0, 6.0, 20.0)),
-        pace=Pace(draw.choice((0.0001, 0.002, 0.02)), draw.choice((0.0, 0.05, 0.3))),
-        swarm=swarm,
-        room=Random(f"{seed}/room").choice(ROOMS),
-        dead_letter_bytes=draw.choice((1_048_588, 1_048_588, 4_000, SMALLEST_BYTES)),
-    )
-
-
 # Processes ------------------------------------------------------------------------------------------------------------
-
-
-class Trace(logging.Handler):
-    """Log lines of a worker become lines of the trace."""
-
-    def __init__(self, say: Say) -> None:
-        super().__init__()
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
-        self._say(record.getMessage())
-
-
-class Notes(Observer):
-    """Takes note of what a worker tells people; the lines go to the trace, or nowhere."""
-
-    def __init__(self, world: "World", say: Say) -> None:
-        logger = logging.Logger("areba.simulation", logging.INFO if world.is_traced else logging.CRITICAL)  # noqa: LOG001  (one a process, that no registry keeps)
-        logger.addHandler(Trace(say))
-        super().__init__(world.clock, logger)
-        self._world = world
-        self._say = say
-
-    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
-        """A task is live."""
-        super().restored(task, sequence, snapshot, records)
-        self._world.faults.events[Event.RESTORED] += records > 0
-        self._world.faults.events[Event.LOADED] += snapshot >= 0
-
-    def damaged(self, task: int, problem: str) -> None:
-        """Somebody who stood still for long finds that the owners after it dropped what it was told of."""
-        super().damaged(task, problem)
-        self._world.faults.events[Event.OUTDATED] += 1
-
-    def saved(self, task: int, sequence: int) -> None:
-        """A snapshot is whole."""
-        super().saved(task, sequence)
-        self._world.faults.events[Event.SAVED] += 1
-
-    def hanging(self, places: Sequence[TopicPartition]) -> None:
-        """A transaction does not end."""
-        super().hanging(places)
-        self._world.faults.events[Event.HELD] += 1
-
-    def repaired(self, task: int, records: Mapping[str, int]) -> None:
-        """Outputs were published again."""
-        super().repaired(task, records)
-        self._world.faults.events[Event.REPAIRED] += 1
-
-    def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
-        """What hung of somebody who is gone was ended."""
-        super().taken_over(task, transactional_ids)
-        self._world.faults.events[Event.TAKEN_OVER] += len(transactional_ids)
-
-    def parked(self, task: int, problem: str) -> None:
-        """Only a loss of inputs makes a task impossible to restore."""
-        super().parked(task, problem)
-        if task in self._world.lost and WAY_ON in problem:
-            self._world.faults.events[Event.PARKED] += 1
-        elif RAISE_LIMIT in problem:
-            self._world.faults.events[Event.UNREPAIRABLE] += 1
-            self._world.raise_limit()
-        else:
-            self._world.wrong.append(f"task {task} was parked: {problem}")
-
-    def aborted(self, problem: str) -> None:
-        """A transaction was given up."""
-        super().aborted(problem)
-        self._world.faults.events[Event.TOO_LARGE] += "bytes, at most" in problem
-
-    def tripped(self, task: int, problem: str) -> None:
-        """The breaker stopped a task."""
-        super().tripped(task, problem)
-        self._world.faults.events[Event.TRIPPED] += 1
-        self._world.tripped.add(task)
-
-    def trimmed(self, task: int, offset: int) -> None:
-        """Progress records were deleted."""
-        super().trimmed(task, offset)
-        self._world.faults.events[Event.TRIMMED] += 1
-
-    def resumed(self, task: int) -> None:
-        """It goes on."""
-        super().resumed(task)
-        self._world.faults.events[Event.RESUMED] += 1
-
-    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
-        """A transaction of this task was committed; each, not only a line now and then."""
-        self._say(f"committed task={task} offsets={offsets[0]}/{offsets[1]} outputs={outputs}")
-
-    def stopped(self, task: int, sequence: int, models: str) -> None:
-        """A clean stop."""
-        super().stopped(task, sequence, models)
-        known = self._world.models.get(task, models)
-        if known != models:
-            self._world.wrong.append(f"task {task}: its models changed without a record")
-
-
-class Process:
-    """One `areba run`, from its start to its end."""
-
-    def __init__(self, world: "World", instance: str, restarted_at: Sequence[float], was_fenced: bool) -> None:
-        world.started += 1
-        self.name = f"{instance}#{world.started}"
-        self.instance = instance
-        self.version = world.version
-        self.restarted_at = tuple(restarted_at)
-        self.is_asked_to_stop = False
-        self.worker: Worker | None = None
-        self._world = world
-        self._was_fenced = was_fenced
-        self.config = world.config(instance)
-        self.gate = Gate(world.scheduler, world.faults, world.shape.pace, self.say)
-        self.gate.is_restoring = self._is_restoring
-        inner = EmbeddedSource(world.broker, self.config.group_id, f"{CLIENT_NAME}/{instance}")
-        self.source = SimulatedSource(self.gate, inner)
-        self.actor = world.scheduler.spawn(self._main, world.draw.choice((0.0, 0.1, 2.0)) * world.draw.random())
-
-    def say(self, what: str) -> None:
-        """A line of the trace."""
-        self._world.say(f"{self.name} {what}")
-
-    def kill(self) -> None:
-        """From outside."""
-        self.gate.is_dead = True
-        self.actor.kill()
-
-    def leave_group(self) -> None:
-        """Be thrown out of the group, whether it lives or not."""
-        self._world.broker.groups.leave(self.config.group_id, self.source.member)
-
-    def _is_restoring(self) -> bool:
-        tasks = self.worker.tasks if self.worker is not None else ()
-        return any(task.stage in (Stage.READING, Stage.REPLAYING) for task in tasks)
-
-    def _transaction(self, transactional_id: str) -> SimulatedTransaction:
-        make = partial(EmbeddedTransaction, self._world.broker, transactional_id, TRANSACTION_TIMEOUT_S)
-        return SimulatedTransaction(self.gate, make, self._world.later, self.leave_group)
-
-    def _main(self) -> None:
-        error: ArebaError | None = None
-        try:
-            self._run()
-        except KilledError:
-            pass
-        except ArebaError as raised:
-            error = raised
-        self._world.ended(self, error)
-
-    def _run(self) -> None:
-        world = self._world
-        self.say("starts" + (" after it was fenced" if self._was_fenced else ""))
-        ports = Ports(
-            self.source,
-            self._transaction(self.config.transactional_id),
-            SimulatedCluster(self.gate, world.cluster),
-            SimulatedClock(self.gate, world.clock),
-            self._transaction,
-            lambda: self.gate.is_cut_off,
-        )
-        notes = Notes(world, self.say)
-        self.worker = Worker(self.config, ports, notes, was_fenced=self._was_fenced, room=world.shape.room)
-        self.worker.run(lambda: self.is_asked_to_stop)
 
 
 def rows(fetched: Fetched) -> list[Read]:

@@ -1,0 +1,159 @@
+"""The topics of an application with dead letters, and what `areba dlq` does to them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from stream_app.admin.dead_letters.replay import ReplayResult, replay
+from stream_app.admin.dead_letters.selection import Selection
+from stream_app.backends import topics
+from stream_app.backends.base import Cluster, TopicPartition, Transaction
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.reading import Row, read_rows
+from stream_app.config import Config
+from stream_app.records import Example, Header, OutputRecords
+from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK
+from stream_app.serialization.left_out import Fields, fitted
+from tests.contract.backends import START_MS, Backend, wait_for_markers
+
+EVERYTHING = Selection()
+
+TRACE: Header = ("traceparent", b"00-1")
+
+
+class Died(Exception):  # noqa: N818  (it stands for a SIGKILL)
+    """The tool is gone."""
+
+
+class Dying:
+    """A transaction whose owner dies at its n-th commit, before or behind it."""
+
+    def __init__(self, transaction: Transaction, commits: int, *, behind: bool) -> None:
+        self._transaction = transaction
+        self._left = commits
+        self._behind = behind
+        self.initialise, self.begin = transaction.initialise, transaction.begin
+        self.produce, self.send_offsets = transaction.produce, transaction.send_offsets
+        self.flush, self.abort = transaction.flush, transaction.abort
+
+    def commit(self) -> None:
+        """The last one is not survived."""
+        self._left -= 1
+        if not self._left and not self._behind:
+            raise Died
+        self._transaction.commit()
+        if not self._left:
+            raise Died
+
+    def close(self) -> None:
+        """The dead do not."""
+
+
+class Told(NamedTuple):
+    """A dead letter to be written: the reason, and the record that it was."""
+
+    reason: str
+    value: bytes | None
+    offset: int = 0
+    topic: str = "examples"
+    timestamp_ms: int = START_MS
+    key: bytes | None = b"pumps"
+    headers: Sequence[Header] = ()
+    partition: int = 0
+    most_bytes: int = 2**31 - 1
+
+
+class DeadLetterTopics:
+    """An application's topics, and what the tool does to them."""
+
+    def __init__(self, backend: Backend, prefix: str, partitions: int, retention_ms: int) -> None:
+        self.backend = backend
+        self.config = Config.model_validate(
+            {
+                "application": {"id": f"{prefix}app"},
+                "kafka": {"topic_prefix": prefix},
+                "streams": {"pumps": {"features": 2}},
+            }
+        )
+        self.names = self.config.topics
+        plan = topics.plan(self.names, partitions)
+        # retention never sleeps, and the records of these tests are old
+        kept = {"retention.ms": str(retention_ms)}
+        self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan], 1)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Administration."""
+        return self.backend.cluster()
+
+    def write(self, letters: Sequence[Told], transaction: Transaction | None = None, partition: int = 0) -> None:
+        """As a worker does; in a transaction that stays open, if one is given."""
+        written = [
+            fitted(Fields(letter.key, letter.value, letter.headers), self._headers(letter), letter.most_bytes)
+            for letter in letters
+        ]
+        records = OutputRecords(
+            [letter.key for letter in written],
+            [letter.value for letter in written],
+            [letter.timestamp_ms for letter in letters],
+            {row: letter.headers for row, letter in enumerate(written)},
+        )
+        place = TopicPartition(self.names.dead_letters, partition)
+        if transaction is not None:
+            transaction.begin()
+            transaction.produce(place, records)
+            return
+        transaction = self.backend.transaction(f"{self.config.application.id}-w")
+        transaction.begin()
+        transaction.produce(place, records)
+        transaction.commit()
+        transaction.close()
+        wait_for_markers(self.cluster, place)
+
+    def _headers(self, letter: Told) -> list[Header]:
+        topic = getattr(self.names, letter.topic, letter.topic)
+        texts = (topic, str(letter.partition), str(letter.offset), "areba.x", "the detail", letter.reason)
+        return [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, texts, strict=True)]
+
+    def replay(
+        self,
+        selection: Selection = EVERYTHING,
+        dies: Callable[[Transaction], Transaction] = lambda transaction: transaction,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> ReplayResult:
+        """As `areba dlq replay` does."""
+
+        def open_transaction(transactional_id: str) -> Transaction:
+            assert transactional_id == self.config.replay_transactional_id
+            return dies(self.backend.transaction(transactional_id))
+
+        clock = SystemClock()
+        return replay(self.cluster, self.config, clock, selection, open_transaction, limit=limit, dry_run=dry_run)
+
+    def rows(self, topic: str, partition: int = 0) -> list[Row]:
+        """All committed records."""
+        wait_for_markers(self.cluster, TopicPartition(topic, partition))
+        reader = self.cluster.reader(TopicPartition(topic, partition))
+        try:
+            return list(read_rows(reader, topic))
+        finally:
+            reader.close()
+
+    def marks(self) -> list[int]:
+        """The offsets of dead letters that are marked as sent back."""
+        rows = self.rows(self.names.dead_letters)
+        return [int(row.headers[-1][1] or b"") for row in rows if row.headers and row.headers[-1][0] == SENT_BACK]
+
+
+def _examples(count: int) -> list[bytes | None]:
+    return [codec.encode(Example("pumps", str(number), [0.5, number])) for number in range(count)]
+
+
+def _told(count: int) -> list[Told]:
+    return [
+        Told("unknown-stream", value, offset, timestamp_ms=START_MS + offset)
+        for offset, value in enumerate(_examples(count))
+    ]

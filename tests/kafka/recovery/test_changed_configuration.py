@@ -1,0 +1,72 @@
+"""Another configuration on the state of an application: taken over, begun again, or refused."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from stream_app.backends.base import TopicPartition
+from stream_app.errors import ConfigurationError
+from stream_app.records import Act, Prediction
+from stream_app.serialization import codec
+from tests.kafka.recovery.applications import SECTIONS, STREAMS
+from tests.kafka.recovery.test_lost_state import _record
+from tests.support.kafka.application import App
+from tests.support.kafka.exactly_once import check_exactly_once
+from tests.support.kafka.processes import areba, run_to, run_until, worker_of
+from tests.support.kafka.records import StreamOf, all_records
+from tests.support.kafka.topics import read_raw
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(15)]
+
+
+def test_a_new_stream_is_taken_over_on_restart(done: App) -> None:
+    """Adding a stream needs no new application: the old ones go on, bit by bit, and the act is recorded."""
+    more = (StreamOf("gamma", 1, 4),)
+    done.send(all_records(more, 50, int(time.time() * 1000) - 30_000, seed=9))
+    run_to(done.config_of("w", streams={"gamma": {"features": 4}}), done.input_ends())
+    check_exactly_once(done)
+    predictions = [codec.decode_one(read.value or b"") for read in done.outputs(1)["predictions"]]
+    assert sum(isinstance(p, Prediction) and p.stream == "gamma" for p in predictions) == 50
+    place = TopicPartition(done.config.topics.progress, 1)
+    acts = [record for value in read_raw(done.cluster, place).values if isinstance(record := _record(value), Act)]
+    assert [act.kind for act in acts] == ["configuration"] * 2
+
+
+def test_a_changed_budget_starts_that_learner_afresh(done: App) -> None:
+    """The act is in progress, so whoever comes later goes through it at the same place; the others' bits go on."""
+    learners = {"areba": {"method": "areba", "budget": 10}, "baseline": {"method": "baseline"}}
+    changed = done.config_of("w", learners=learners, metrics={"every_labels": 10})
+    done.send(all_records(STREAMS, 100, int(time.time() * 1000) - 30_000, seed=19))
+    models = run_to(changed, done.input_ends())
+    expected = check_exactly_once(done)
+    assert models == {number: result.models for number, result in expected.items()}
+    assert run_to(changed, done.input_ends()) == models
+
+
+def test_a_saved_model_goes_on_in_another_application(done: App, tmp_path: Path) -> None:
+    """The command that operators use, on both sides; the second application's outputs are those of a fresh process."""
+    model, first = tmp_path / "model.safetensors", done.file("w")
+    saved = areba(first, "state", "export", "alpha", "areba", str(model), "--task", "0")
+    assert saved.returncode == 0, saved.stderr
+    second = App(done.servers, f"{done.prefix}2-", tmp_path / "second", SECTIONS, partitions=2)
+    second.folder.mkdir()
+    second.create_topics()
+    told = areba(second.file("w"), "state", "import", str(model), "alpha", "areba", "--task", "0")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.split()[-1] == saved.stdout.split()[-1], "the same digest"
+    second.send(all_records(STREAMS, 100, int(time.time() * 1000) - 30_000, seed=29))
+    models = run_to(second.config, second.input_ends())
+    expected = check_exactly_once(second)
+    assert models == {number: result.models for number, result in expected.items()}
+    first_prediction = codec.decode_one(second.outputs(0)["predictions"][0].value or b"")
+    assert isinstance(first_prediction, Prediction)
+    assert first_prediction.model_version > 0
+
+
+def test_what_cannot_be_taken_over_is_refused(done: App) -> None:
+    """Examples that wait would expire by another clock: status 2, and the line names the setting."""
+    with pytest.raises(ConfigurationError) as caught:
+        run_until(worker_of(done.config_of("w", join={"ttl_ms": 5})), lambda _: False)
+    assert caught.value.exit_code == 2
+    assert any(line.startswith("join.ttl_ms: 1500 -> 5") for line in caught.value.lines)

@@ -1,0 +1,239 @@
+"""Topics and offsets that were lost, deleted or forged: a worker notices before it writes a record."""
+
+import bisect
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.errors import StateError
+from stream_app.records import Act, Commit, Prediction, RawRecords
+from stream_app.recovery.restore import Point, Stage, Target, parse_metadata
+from stream_app.serialization import codec
+from stream_app.snapshot.identity import RULES
+from stream_app.worker.worker import Worker
+from tests.kafka.recovery.applications import STREAMS
+from tests.support.kafka.application import App
+from tests.support.kafka.exactly_once import check_exactly_once, read_inputs
+from tests.support.kafka.processes import areba, run_to, run_until, worker_of, workers
+from tests.support.kafka.records import all_records
+from tests.support.kafka.topics import read_raw
+from tests.support.kafka.waiting import DEADLINE_S, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(15)]
+
+
+def _record(value: bytes | None) -> Commit | Act:
+    record = codec.decode_one(value or b"")
+    assert isinstance(record, Commit | Act)
+    return record
+
+
+@pytest.fixture
+def admin(app: App) -> AdminClient:
+    """For what only an operator does."""
+    return AdminClient({"bootstrap.servers": app.servers})
+
+
+def _parked(app: App) -> Iterator[str]:
+    """What a worker says that can restore none of its tasks."""
+    with pytest.raises(StateError) as caught:
+        run_until(worker_of(app.config), lambda _: False)
+    assert caught.value.exit_code == 3
+    yield str(caught.value)
+
+
+def test_lost_offsets_are_noticed(done: App, admin: AdminClient) -> None:
+    """Offsets of a group expire or are deleted. Starting at the first record again would double every output."""
+    before = [done.outputs(number) for number in range(done.partitions)]
+    for future in admin.delete_consumer_groups([done.config.group_id]).values():
+        future.result(DEADLINE_S)
+    [problem] = _parked(done)
+    assert "the group has no committed offsets" in problem
+    assert "application.id" in problem
+    assert [done.outputs(number) for number in range(done.partitions)] == before, "nothing was written"
+
+
+def _forge(app: App, admin: AdminClient, change: Callable[[Target], Target]) -> None:
+    """Commit other metadata for the group, as a tool or another version might."""
+    for number in range(app.partitions):
+        pair = [TopicPartition(name, number) for name in app.input_topics]
+        committed = app.cluster.committed(app.config.group_id, pair)
+        forged = []
+        for place in pair:
+            known = committed[place]
+            assert known is not None
+            point, snapshots, ids = change(parse_metadata(known.metadata, str(place)))
+            forged.append(ClientPartition(*place, known.offset, point.metadata(snapshots, ids)))
+        request = ConsumerGroupTopicPartitions(app.config.group_id, forged)
+        for future in admin.alter_consumer_group_offsets([request]).values():
+            future.result(DEADLINE_S)
+
+
+def _delete_inputs(app: App, admin: AdminClient, to_offset: int, *topics: str) -> None:
+    names = topics or (app.config.topics.examples,)
+    places = [ClientPartition(name, number, to_offset) for name in names for number in range(app.partitions)]
+    for future in admin.delete_records(places).values():
+        future.result(DEADLINE_S)
+
+
+def _progress(app: App) -> dict[int, RawRecords]:
+    """Read the progress of each task."""
+    return {n: read_raw(app.cluster, TopicPartition(app.config.topics.progress, n)) for n in range(app.partitions)}
+
+
+def _whole(before: Mapping[int, RawRecords], left: Mapping[int, RawRecords]) -> dict[int, list[bytes | None]]:
+    """Return each task's progress from its first record on, though its worker has deleted a part since `before`."""
+    result = {}
+    for number, old in before.items():
+        new = bisect.bisect_right(left[number].offsets, old.offsets[-1])
+        result[number] = [*old.values, *left[number].values[new:]]
+    return result
+
+
+def test_inputs_older_than_a_snapshot_are_not_needed(done: App, admin: AdminClient) -> None:
+    """Retention may take what was processed: the next worker begins at the snapshot and goes on to the same bits."""
+    done.send(all_records(STREAMS, 100, int(time.time() * 1000) - 20_000, seed=15))
+    inputs, before = {number: read_inputs(done, number) for number in range(done.partitions)}, _progress(done)
+    ends = done.input_ends()
+    _delete_inputs(done, admin, 50)
+    models = run_to(done.config, ends)
+    expected = check_exactly_once(done, inputs, _whole(before, _progress(done)))
+    assert models == {number: result.models for number, result in expected.items()}
+
+
+def test_progress_behind_retention_is_deleted(app: App, admin: AdminClient) -> None:
+    """Progress has no time limit: its owner deletes what nobody can use, and the next one restores the same bits."""
+    small = {"max_batch_records": 20, "commit_interval_ms": 1, "snapshot_after_ms": 0}
+    config = app.config_of("w", worker=small)
+    app.send(all_records(STREAMS, 200, int(time.time() * 1000) - 60_000, seed=25))
+    run_to(config, app.input_ends())
+    places = {number: TopicPartition(app.config.topics.progress, number) for number in range(app.partitions)}
+    before = _progress(app)
+    app.send(all_records(STREAMS, 100, int(time.time() * 1000) - 20_000, seed=26))
+    inputs, ends = {number: read_inputs(app, number) for number in range(app.partitions)}, app.input_ends()
+    _delete_inputs(app, admin, 100, *app.input_topics)
+
+    def is_trimmed(worker: Worker) -> bool:
+        there = {task.number: task.offsets for task in worker.tasks if task.stage is Stage.LIVE}
+        return there == ends and all(app.cluster.watermarks(place).low > 0 for place in places.values())
+
+    run_until(worker_of(config), is_trimmed)
+    left = _progress(app)
+    for records in left.values():
+        first = _record(records.values[0])
+        assert first.sequence > 5
+        assert isinstance(first, Commit)
+        assert max(first.examples_end, first.labels_end) > 100, "not a record too many was deleted"
+    expected = check_exactly_once(app, inputs, _whole(before, left))
+    again = run_to(config, ends)
+    assert again == {number: result.models for number, result in expected.items()}
+
+
+@pytest.mark.parametrize("lost", ["deleted", "reset"])
+def test_lost_offsets_are_committed_again(done: App, admin: AdminClient, lost: str) -> None:
+    """Refused unless asked for: the worker names the command, and after it goes on to the same bits."""
+    group, file = done.config.group_id, done.file("w")
+    if lost == "deleted":
+        futures = admin.delete_consumer_groups([group])
+    else:
+        first = [ClientPartition(name, number, 0) for name in done.input_topics for number in range(done.partitions)]
+        futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, first)])
+    for future in futures.values():
+        future.result(DEADLINE_S)
+    [problem] = _parked(done)
+    assert "`areba state recommit` commits them again" in problem
+    wait_until(lambda: _has_no_members(admin, group), "the group hears that the worker is gone")
+    command = areba(file, "state", "recommit")
+    assert command.returncode == 0, command.stderr
+    assert [line.split(":")[0] for line in command.stdout.splitlines()] == ["task 0", "task 1"]
+    assert all(", now " in line for line in command.stdout.splitlines())
+    again = areba(file, "state", "recommit")
+    assert all(line.endswith("as it should be") for line in again.stdout.splitlines())
+    done.send(all_records(STREAMS, 50, int(time.time() * 1000) - 10_000, seed=27))
+    models = run_to(done.config, done.input_ends())
+    assert models == {number: result.models for number, result in check_exactly_once(done).items()}
+
+
+def _has_no_members(admin: AdminClient, group: str) -> bool:
+    (future,) = admin.describe_consumer_groups([group]).values()
+    return not future.result(DEADLINE_S).members
+
+
+def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
+    """Without a snapshot a restore needs all of them: the line has the first that is there, and the one needed."""
+    _forge(done, admin, lambda target: Target(target.point))
+    _delete_inputs(done, admin, 50)
+    with workers(done, "w") as (worker,):
+        worker.start()
+        assert worker.wait() == 3
+        last = worker.log().splitlines()[-1]
+    assert last.startswith(done.config.topics.examples)
+    assert "starts at offset 50, offset 0 is needed" in last
+
+
+def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: AdminClient) -> None:
+    """A worker was down for longer than its topics keep: the models are as they were, what is left is processed."""
+    before = {number: done.outputs(number) for number in range(done.partitions)}
+    done.send(all_records(STREAMS, 400, int(time.time() * 1000) - 30_000, seed=28))
+    ends, file = done.input_ends(), done.file("w")
+    _delete_inputs(done, admin, min(map(min, ends.values())) - 30, *done.input_topics)
+    [problem] = _parked(done)
+    assert "`areba state skip` goes on without what is gone" in problem
+    wait_until(lambda: _has_no_members(admin, done.config.group_id), "the group hears that the worker is gone")
+    command = areba(file, "state", "skip")
+    assert command.returncode == 0, command.stderr
+    for number, line in enumerate(command.stdout.splitlines()):
+        assert line.startswith(f"task {number}: goes on from the snapshot behind sequence ")
+        assert "forgets 0 offsets of examples and 0 of labels" in line
+    again = areba(file, "state", "skip")
+    assert [line.partition(": ")[2] for line in again.stdout.splitlines()] == ["all that it needs is there"] * 2
+    with workers(done, "w") as (worker,):
+        worker.start()
+        worker.wait_for("restored task=", times=2)
+        worker.kill()
+    models = run_to(done.config, ends)
+    for number, earlier in before.items():
+        now = done.outputs(number)
+        assert all(now[topic][: len(reads)] == reads for topic, reads in earlier.items())
+        found = [codec.decode_one(read.value or b"") for read in now["predictions"]]
+        ids = [record.id for record in found if isinstance(record, Prediction)]
+        assert len(ids) == len(set(ids)) > len(earlier["predictions"])
+    assert run_to(done.config, ends) == models
+
+
+def test_another_digest_is_noticed(done: App, admin: AdminClient) -> None:
+    """Offsets and progress that do not belong together (a restored backup, a mirrored cluster) are never mixed."""
+    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence, bytes(32))))
+    [problem] = _parked(done)
+    assert "the committed offsets name 0000000000000000" in problem
+
+
+def test_another_sequence_is_noticed(done: App, admin: AdminClient) -> None:
+    """Metadata of an older point with today's offsets: one of the two is wrong, so nothing is written."""
+    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence - 1, target.point.digest)))
+    [problem] = _parked(done)
+    assert "is recorded" in problem
+    assert "is committed: the group's offsets were reset" in problem
+
+
+def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
+    """Progress that tells another story than the inputs: both digests are named, and nothing is written."""
+    topics = done.config.topics
+    sender = KafkaSender(done.servers)
+    for number in range(done.partitions):
+        last = _record(read_raw(done.cluster, TopicPartition(topics.progress, number)).values[-1])
+        assert isinstance(last, Commit)
+        ends = (last.examples_end, last.examples_end, last.labels_end, last.labels_end)
+        forged = Commit(last.sequence + 1, *ends, digest=b"\1" * 32, records=0, tripped=None, rules=RULES)
+        sender.send(topics.progress, None, codec.encode(forged), 0, partition=number)
+    sender.flush(DEADLINE_S)
+    sender.close()
+    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence + 1, b"\1" * 32)))
+    [problem] = _parked(done)
+    assert "committed was 0101010101010101" in problem

@@ -1,0 +1,149 @@
+"""The transactions of a simulated worker: any call may fail, and a commit may come late or be unheard."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.errors import FencedError, TransactionAbortedError, UnknownOutcomeError
+from stream_app.records import OutputRecords
+from tests.simulation.faults import Event, Fault
+from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate
+
+
+class SimulatedTransaction:
+    """A transactional producer.
+
+    Args:
+        gate: That of its process.
+        make: Makes a client, which does the work; a client that failed is replaced.
+        later: Has something done by the broker after so many seconds.
+        leave_group: Throws its process out of the group.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        make: Callable[[], EmbeddedTransaction],
+        later: Callable[[float, Callable[[], None]], None],
+        leave_group: Callable[[], None],
+    ) -> None:
+        self._gate = gate
+        self._make = make
+        self._inner = make()
+        self._later = later
+        self._leave_group = leave_group
+        self._is_left = False  # the broker decides what becomes of the open transaction
+
+    def initialise(self) -> None:
+        """Fence older producers of this id."""
+        self._gate.ask("initialise", self._inner.initialise)
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self.initialise()
+        self._refused("begin", self._inner.begin)
+        self._become_zombie("begin")
+        self._gate.begun_s = self._gate.scheduler.now_s
+
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
+        """Write the records."""
+        self._abort_by_chance("produce")
+        self._refused("produce", lambda: self._inner.produce(partition, records, offsets))
+
+    def flush(self) -> None:
+        """Wait until all is written."""
+        self._refused("flush", self._inner.flush)
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+        """Make offsets part of the transaction."""
+        self._abort_by_chance("send_offsets")
+        self._refused("send_offsets", lambda: self._inner.send_offsets(offsets, group))
+
+    def commit(self) -> None:
+        """Commit; what the worker hears of it is another matter."""
+        gate, faults = self._gate, self._gate.faults
+        self._become_zombie("commit")
+        self._abort_by_chance("commit")
+        if faults.hit(Fault.COMMIT_LOST):
+            self._is_left = faults.draw.random() < 0.5
+            self._unheard("commit: lost on the way to the broker")
+        if faults.hit(Fault.COMMIT_LATE):
+            self._is_left = True
+            self._later(12.0 * faults.draw.random() ** 2, partial(self._commit_late, self._inner))
+            self._unheard("commit: late on the way to the broker")
+        self._refused("commit", self._inner.commit)
+        if faults.hit(Fault.COMMITTED_UNHEARD):
+            self._unheard("commit: done, but nobody heard of it")
+        gate.begun_s = None
+
+    def _unheard(self, what: str) -> None:
+        """The client gives up: it is replaced, or the process starts again."""
+        self._gate.say(what)
+        self._gate.enter("commit")
+        if self._gate.faults.draw.random() < 0.5:
+            raise UnknownOutcomeError(what)
+        self._replace()
+        raise TransactionAbortedError(f"{what}; a new client settles it")
+
+    def _replace(self) -> None:
+        """What the old one has on its way stays on its way."""
+        self._inner = self._make()
+        self._is_left = False
+        self._gate.begun_s = None
+        self._gate.faults.events[Event.CLIENT_REPLACED] += 1
+
+    def _commit_late(self, inner: EmbeddedTransaction) -> None:
+        with suppress(FencedError):
+            inner.commit()
+            self._gate.say("commit: came through late")
+            self._gate.faults.events[Event.COMMITTED_LATE] += 1
+
+    def _become_zombie(self, call: str) -> None:
+        """Others get our tasks, while we stand still with a transaction open; often not for so long that it ends."""
+        if self._gate.faults.hit(Fault.EVICT):
+            seconds = 1.2 * TRANSACTION_TIMEOUT_S * self._gate.faults.draw.random()
+            self._gate.say(f"{call}: thrown out of the group, stands still for {seconds:.2f} s")
+            self._leave_group()
+            self._gate.faults.events[Event.STALL_IN_TRANSACTION] += 1
+            self._gate.is_busy = True
+            self._gate.rest(seconds)
+            self._gate.is_busy = False
+
+    def _abort_by_chance(self, call: str) -> None:
+        if self._gate.faults.hit(Fault.ABORT):
+            self._gate.say(f"{call}: aborted")
+            self._refused("abort", self._inner.abort)
+            self._gate.begun_s = None
+            raise TransactionAbortedError(f"{call}: aborted by chance")
+
+    def _refused(self, name: str, inner: Callable[[], None]) -> None:
+        """A call that the broker may refuse; count why."""
+        gate = self._gate
+        try:
+            gate.call(name, inner)
+        except FencedError:
+            begun_s = gate.begun_s
+            timed_out = begun_s is not None and gate.scheduler.now_s - begun_s > TRANSACTION_TIMEOUT_S
+            gate.faults.events[Event.TIMED_OUT if timed_out else Event.FENCED] += 1
+            gate.begun_s = None
+            if timed_out:
+                self._replace()
+                raise TransactionAbortedError(f"{name}: it took too long") from None
+            raise
+        except TransactionAbortedError:
+            gate.faults.events[Event.ZOMBIE_REFUSED] += 1
+            gate.begun_s = None
+            raise
+
+    def abort(self) -> None:
+        """Give it up."""
+        self._refused("abort", self._inner.abort)
+        self._gate.begun_s = None
+
+    def close(self) -> None:
+        """Release the client."""
+        self._gate.enter("close")
+        if not self._is_left:
+            self._inner.close()

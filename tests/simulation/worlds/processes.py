@@ -1,0 +1,190 @@
+"""The worker processes of a world, and what they say."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stream_app.backends.base import CLIENT_NAME, TopicPartition
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.errors import (
+    ArebaError,
+)
+from stream_app.recovery.restore import WAY_ON, Stage
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import RAISE_LIMIT, Worker
+from tests.simulation.faults import Event
+from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate, SimulatedClock, SimulatedCluster, SimulatedSource
+from tests.simulation.schedule import KilledError
+from tests.simulation.transactions import SimulatedTransaction
+
+if TYPE_CHECKING:
+    from tests.simulation.worlds.world import World
+
+Say = Callable[[str], None]
+
+
+class Trace(logging.Handler):
+    """Log lines of a worker become lines of the trace."""
+
+    def __init__(self, say: Say) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        self._say(record.getMessage())
+
+
+class Notes(Observer):
+    """Takes note of what a worker tells people; the lines go to the trace, or nowhere."""
+
+    def __init__(self, world: "World", say: Say) -> None:
+        logger = logging.Logger("areba.simulation", logging.INFO if world.is_traced else logging.CRITICAL)  # noqa: LOG001  (one a process, that no registry keeps)
+        logger.addHandler(Trace(say))
+        super().__init__(world.clock, logger)
+        self._world = world
+        self._say = say
+
+    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+        """A task is live."""
+        super().restored(task, sequence, snapshot, records)
+        self._world.faults.events[Event.RESTORED] += records > 0
+        self._world.faults.events[Event.LOADED] += snapshot >= 0
+
+    def damaged(self, task: int, problem: str) -> None:
+        """Somebody who stood still for long finds that the owners after it dropped what it was told of."""
+        super().damaged(task, problem)
+        self._world.faults.events[Event.OUTDATED] += 1
+
+    def saved(self, task: int, sequence: int) -> None:
+        """A snapshot is whole."""
+        super().saved(task, sequence)
+        self._world.faults.events[Event.SAVED] += 1
+
+    def hanging(self, places: Sequence[TopicPartition]) -> None:
+        """A transaction does not end."""
+        super().hanging(places)
+        self._world.faults.events[Event.HELD] += 1
+
+    def repaired(self, task: int, records: Mapping[str, int]) -> None:
+        """Outputs were published again."""
+        super().repaired(task, records)
+        self._world.faults.events[Event.REPAIRED] += 1
+
+    def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
+        """What hung of somebody who is gone was ended."""
+        super().taken_over(task, transactional_ids)
+        self._world.faults.events[Event.TAKEN_OVER] += len(transactional_ids)
+
+    def parked(self, task: int, problem: str) -> None:
+        """Only a loss of inputs makes a task impossible to restore."""
+        super().parked(task, problem)
+        if task in self._world.lost and WAY_ON in problem:
+            self._world.faults.events[Event.PARKED] += 1
+        elif RAISE_LIMIT in problem:
+            self._world.faults.events[Event.UNREPAIRABLE] += 1
+            self._world.raise_limit()
+        else:
+            self._world.wrong.append(f"task {task} was parked: {problem}")
+
+    def aborted(self, problem: str) -> None:
+        """A transaction was given up."""
+        super().aborted(problem)
+        self._world.faults.events[Event.TOO_LARGE] += "bytes, at most" in problem
+
+    def tripped(self, task: int, problem: str) -> None:
+        """The breaker stopped a task."""
+        super().tripped(task, problem)
+        self._world.faults.events[Event.TRIPPED] += 1
+        self._world.tripped.add(task)
+
+    def trimmed(self, task: int, offset: int) -> None:
+        """Progress records were deleted."""
+        super().trimmed(task, offset)
+        self._world.faults.events[Event.TRIMMED] += 1
+
+    def resumed(self, task: int) -> None:
+        """It goes on."""
+        super().resumed(task)
+        self._world.faults.events[Event.RESUMED] += 1
+
+    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
+        """A transaction of this task was committed; each, not only a line now and then."""
+        self._say(f"committed task={task} offsets={offsets[0]}/{offsets[1]} outputs={outputs}")
+
+    def stopped(self, task: int, sequence: int, models: str) -> None:
+        """A clean stop."""
+        super().stopped(task, sequence, models)
+        known = self._world.models.get(task, models)
+        if known != models:
+            self._world.wrong.append(f"task {task}: its models changed without a record")
+
+
+class Process:
+    """One `areba run`, from its start to its end."""
+
+    def __init__(self, world: "World", instance: str, restarted_at: Sequence[float], was_fenced: bool) -> None:
+        world.started += 1
+        self.name = f"{instance}#{world.started}"
+        self.instance = instance
+        self.version = world.version
+        self.restarted_at = tuple(restarted_at)
+        self.is_asked_to_stop = False
+        self.worker: Worker | None = None
+        self._world = world
+        self._was_fenced = was_fenced
+        self.config = world.config(instance)
+        self.gate = Gate(world.scheduler, world.faults, world.shape.pace, self.say)
+        self.gate.is_restoring = self._is_restoring
+        inner = EmbeddedSource(world.broker, self.config.group_id, f"{CLIENT_NAME}/{instance}")
+        self.source = SimulatedSource(self.gate, inner)
+        self.actor = world.scheduler.spawn(self._main, world.draw.choice((0.0, 0.1, 2.0)) * world.draw.random())
+
+    def say(self, what: str) -> None:
+        """A line of the trace."""
+        self._world.say(f"{self.name} {what}")
+
+    def kill(self) -> None:
+        """From outside."""
+        self.gate.is_dead = True
+        self.actor.kill()
+
+    def leave_group(self) -> None:
+        """Be thrown out of the group, whether it lives or not."""
+        self._world.broker.groups.leave(self.config.group_id, self.source.member)
+
+    def _is_restoring(self) -> bool:
+        tasks = self.worker.tasks if self.worker is not None else ()
+        return any(task.stage in (Stage.READING, Stage.REPLAYING) for task in tasks)
+
+    def _transaction(self, transactional_id: str) -> SimulatedTransaction:
+        make = partial(EmbeddedTransaction, self._world.broker, transactional_id, TRANSACTION_TIMEOUT_S)
+        return SimulatedTransaction(self.gate, make, self._world.later, self.leave_group)
+
+    def _main(self) -> None:
+        error: ArebaError | None = None
+        try:
+            self._run()
+        except KilledError:
+            pass
+        except ArebaError as raised:
+            error = raised
+        self._world.ended(self, error)
+
+    def _run(self) -> None:
+        world = self._world
+        self.say("starts" + (" after it was fenced" if self._was_fenced else ""))
+        ports = Ports(
+            self.source,
+            self._transaction(self.config.transactional_id),
+            SimulatedCluster(self.gate, world.cluster),
+            SimulatedClock(self.gate, world.clock),
+            self._transaction,
+            lambda: self.gate.is_cut_off,
+        )
+        notes = Notes(world, self.say)
+        self.worker = Worker(self.config, ports, notes, was_fenced=self._was_fenced, room=world.shape.room)
+        self.worker.run(lambda: self.is_asked_to_stop)

@@ -1,0 +1,210 @@
+"""The shape of a world: what a seed decides before anything happens."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any, NamedTuple
+
+from stream_app.config import Config, Corrections
+from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
+from tests.simulation.faults import Fault, Swarm, draw_swarm
+from tests.simulation.ports import (
+    Pace,
+)
+from tests.simulation.worlds.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
+from tests.support.rows import Sent
+
+SMALLEST_BYTES = 1_500
+"""A dead letter without headers, value and key of its own is below."""
+
+
+class Choice(NamedTuple):
+    """What a configuration is made of; few enough that they are made once. With `room`, unknown streams have models."""
+
+    learners: int
+    join: int
+    breaker: int
+    worker: int
+    snapshots: int
+    streams: tuple[tuple[str, int], ...]
+    change: int
+    corrections: Corrections
+    room: int
+
+
+LEARNERS: Sequence[Mapping[str, Any]] = (
+    {"areba": {"method": "areba", "budget": 4}},
+    {"areba": {"method": "areba", "budget": 6, "scaler": "standard"}},
+    {"areba": {"method": "areba", "budget": 4}, "sliding": {"method": "sliding", "window": 3}},
+    {
+        "areba": {"method": "areba", "budget": 4},
+        "qbr": {"method": "qbr", "budget": 4, "scaler": "standard"},
+        "baseline": {"method": "baseline", "l2": 0.01},
+    },
+    {
+        "areba": {"method": "areba", "budget": 2},
+        "adaptive_cs": {"method": "adaptive_cs", "cost_interval_labels": 2},
+        "oob": {"method": "oob", "ensemble_size": 3},
+    },
+    {
+        "areba": {"method": "areba", "budget": 4},
+        "uob": {"method": "uob", "ensemble_size": 3, "theta": 0.5, "scaler": "standard"},
+        "oob_single": {"method": "oob_single", "hidden": [3]},
+    },
+    {
+        "areba": {"method": "areba", "budget": 4},
+        "autograd": {"method": "areba", "budget": 4, "network": "tests.simulation.net:Net"},
+    },
+)
+"""By the names of their methods, which the counts of hits use. The last is the slow one, and rare."""
+
+JOINS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60},
+    {"max_pending_per_stream": 3, "max_waiting_per_stream": 2, "max_closed_per_stream": 4},
+    {
+        "ttl_ms": 60,
+        "max_clock_lead_ms": 0,
+        "max_pending_per_stream": 4,
+        "max_waiting_bytes_per_stream": 700,
+        "max_open_marks_per_stream": 1,
+    },
+)
+
+BREAKERS: Sequence[Mapping[str, Any]] = (
+    {},
+    {"in_a_row": 3},
+    {"in_a_row": 2, "share": 0.2, "share_after_records": 10},
+    {"share": 0.03, "share_after_records": 25},
+)
+
+WORKERS: Sequence[Mapping[str, Any]] = (
+    {"commit_interval_ms": 10, "max_batch_records": 4},
+    {"commit_interval_ms": 100, "max_batch_records": 7},
+    {"commit_interval_ms": 0, "max_batch_records": 12},
+    {"commit_interval_ms": 500, "max_batch_records": 25, "max_restarts": 2},
+    {"commit_interval_ms": 50, "max_batch_records": 9, "max_restarts": 0},
+)
+
+ROOMS = (TRANSACTION, TRANSACTION, Room(6, 1 << 20), Room(25, 1 << 20), Room(1_000, 4_000))
+"""What one transaction takes: all there is here, or a few records, or bytes."""
+
+SNAPSHOTS_MS = (0, 1, 2_000)
+"""Always one under way; behind any work that took time; none but at a clean stop."""
+
+CHANGES: Sequence[Mapping[str, Any]] = (
+    {"streams": {LATE_STREAM: {"features": 1}}},
+    {"streams": {LATE_STREAM: {"features": 1}}, "learners": {"areba": {"method": "areba", "budget": 8}}},
+    {"learners": {"new": {"method": "sliding", "window": 2, "scaler": "standard"}}, "predictions": "all"},
+    {"learners": {"areba": {"method": "areba", "hidden": [3]}}, "metrics": {"every_labels": 3}},
+)
+"""What a deployment changes. The first two are refused by those who run the old one, the others go back and forth."""
+
+
+@lru_cache(maxsize=4096)
+def _configuration(choice: Choice, late: bool) -> Config:
+    streams: dict[str, Any] = {name: {"features": features} for name, features in choice.streams}
+    change = CHANGES[choice.change] if late else {}
+    names = {**streams, **change.get("streams", {})}
+    data: dict[str, Any] = {
+        "application": {"id": "app", "instance": "w"},
+        "learners": {**LEARNERS[choice.learners], **change.get("learners", {})},
+        "join": {**JOINS[choice.join], "corrections": choice.corrections},
+        "breaker": BREAKERS[choice.breaker],
+        "worker": {
+            "buffer_bytes": 1 << 16,
+            "snapshot_after_ms": SNAPSHOTS_MS[choice.snapshots],
+            **WORKERS[choice.worker],
+        },
+        "metrics": change.get("metrics", {"every_labels": 5}),
+        "limits": {"max_record_bytes": 200, "max_features": 4},
+        "predictions": change.get("predictions", "all" if len(LEARNERS[choice.learners]) > 1 else "champion"),
+        "streams": names,
+    }
+    if choice.room:
+        data["unknown_streams"] = "model"
+        data["limits"]["max_streams_per_task"] = len(names) + choice.room
+    return Config.model_validate(data, context={})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a seed decides before anything happens.
+
+    Attributes:
+        seed: Which one.
+        partitions: Tasks.
+        instances: Processes at the beginning.
+        choice: The configuration.
+        records: All inputs.
+        before: How many of them are there before the first worker.
+        gap_s: Longest time from one burst of the others to the next.
+        horizon_s: How long faults go on behind the last input.
+        session_timeout_s: Whoever does not poll for so long is out of the group.
+        pace: Of the processes.
+        swarm: The faults.
+        room: Of a transaction.
+        dead_letter_bytes: `max.message.bytes` of their topic at the beginning.
+    """
+
+    seed: int
+    partitions: int
+    instances: int
+    choice: Choice
+    records: Sequence[Sent]
+    before: int
+    gap_s: float
+    horizon_s: float
+    session_timeout_s: float
+    pace: Pace
+    swarm: Swarm
+    room: Room
+    dead_letter_bytes: int
+
+    @property
+    def all_before(self) -> bool:
+        """Whether all inputs were there before the first worker."""
+        return self.before == len(self.records)
+
+
+def draw_shape(seed: int) -> Shape:
+    """The world of a seed."""
+    draw = Random(f"{seed}/shape")
+    partitions = draw.choice((1, 1, 2, 3))
+    count = draw.choice((partitions, partitions, partitions + 1))
+    streams = [StreamOf(f"s{number}", number % partitions, 1 + number % 2) for number in range(count)]
+    learners = draw.choice((0, 0, 1, 1, 2, 2, 3, 4, 5)) if draw.random() < 0.97 else len(LEARNERS) - 1
+    room = draw.choice((0, 0, 0, 1, 2, 50))
+    named = len(streams) - draw.randint(0, len(streams)) if room else len(streams)
+    names = [(stream.name, stream.features) for stream in streams[:named]]
+    swarm = draw_swarm(draw)
+    if Fault.DEPLOY in swarm.rates:
+        streams.append(StreamOf(LATE_STREAM, draw.randrange(partitions), 1))
+    examples = draw.choice((4, 8, 12, 20)) // len(streams) + 4
+    records = draw_records(draw, streams, examples, tuple(LEARNERS[learners]), draw_trouble(draw))
+    return Shape(
+        seed=seed,
+        partitions=partitions,
+        instances=draw.choice((1, 1, 2, 3)),
+        choice=Choice(
+            learners,
+            draw.randrange(len(JOINS)),
+            draw.choice((0, 0, 0, 1, 2, 3, 3)),
+            draw.randrange(len(WORKERS)),
+            draw.choice((0, 0, 1, 2)),
+            tuple(names),
+            seed % len(CHANGES),
+            draw.choice(("first", "correct")),
+            room,
+        ),
+        records=records,
+        before=draw.choice((0, len(records) // 2, len(records))),
+        gap_s=draw.choice((0.02, 0.2, 1.0)),
+        horizon_s=draw.choice((0.5, 3.0, 10.0, 25.0)),
+        session_timeout_s=draw.choice((3.0, 6.0, 6.0, 20.0)),
+        pace=Pace(draw.choice((0.0001, 0.002, 0.02)), draw.choice((0.0, 0.05, 0.3))),
+        swarm=swarm,
+        room=Random(f"{seed}/room").choice(ROOMS),
+        dead_letter_bytes=draw.choice((1_048_588, 1_048_588, 4_000, SMALLEST_BYTES)),
+    )

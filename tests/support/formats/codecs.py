@@ -1,0 +1,45 @@
+"""The codec and the reference that was written from the Avro specification, compared value by value."""
+
+from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason, unpack_id
+from stream_app.serialization.decode import DecodeLimits
+from tests.support.formats.avro_reference import Verdict
+
+MAX_RECORD_BYTES = 300
+
+MAX_FEATURES = 9
+
+LIMITS = DecodeLimits(MAX_RECORD_BYTES, MAX_FEATURES)
+"""So small that random values get beyond them."""
+
+
+def compare(decoded: Decoded, row: int, verdict: Verdict) -> None:
+    """Assert that a row of the batch is what the reference says."""
+    said = Reason(reason) if (reason := int(decoded.reasons[row])) else None
+    assert said == verdict.reason, verdict
+    if verdict.reason is not None:
+        empty = (decoded.kinds[row], decoded.feature_counts[row], decoded.labels[row])
+        assert empty == (Kind.MALFORMED, 0, -1)
+        stream = verdict.fields.get("stream", "")
+        if 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:  # the breaker asks whether the stream is told
+            assert decoded.stream_names[decoded.streams[row]] == stream
+        else:
+            assert decoded.streams[row] == -1
+        assert not decoded.ids[row].any()
+        assert row not in decoded.marks
+        return
+    fields = verdict.fields
+    assert decoded.stream_names[decoded.streams[row]] == fields["stream"]
+    if verdict.name == "mark":
+        assert decoded.kinds[row] == Kind.MARK
+        mark = decoded.marks[row]
+        assert (mark.kind.name.lower(), mark.time_ms, mark.learner) == (
+            fields["kind"],
+            fields["time_ms"],
+            fields["learner"],
+        )
+        return
+    assert decoded.kinds[row] == Kind.DATA
+    assert unpack_id(decoded.ids[row]) == fields["id"]
+    start, count = decoded.feature_starts[row], decoded.feature_counts[row]
+    assert decoded.features[start : start + count].tolist() == fields.get("features", [])
+    assert (decoded.labels[row], decoded.revisions[row]) == (fields.get("label", -1), fields.get("revision", 0))

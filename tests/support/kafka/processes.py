@@ -1,0 +1,204 @@
+"""Workers in this process, and workers as processes that can be killed."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ops.keeper import KeptProcess
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.cli.warm_up import warm_up
+from stream_app.config import Config
+from stream_app.recovery.restore import Stage
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
+from tests.support.kafka.application import App, Section
+from tests.support.kafka.waiting import DEADLINE_S, START_DEADLINE_S, wait_until
+
+ROOT = Path(__file__).parents[3]
+
+
+def worker_of(config: Config, transaction: KafkaTransaction | None = None) -> Worker:
+    """A worker of this process."""
+    clock = SystemClock()
+    settings = {**config.kafka.all, **config.kafka.consumer}
+    source = KafkaSource(config.kafka.bootstrap_servers, config.group_id, settings)
+    transaction = transaction or KafkaTransaction(config.kafka.bootstrap_servers, config.transactional_id)
+    cluster = KafkaCluster(config.kafka.bootstrap_servers)
+
+    def open_transaction(transactional_id: str) -> KafkaTransaction:
+        return KafkaTransaction(config.kafka.bootstrap_servers, transactional_id)
+
+    return Worker(config, Ports(source, transaction, cluster, clock, open_transaction), Observer(clock))
+
+
+def run_until(worker: Worker, condition: Callable[[Worker], bool], deadline_s: float = DEADLINE_S) -> None:
+    """Run in this process until the condition holds."""
+    deadline = time.monotonic() + deadline_s
+
+    def should_stop() -> bool:
+        assert time.monotonic() < deadline, f"the condition did not hold within {deadline_s:g} s"
+        return condition(worker)
+
+    worker.run(should_stop)
+
+
+def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: float = DEADLINE_S) -> dict[int, str]:
+    """Run in this process until these offsets are committed; the digest of each task's models then."""
+    warm_up(config.task_settings())
+    models: dict[int, str] = {}
+
+    def done(worker: Worker) -> bool:
+        live = {task.number: task for task in worker.tasks if task.stage is Stage.LIVE}
+        if not all(number in live and live[number].offsets == end for number, end in ends.items()):
+            return False
+        models.update({number: live[number].model_digest() for number in ends})
+        return True
+
+    run_until(worker_of(config), done, deadline_s)
+    return models
+
+
+class Process(Protocol):
+    """What is needed of `subprocess.Popen`."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """The exit status, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Until it ends."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+
+def spawn(arguments: Sequence[str], log_file: Path) -> Process:
+    """`areba` with these arguments, in an interpreter of its own."""
+    with log_file.open("ab") as log:
+        return KeptProcess(
+            [sys.executable, "-m", "stream_app.cli", *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+
+
+class WorkerProcess:
+    """`areba run` as a process of its own; its log goes to a file."""
+
+    def __init__(self, file: Path, spawn: Callable[[Sequence[str], Path], Process] = spawn) -> None:
+        self._file = file
+        self._spawn = spawn
+        self.log_file = file.with_suffix(".log")
+        self._process: Process | None = None
+        self._from = 0  # where in the log the present life of the process begins
+
+    def start(self) -> None:
+        """Start it (again)."""
+        assert self._process is None
+        self._from = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self._process = self._spawn(["run", "-c", str(self._file)], self.log_file)
+
+    def log(self) -> str:
+        """What it has said since its start."""
+        with self.log_file.open("rb") as file:
+            file.seek(self._from)
+            return file.read().decode(errors="replace")
+
+    def wait_for(self, text: str, times: int = 1, deadline_s: float = START_DEADLINE_S) -> None:
+        """Until its log has this text so often."""
+        process = self._running()
+
+        def said() -> bool:
+            there = self.log().count(text) >= times
+            assert there or process.poll() is None, f"ended with {process.returncode}:\n{self.log()}"
+            return there
+
+        wait_until(said, f"{text!r} in the log of {self._file.name}", deadline_s)
+
+    def _running(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._running().poll() is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to this process alone."""
+        os.kill(self._running().pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        process = self._running()
+        assert process.poll() is None, f"it had ended with {process.returncode} before:\n{self.log()}"
+        process.kill()
+        process.wait()
+        self._process = None
+
+    def wait(self, deadline_s: float = START_DEADLINE_S) -> int:
+        """Until it ends by itself; its exit status."""
+        status = self._running().wait(deadline_s)
+        self._process = None
+        return status
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM."""
+        self.signal(signal.SIGTERM)
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit status."""
+        self.ask_to_stop()
+        return self.wait(DEADLINE_S)
+
+    def models(self) -> dict[int, str]:
+        """The digests that it logged at its clean stop, by task."""
+        return {int(task): digest for task, digest in re.findall(r"stopped task=(\d+) .*models=(\w+)", self.log())}
+
+    def end(self) -> None:
+        """Whatever its state."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@contextlib.contextmanager
+def workers(
+    app: App, *instances: str, spawn: Callable[[Sequence[str], Path], Process] = spawn, **changed: Section
+) -> Iterator[list[WorkerProcess]]:
+    """Worker processes, not started yet, that do not outlive the block."""
+    made = [WorkerProcess(app.file(instance, **changed), spawn) for instance in instances]
+    try:
+        yield made
+    finally:
+        for worker in made:
+            worker.end()
+
+
+def areba(file: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """One command of `areba`, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "stream_app.cli", *arguments, "-c", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=START_DEADLINE_S,
+        check=False,
+    )

@@ -1,0 +1,232 @@
+"""An application over the in-process log: its topics, its workers, and a clock that is moved by hand."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.config import Config
+from stream_app.errors import (
+    ArebaError,
+    UnknownOutcomeError,
+)
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.records import RESUME, Act, Commit, Example, Label
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
+
+PARTITIONS = 2
+
+TURNS = 500
+"""Far more than any story takes."""
+
+MAX_POLL_INTERVAL_S = 300.0
+"""Of the in-process log: a member that was not heard of for so long is thrown out."""
+
+
+def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
+    data: dict[str, Any] = {
+        "application": {"id": "app", "instance": "w"},
+        "streams": {"s0": {"features": 1}, "s1": {"features": 1}},
+        "worker": {"commit_interval_ms": 0, "max_batch_records": 5},
+        "metrics": {"every_labels": 4},
+    }
+    for name, section in sections.items():
+        data[name] = {**data.get(name, {}), **section}
+    return Config.model_validate(data, context={})
+
+
+@dataclass
+class World:
+    """A broker with the topics of an application, and the workers on it."""
+
+    config: Config = field(default_factory=_config)
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        self.broker = EmbeddedBroker(self.clock)
+        self.cluster = EmbeddedCluster(self.broker)
+        for name in self.config.topics:
+            self.add_topic(name)
+
+    def add_topic(self, name: str) -> None:
+        """With a partition for each task."""
+        self.broker.create_topic(TopicInfo(name, PARTITIONS, {}))
+
+    def open_transaction(self, transactional_id: str) -> EmbeddedTransaction:
+        """A producer of any transactional id."""
+        return EmbeddedTransaction(self.broker, transactional_id)
+
+    def use(self, clock: ManualClock) -> None:
+        """Go on by another clock."""
+        clock.advance(self.clock.monotonic_s())
+        self.clock = self.broker.clock = clock
+
+    def send(self, count: int, first: int = 0, partitions: Sequence[int] = range(PARTITIONS)) -> None:
+        """So many examples, each with its label, to each of these partitions."""
+        for number in range(first, first + count):
+            for partition in partitions:
+                stream = f"s{partition}"
+                example = codec.encode(Example(stream, str(number), [float(number % 3)]))
+                label = codec.encode(Label(stream, str(number), number % 2))
+                key = stream.encode()
+                self.put("examples", partition, key, example, 10 * number + 1)
+                self.put("labels", partition, key, label, 10 * number + 15)
+
+    def put(self, topic: str, partition: int, key: bytes | None, value: bytes | None, time_ms: int = 1) -> None:
+        """One record."""
+        name = getattr(self.config.topics, topic)
+        self.broker.append(TopicPartition(name, partition), [(key, value, time_ms, ())])
+
+    def resume(self, partition: int, sequence: int) -> None:
+        """What `areba resume` writes."""
+        self.put("progress", partition, None, codec.encode(Act(sequence, RESUME, "0", "")))
+
+    def worker(
+        self,
+        config: Config | None = None,
+        transaction: EmbeddedTransaction | None = None,
+        cluster: EmbeddedCluster | None = None,
+        **options: Any,  # noqa: ANN401  (as the worker takes them)
+    ) -> Worker:
+        """A new process, so to speak. Unless it joins others, those before it are dead and the group knows."""
+        if not options.pop("joins", False):
+            self.clock.advance(MAX_POLL_INTERVAL_S + 1)
+        chosen = config or self.config
+        source = EmbeddedSource(self.broker, chosen.group_id)
+        writer = transaction or EmbeddedTransaction(self.broker, chosen.transactional_id)
+        is_cut_off = options.pop("is_cut_off", lambda: False)
+        silence_s = options.pop("silence_s", lambda: 0.0)
+        ports = Ports(source, writer, cluster or self.cluster, self.clock, self.open_transaction, is_cut_off, silence_s)
+        return Worker(chosen, ports, options.pop("observer", None) or Observer(self.clock), **options)
+
+    def rows(self, topic: str, partition: int) -> list[tuple[Any, ...]]:
+        """Everything committed in a partition: key, value, timestamp, headers."""
+        name = getattr(self.config.topics, topic.replace("-", "_"))
+        records, _, at_end = self.broker.read(TopicPartition(name, partition), 0, 10**6)
+        assert at_end
+        cells = zip(records.keys, records.values, records.timestamps.tolist(), strict=True)
+        return [(*row, tuple(records.headers.get(number, ()))) for number, row in enumerate(cells)]
+
+    def outputs(self) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+        """All outputs."""
+        return {(topic, number): self.rows(topic, number) for topic in OUTPUT_TOPICS for number in range(PARTITIONS)}
+
+    def progress(self, partition: int) -> list[Commit | Act]:
+        """The recorded story of a task."""
+        found = [codec.decode_one(value) for _, value, _, _ in self.rows("progress", partition)]
+        return [record for record in found if isinstance(record, Commit | Act)]
+
+
+def _turns(*members: Worker, until: Callable[[], bool]) -> None:
+    """Let them take turns."""
+    for _ in range(TURNS):
+        if until():
+            return
+        for member in members:
+            member.turn()
+    raise AssertionError([(task.number, task.stage, task.offsets) for member in members for task in member.tasks])
+
+
+def _never() -> Callable[[], bool]:
+    """For a worker that is to end by itself."""
+    asked = 0
+
+    def should_stop() -> bool:
+        nonlocal asked
+        asked += 1
+        assert asked < 20 * TURNS, "it runs and runs"
+        return False
+
+    return should_stop
+
+
+def _all_at(member: Worker, offset: int, stage: Stage = Stage.LIVE) -> Callable[[], bool]:
+    """Whether it has all tasks, processed up to here."""
+    return lambda: (
+        len(member.tasks) == PARTITIONS
+        and all(task.stage is stage and task.offsets == (offset, offset) for task in member.tasks)
+    )
+
+
+def _all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
+    """Whether it has all tasks, processed up to here at least."""
+    return lambda: (
+        len(member.tasks) == PARTITIONS
+        and all(task.stage is Stage.LIVE and min(task.offsets) >= offset for task in member.tasks)
+    )
+
+
+def _reaches(member: Worker, offsets: tuple[int, int]) -> bool:
+    """Whether a live task is there."""
+    return any(task.stage is Stage.LIVE and task.offsets == offsets for task in member.tasks)
+
+
+def _started(member: Worker) -> Worker:
+    member.start()
+    return member
+
+
+def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+    """Outputs of one life in which so many records came, were processed, then so many more."""
+    calm = World()
+    member = _started(calm.worker())
+    sent = 0
+    for count in counts:
+        calm.send(count, first=sent)
+        sent += count
+        _turns(member, until=_all_at(member, sent))
+    return calm.outputs()
+
+
+class _Failing(EmbeddedTransaction):
+    """Fails at some commits, as told."""
+
+    def __init__(self, broker: EmbeddedBroker, failures: Mapping[int, type[ArebaError]]) -> None:
+        super().__init__(broker, "app-w")
+        self.commits = 0
+        self._failures = failures
+
+    def commit(self) -> None:
+        """Commit, or not."""
+        self.commits += 1
+        failure = self._failures.get(self.commits)
+        if failure is not None:
+            self.abort()
+            raise failure("told to")
+        super().commit()
+
+
+class _Ticking(ManualClock):
+    """Every look takes a while, so that a slice of restoring ends after each commit record."""
+
+    def monotonic_s(self) -> float:
+        """Seconds, never going back."""
+        self.advance(0.6)
+        return super().monotonic_s()
+
+
+BREAKER = {"breaker": {"in_a_row": 3}}
+
+
+class _Dying(EmbeddedTransaction):
+    """Its process dies behind the nth commit, before it hears of it."""
+
+    def __init__(self, world: World, commits: int) -> None:
+        super().__init__(world.broker, "app-w")
+        self._left = commits
+
+    def commit(self) -> None:
+        """Commit."""
+        super().commit()
+        self._left -= 1
+        if not self._left:
+            raise UnknownOutcomeError("killed")
