@@ -16,15 +16,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("stream_app/cli/start.py", "lines"): TO_DO,  # 563
     ("stream_app/cli/start.py:replay_dead_letters", "parameters"): TO_DO,  # 10
     ("stream_app/config/settings.py", "lines"): TO_DO,  # 1307
-    ("stream_app/join/stream_join.py", "lines"): TO_DO,  # 1444
-    ("stream_app/join/stream_join.py:_outcome", "parameters"): TO_DO,  # 10
-    ("stream_app/learners/queues.py", "lines"): TO_DO,  # 446
-    ("stream_app/learners/queues.py:memory_of", "parameters"): TO_DO,  # 12
-    ("stream_app/learners/networks/kernels.py", "lines"): TO_DO,  # 850
-    ("stream_app/learners/networks/kernels.py:_step", "parameters"): TO_DO,  # 11
-    ("stream_app/learners/networks/kernels.py:_step_block", "parameters"): TO_DO,  # 10
-    ("stream_app/pipeline/stream_set.py", "lines"): TO_DO,  # 610
-    ("stream_app/pipeline/task.py:_sort_out", "parameters"): TO_DO,  # 10
     ("stream_app/recovery/changelog.py", "lines"): TO_DO,  # 561
     ("stream_app/recovery/restore.py", "lines"): TO_DO,  # 1103
     ("stream_app/recovery/restore.py:OwnedTask", "lines"): TO_DO,  # 796

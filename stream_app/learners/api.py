@@ -7,10 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.records import Bytes, Floats, Integers, Longs, Words
-
-PREDICT, LEARN, REPORT, CORRECT = 0, 1, 2, 3
-"""The codes of operations."""
+from stream_app.records import CORRECT, LEARN, REPORT, Bytes, Floats, Integers, Longs, Words
 
 REPORT_COLUMNS = (
     "updates",

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import OwnCodeError, StateError, raised_at
-from stream_app.learners.api import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations, check
+from stream_app.learners.api import REPORT_WIDTH, Answers, Operations, check
 from stream_app.learners.networks.dense import class_at
-from stream_app.records import Floats, Words
+from stream_app.records import LEARN, PREDICT, REPORT, Floats, Words
 
 State = Mapping[str, NDArray[np.generic]]
 

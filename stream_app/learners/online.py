@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import StateError
-from stream_app.jit.memory import Scratch, address_of, block_of, packed, row_of, shared
-from stream_app.learners import loop, queues
-from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
-from stream_app.learners.networks import kernels
+from stream_app.jit.memory import SharedBuffers, address_of, aligned_block, descriptor_of, pack, with_shared_buffers
+from stream_app.learners import loop, method_state
+from stream_app.learners.api import REPORT_COLUMNS, Answers, Operations, check
+from stream_app.learners.method import Method, State
+from stream_app.learners.networks import dense_networks
 from stream_app.learners.networks.dense import Training
-from stream_app.learners.queues import Method, State
-from stream_app.learners.scaler import Scaler, Work, scaler_of
-from stream_app.records import Floats, Longs, Words
+from stream_app.learners.networks.dense_networks import DenseNetworks
+from stream_app.learners.scaler import OperationBuffers, Scaler, scaler_of
+from stream_app.records import CORRECT, LEARN, PREDICT, REPORT, Floats, Longs, Words
 
 
 class Models(Protocol):
@@ -46,14 +47,14 @@ class _Parts(NamedTuple):
 
     scaler: Scaler
     method: Method
-    model: kernels.Network | Models
+    model: DenseNetworks | Models
 
 
 class OnlineLearner:
     """A `Learner`: a method, a model, a scaler.
 
-    To open a stream takes as many learners as it has, and most of what a learner is made of depends on its settings
-    alone. So learners of equal settings are copies of one (`twin`); views for Python are made when it asks for them.
+    Opening a stream makes all of its learners, and most of what makes a learner depends on its settings only. So
+    learners of equal settings are copies of one (`copy_with`), and the views for Python are made when they are needed.
 
     Args:
         method: What to learn from.
@@ -66,27 +67,30 @@ class OnlineLearner:
     def __init__(
         self,
         method: Method,
-        model: kernels.Network | Models,
+        model: DenseNetworks | Models,
         features: int,
         *,
         scaled: bool,
-        scratch: Scratch | None = None,
+        buffers: SharedBuffers | None = None,
     ) -> None:
-        scratch = {} if scratch is None else scratch
-        self._features, self._scaled, self._compiled = features, scaled, isinstance(model, kernels.Network)
-        parts: list[Any] = [scaler_of(features, active=scaled), shared(method.memory, queues.SCRATCH, scratch)]
-        if isinstance(model, kernels.Network):
-            parts.append(shared(model, kernels.SCRATCH, scratch))
-        self._layout = packed(parts, (*queues.SCRATCH, *kernels.SCRATCH), ("ids", "mean", "squares", "seen"))
+        buffers = {} if buffers is None else buffers
+        self._features, self._scaled, self._compiled = features, scaled, isinstance(model, DenseNetworks)
+        parts: list[Any] = [
+            scaler_of(features, active=scaled),
+            with_shared_buffers(method.state, method_state.SHARED, buffers),
+        ]
+        if isinstance(model, DenseNetworks):
+            parts.append(with_shared_buffers(model, dense_networks.SHARED, buffers))
+        self._layout = pack(parts, (*method_state.SHARED, *dense_networks.SHARED), ("ids", "mean", "squares", "seen"))
         self._block, self._begin = self._layout.block, self._layout.address
-        scaler, method.memory = self._layout.parts[:2]
+        scaler, method.state = self._layout.parts[:2]
         self._method = method
         self._parts: _Parts | None = _Parts(scaler, method, self._layout.parts[2] if self._compiled else model)
-        self._row = self._new_row()
-        inside = (self._row >= self._begin) & (self._row < self._begin + len(self._block))
+        self._descriptor = self._new_descriptor()
+        inside = (self._descriptor >= self._begin) & (self._descriptor < self._begin + len(self._block))
         self._inside = np.flatnonzero(inside)  # cells that are addresses in the block
 
-    def twin(self, parameters: Floats, generator: Words | None) -> "OnlineLearner":
+    def copy_with(self, parameters: Floats, generator: Words | None) -> "OnlineLearner":
         """A learner as this one is, which is new and compiled, with other weights.
 
         Args:
@@ -100,14 +104,14 @@ class OnlineLearner:
 
     def take_own_memory(self) -> None:
         """Share none with the learner that this one was copied from."""
-        block, begin = block_of(len(self._block))
+        block, begin = aligned_block(len(self._block))
         block[:] = self._block
-        self._row = self._row.copy()
-        self._row[self._inside] += begin - self._begin
+        self._descriptor = self._descriptor.copy()
+        self._descriptor[self._inside] += begin - self._begin
         self._block, self._begin, self._parts = block, begin, None
 
     def draw(self, parameters: Floats, generator: Words | None) -> None:
-        """Begin with these, see `twin`."""
+        """Begin with these, see `copy_with`."""
         self._layout.spans[2, "parameters"].view(self._block)[:] = parameters
         if generator is not None:
             self._layout.spans[1, "generator"].view(self._block)[:] = generator
@@ -121,24 +125,24 @@ class OnlineLearner:
     @property
     def networks(self) -> int:
         """How many learn."""
-        return self._all.method.memory.networks
+        return self._all.method.state.networks
 
     @property
     def draws(self) -> bool:
         """Whether its method needs a generator of random numbers."""
-        return len(self._all.method.memory.generator) > 0
+        return len(self._all.method.state.generator) > 0
 
     @property
     def _all(self) -> _Parts:
         if self._parts is None:
-            scaler, memory_, model = self._layout.parts_in(self._block)
-            self._parts = _Parts(scaler, self._method.over(memory_), model)
+            scaler, state, model = self._layout.parts_in(self._block)
+            self._parts = _Parts(scaler, self._method.with_state(state), model)
         return self._parts
 
     @property
-    def row(self) -> Longs | None:
+    def descriptor(self) -> Longs | None:
         """For `loop.run`, as long as the learner lives: its numbers change in place; None if it is not compiled."""
-        return self._row if self._compiled else None
+        return self._descriptor if self._compiled else None
 
     def make_room(self, slots: int) -> None:
         """See to it that the features of so many slots can be kept; what is there stays."""
@@ -149,7 +153,7 @@ class OnlineLearner:
             grown = np.zeros(wanted, np.float32)
             grown[: len(scaler.seen)] = scaler.seen
             self._parts = self._all._replace(scaler=scaler._replace(seen=grown))
-            self._row[:] = self._new_row()
+            self._descriptor[:] = self._new_descriptor()
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
         """Carry the operations out; see `base.Learner`."""
@@ -164,48 +168,49 @@ class OnlineLearner:
         )
         asked = (operations.codes, operations.slots, operations.labels, features, ids)
         answering = (answers.scores, answers.labels, answers.versions, answers.reports, 0, 0)
-        work = row_of(Work(*asked, *answering))
+        buffers = descriptor_of(OperationBuffers(*asked, *answering))
         model = self._all.model
-        if isinstance(model, kernels.Network):
-            loop.run(address_of(self._row), address_of(work), count)
+        if isinstance(model, DenseNetworks):
+            loop.run(address_of(self._descriptor), address_of(buffers), count)
         else:
-            self._step_by_step(operations, answers, address_of(work), features, model)
+            self._step_by_step(operations, answers, address_of(buffers), features, model)
         return answers
 
     def _step_by_step(
-        self, operations: Operations, answers: Answers, work: int, features: Floats, model: Models
+        self, operations: Operations, answers: Answers, buffers: int, features: Floats, model: Models
     ) -> None:
         scaler, method, _ = self._all
-        held, networks, width, row = method.memory, len(model.models), self._features, address_of(self._row)
+        state, networks, width = method.state, len(model.models), self._features
+        descriptor = address_of(self._descriptor)
         seen = (scaler.seen if scaler.active else features).reshape(-1, width)
         reported, updates = 0, int(model.training.updates.sum())
         for k, (code, slot) in enumerate(zip(operations.codes.tolist(), operations.slots.tolist(), strict=True)):
             answers.versions[k] = updates
             if code == PREDICT:
-                loop.see_slot(row, work, slot)
-                held.scores[:networks] = model.predict(seen[slot])
-                answers.scores[k], answers.labels[k] = loop.vote(row)
+                loop.scale_slot(descriptor, buffers, slot)
+                state.scores[:networks] = model.predict(seen[slot])
+                answers.scores[k], answers.labels[k] = loop.vote(descriptor)
             elif code == LEARN:
-                count = loop.admit(row, work, slot, int(operations.labels[k]))
-                source = held.examples.reshape(-1, width) if held.rows else seen
-                examples = source[held.starts[:count] // width]
-                model.learn(examples, held.targets[:count].copy(), float(held.weight[0]), held.steps)
+                count = loop.admit(descriptor, buffers, slot, int(operations.labels[k]))
+                source = state.examples.reshape(-1, width) if state.rows else seen
+                examples = source[state.starts[:count] // width]
+                model.learn(examples, state.targets[:count].copy(), float(state.weight[0]), state.steps)
                 updates = int(model.training.updates.sum())
             elif code == CORRECT:
-                loop.correct(row, work, slot, int(operations.labels[k]))
+                loop.correct(descriptor, buffers, slot, int(operations.labels[k]))
             else:
-                loop.report(row, updates, answers.reports[reported])
+                loop.report(descriptor, updates, answers.reports[reported])
                 reported += 1
 
-    def _new_row(self) -> Longs:
+    def _new_descriptor(self) -> Longs:
         scaler, method, model = self._all
-        network = model if isinstance(model, kernels.Network) else None
-        return loop.learner_row(scaler, network, method.memory, (self._begin, self._layout.often))
+        network = model if isinstance(model, DenseNetworks) else None
+        return loop.learner_descriptor(scaler, network, method.state, (self._begin, self._layout.frequent_bytes))
 
     def _views(self) -> dict[str, NDArray[np.generic]]:
         """The state of model and scaler, not copied."""
         scaler, _, model = self._all
-        if isinstance(model, kernels.Network):
+        if isinstance(model, DenseNetworks):
             views = Training(model.parameters, model.first, model.second, model.powers, model.updates).arrays()
         else:
             views = dict(model.arrays())

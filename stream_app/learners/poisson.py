@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled
-from stream_app.jit.memory import Address
+from stream_app.jit.memory import Pointer
 from stream_app.learners.networks.simd import high_product
 from stream_app.records import Words
 
@@ -43,7 +43,7 @@ def new_generator(seed: bytes) -> Words:
 
 
 @compiled
-def _next_block(generator: Address, words: Address) -> None:
+def _next_block(generator: Pointer, words: Pointer) -> None:
     """Count one more, and fill `words`; the counter's lowest word lasts for 2**64 blocks."""
     generator[2] += _ONE
     a, b, c, d = generator[2], generator[3], generator[4], generator[5]
@@ -69,7 +69,7 @@ def _falling_exponential(x: float) -> float:
 
 
 @compiled
-def _tabulate(table: Address, rate: float) -> None:
+def _tabulate(table: Pointer, rate: float) -> None:
     """The sums of the probabilities of 0, 1, 2, ..., unless the table is for this rate already."""
     if table[0] == rate:
         return
@@ -84,7 +84,7 @@ def _tabulate(table: Address, rate: float) -> None:
 
 
 @compiled
-def draw(generator: Address, words: Address, table: Address, rate: float, numbers: Address, count: int) -> None:
+def draw(generator: Pointer, words: Pointer, table: Pointer, rate: float, numbers: Pointer, count: int) -> None:
     """Fill `numbers` with `count` Poisson numbers of one rate, at least 0."""
     parts = max(1, int(np.ceil(rate / PART)))
     _tabulate(table, rate / parts)

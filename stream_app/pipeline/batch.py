@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled
-from stream_app.join.stream_join import JoinInput
+from stream_app.join.input import JoinInput
 from stream_app.pipeline import merge
 from stream_app.records import (
     DEAD_LETTER_BYTES,
@@ -52,7 +52,7 @@ class OriginalRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class InputBatch:
     """n records of both sides.
 
     Attributes:
@@ -132,7 +132,9 @@ class Batch:
         return dict(zip(names, positions.tolist(), strict=True))
 
 
-def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits, known: codec.NameList) -> Batch:
+def open_batch(
+    examples: RawRecords, labels: RawRecords, limits: codec.DecodeLimits, known: codec.NameList
+) -> InputBatch:
     """Decode and merge both ranges of a batch; `known` are names of streams."""
     decoded = (
         codec.decode(examples.values, Side.EXAMPLES, limits, known),
@@ -159,7 +161,7 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: codec.DecodeLim
     )
     traces, dropped = zip(*map(_sort_out_traces, (examples.headers, labels.headers)), strict=True)
     times = _gather(sides, rows, examples.timestamps, labels.timestamps)
-    return Batch((examples, labels), decoded, merged, times, known, sizes, traces, sum(dropped))
+    return InputBatch((examples, labels), decoded, merged, times, known, sizes, traces, sum(dropped))
 
 
 def _refuse_wrong_keys(decoded: Decoded, keys: Sequence[bytes | None], known: codec.NameList) -> None:

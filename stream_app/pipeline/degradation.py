@@ -32,21 +32,29 @@ All state is in arrays. Square roots, the only function used, are correctly roun
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
-from stream_app.jit.compiler import bare, bare_inlined
-from stream_app.jit.memory import AHEAD, Address, address_of, column_at, doubles_at, later, prefetch_all, rows_at
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.memory import (
+    PREFETCH_DISTANCE,
+    Number,
+    Pointer,
+    address_of,
+    column_at,
+    doubles_at,
+    offset_pointer,
+    prefetch_all,
+    rows_at,
+)
 from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
 from stream_app.records import Longs
 
 Doubles: TypeAlias = NDArray[np.float64]
-Number: TypeAlias = int | np.integer[Any]
-"""In compiled code these are one."""
 
 RECOVERED = 0.9
 """The share of the value before at which a G-mean counts as back."""
@@ -99,7 +107,7 @@ class Change(NamedTuple):
     labels_to_recover: int | None
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _hddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
     """Whether the cut is here, and whether the mean has risen behind it: the one-sided test of the paper."""
     mean, count = detectors[row, MEAN], detectors[row, COUNT]
@@ -114,7 +122,7 @@ def _hddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
     return False, mean - cut_mean >= math.sqrt(ratio / 2.0 * LOG_2_0001)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _ddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
     """Whether the error rate was never lower than here, and whether it is three deviations above its lowest."""
     mean, count = detectors[row, MEAN], detectors[row, COUNT]
@@ -128,7 +136,7 @@ def _ddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
     return cut, mean + deviation > detectors[row, CUT_MEAN] + DEVIATIONS * detectors[row, CUT_OTHER]
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _follow(watches: Doubles, row: Number, labels: float, gmean: float) -> None:
     """Take in the G-mean after a label; one that is not known is not back."""
     if row != FLAGGED and gmean >= watches[row, BEFORE]:
@@ -140,7 +148,7 @@ def _follow(watches: Doubles, row: Number, labels: float, gmean: float) -> None:
         watches[row, TOOK] = labels - watches[row, BEGAN]
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _flag(watches: Doubles, counts: Doubles, label: Number, memory: float) -> None:
     """The change that the detector of this class has found, unless it is the last one, told of again."""
     if counts[CHANGES] > 0.0 and (counts[OPEN + label] > 0.0 or watches[label, BEGAN] < counts[FLAGGED_AT]):
@@ -153,7 +161,7 @@ def _flag(watches: Doubles, counts: Doubles, label: Number, memory: float) -> No
     counts[OPEN + 1] = memory
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _report(watches: Doubles, counts: Doubles, reports: Doubles, row: Number) -> None:
     reports[row, 0] = counts[CHANGES]
     reports[row, 1] = counts[FLAGGED_AT]
@@ -161,10 +169,14 @@ def _report(watches: Doubles, counts: Doubles, reports: Doubles, row: Number) ->
         reports[row, 2 + column] = watches[FLAGGED, column]
 
 
-@bare_inlined
-def _look(method: int, memory: float, state: Address, label: Number, right: bool, sums: Doubles, k: Number) -> None:
+@inlined_without_refcounts
+def _look(method: int, memory: float, state: Pointer, label: Number, right: bool, sums: Doubles, k: Number) -> None:
     """Take in one label; `sums` has the prequential sums after it in row k."""
-    detectors, watches, counts = rows_at(state, 2, 4), rows_at(later(state, 8), 3, 3), column_at(later(state, 17), 5)
+    detectors, watches, counts = (
+        rows_at(state, 2, 4),
+        rows_at(offset_pointer(state, 8), 3, 3),
+        column_at(offset_pointer(state, 17), 5),
+    )
     gmean = np.nan
     if sums[k, 1] > 0.0 and sums[k, 3] > 0.0:
         gmean = math.sqrt(sums[k, 0] / sums[k, 1] * (sums[k, 2] / sums[k, 3]))
@@ -189,7 +201,7 @@ def _look(method: int, memory: float, state: Address, label: Number, right: bool
             detectors[label, column] = 0.0
 
 
-@bare
+@compiled_without_refcounts
 def run(
     states: Longs,
     method: int,
@@ -211,14 +223,16 @@ def run(
         reports: float64 `[r, 5]`, filled: what is known at each report, see `change_of`.
     """
     for part in range(len(states)):
-        prefetch_all(states[min(part + AHEAD, len(states) - 1)], 176)
+        prefetch_all(states[min(part + PREFETCH_DISTANCE, len(states) - 1)], 176)
         if states[part] == 0:
             continue
         state = doubles_at(states[part])
         report, last = labelled.reports[part], labelled.reports[part + 1]
         for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
             while report < last and labelled.seen[report] == k:
-                _report(rows_at(later(state, 8), 3, 3), column_at(later(state, 17), 5), reports, report)
+                _report(
+                    rows_at(offset_pointer(state, 8), 3, 3), column_at(offset_pointer(state, 17), 5), reports, report
+                )
                 report += 1
             if k < labelled.bounds[part + 1] and labelled.labels[k] < CORRECTED:
                 if predicted[k] == UNPREDICTED:

@@ -15,21 +15,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.join.stream_join import (
+from stream_app.join.constants import (
     CLOSED_FIRST,
     CLOSED_LIFE_MS,
     CLOSED_NEXT,
-    DELAY_STEPS,
     EVICTED,
-    EXACT_DELAYS_MS,
     IS_PENDING,
-    JOINED,
+    JOINED_KIND,
     LABELLED,
     STREAM_TIME,
     UNLABELLED,
     UNLABELLED_KIND,
-    StreamJoin,
 )
+from stream_app.join.delays import DELAY_STEPS, EXACT_DELAYS_MS
+from stream_app.join.stream_join import StreamJoin
 from stream_app.records import Bytes, Longs
 
 WINDOW = 1_000
@@ -107,7 +106,7 @@ def _newest_join(outcomes: Bytes, times: Longs, first: int, end: int) -> int:
     """Event time of the newest join that is remembered; of the first closed example that is, where there is no join."""
     for stop in range(end, first, -WINDOW):
         places = np.arange(max(first, stop - WINDOW), stop) % len(times)
-        joined = np.flatnonzero(outcomes[places] == JOINED)
+        joined = np.flatnonzero(outcomes[places] == JOINED_KIND)
         if len(joined):
             return int(times[places[joined[-1]]])
     return int(times[first % len(times)])

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.pipeline.batch import Batch, OriginalRecord
+from stream_app.pipeline.batch import InputBatch, OriginalRecord
 from stream_app.records import (
     Bytes,
     Floats,
@@ -157,7 +157,7 @@ def bytes_of(records: OutputRecords) -> int:
 class Collector:
     """Takes the outputs of one batch and encodes them."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: InputBatch) -> None:
         self._batch = batch
         self._predictions: list[PredictionRows] = []
         self._outcomes: list[OutcomeRows] = []

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import StateError
-from stream_app.jit.compiler import bare, bare_inlined
-from stream_app.jit.memory import AHEAD, Address, address_of, doubles_at, prefetch_all
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.memory import PREFETCH_DISTANCE, Pointer, address_of, doubles_at, prefetch_all
 from stream_app.records import Longs
 
 COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
@@ -61,7 +61,7 @@ class Labelled(NamedTuple):
     corrections: Longs
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _power(fading: float, age: int) -> float:
     """`fading ** age` by squaring: libraries round theirs differently."""
     power = 1.0
@@ -73,8 +73,8 @@ def _power(fading: float, age: int) -> float:
     return power
 
 
-@bare_inlined
-def _correct(own: Address, fading: float, ages: Longs, row: int, label: int, predicted: int) -> None:
+@inlined_without_refcounts
+def _correct(own: Pointer, fading: float, ages: Longs, row: int, label: int, predicted: int) -> None:
     """Move an example from the other class to this one; see above."""
     if predicted == UNPREDICTED:
         return
@@ -90,8 +90,8 @@ def _correct(own: Address, fading: float, ages: Longs, row: int, label: int, pre
     own[new + 1] += weight
 
 
-@bare_inlined
-def _count(own: Address, fading: float, label: int, predicted: int) -> None:
+@inlined_without_refcounts
+def _count(own: Pointer, fading: float, label: int, predicted: int) -> None:
     """Take in a label; see above."""
     if predicted == UNPREDICTED:
         return
@@ -100,7 +100,7 @@ def _count(own: Address, fading: float, label: int, predicted: int) -> None:
     own[column + 1] = fading * own[column + 1] + 1.0
 
 
-@bare
+@compiled_without_refcounts
 def run(
     sums: Longs,
     fading: float,
@@ -120,7 +120,7 @@ def run(
         reported: float64 `[r, 4]`, filled: those at each report.
     """
     for part in range(len(sums)):
-        prefetch_all(sums[min(part + AHEAD, len(sums) - 1)], 32)
+        prefetch_all(sums[min(part + PREFETCH_DISTANCE, len(sums) - 1)], 32)
         if sums[part] == 0:
             continue
         own = doubles_at(sums[part])

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_app.config import StreamSettings, TaskSettings, begins_afresh
-from stream_app.join.stream_join import ANSWERS, LABELLED, NO_ANSWER
-from stream_app.learners.api import PREDICT, Operations
+from stream_app.join.constants import ANSWERS, LABELLED, NO_ANSWER
+from stream_app.learners.api import Operations
 from stream_app.pipeline.prequential import UNPREDICTED
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams
@@ -26,7 +26,7 @@ from stream_app.pipeline.stream_state import (
     with_champion,
     without_seen,
 )
-from stream_app.records import Longs
+from stream_app.records import PREDICT, Longs
 from stream_app.snapshot.format import Arrays, Columns, named, part_of
 
 NOWHERE = -1

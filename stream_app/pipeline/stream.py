@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import Running, StreamSettings, TaskSettings
-from stream_app.join.stream_join import CLOSED_FIRST, StreamJoin
+from stream_app.join.constants import CLOSED_FIRST
+from stream_app.join.stream_join import StreamJoin
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import build
-from stream_app.learners.workshop import Workshop
+from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.degradation import Change, ChangeMonitor
 from stream_app.pipeline.prequential import Prequential, scores_of
@@ -45,18 +46,18 @@ class OpenMark(NamedTuple):
     time_ms: int
 
 
-class Shared(NamedTuple):
+class TaskResources(NamedTuple):
     """What the streams of a task share.
 
     Attributes:
         settings: Bounds and intervals.
         hash_key: Of their tables of ids, `HASH_KEY_BYTES`.
-        workshop: For their learners, which never run at the same time.
+        learner_resources: For their learners, which never run at the same time.
     """
 
     settings: TaskSettings
     hash_key: bytes
-    workshop: Workshop
+    learner_resources: LearnerResources
 
 
 class Stream:
@@ -74,7 +75,7 @@ class Stream:
         amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
     """
 
-    def __init__(self, name: str, settings: StreamSettings, shared: Shared) -> None:
+    def __init__(self, name: str, settings: StreamSettings, shared: TaskResources) -> None:
         task = shared.settings
         self.name = name
         self.features = 0
@@ -90,7 +91,7 @@ class Stream:
         self.amended: set[int] = set()
         self._settings = settings
         self._task = task
-        self._workshop = shared.workshop
+        self._learner_resources = shared.learner_resources
         self._open_marks: dict[OpenMark, None] = {}
 
     def set_features(self, features: int) -> None:
@@ -98,7 +99,9 @@ class Stream:
         self.features = features
         self.join.set_features(features)
         self.learners = tuple(
-            build(name, settings, features, seed_of(self._task.application_id, self.name, name), self._workshop)
+            build(
+                name, settings, features, seed_of(self._task.application_id, self.name, name), self._learner_resources
+            )
             for name, settings in self._settings.learners.items()
         )
         self._make_room_to_learn()
@@ -141,7 +144,7 @@ class Stream:
             first = int(self.join.arrays()["counters"][CLOSED_FIRST])
             self.amended = {amended for amended in self.amended if amended >= first}
 
-    def meet(self, side: Side, time_ms: int) -> bool:
+    def match_mark(self, side: Side, time_ms: int) -> bool:
         """Take an `advance` mark in; whether it is the second of its pair."""
         twin = OpenMark(Side(1 - side), time_ms)
         if twin in self._open_marks:

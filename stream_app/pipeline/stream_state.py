@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import StateError
-from stream_app.join import stream_join
+from stream_app.join import constants as join
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
@@ -31,20 +31,20 @@ EVALUATIONS = "closed_evaluations"
 """One more of them with corrections."""
 
 KEPT_COUNTERS = (
-    stream_join.STREAM_TIME,
-    stream_join.ARRIVALS,
-    stream_join.EXAMPLES,
-    stream_join.LABELLED,
-    stream_join.UNLABELLED,
-    stream_join.EVICTED,
-    stream_join.DUPLICATES,
-    stream_join.CLOSED_FIRST,
-    stream_join.CLOSED_NEXT,
-    stream_join.CHAMPION,
+    join.STREAM_TIME,
+    join.ARRIVALS,
+    join.EXAMPLES,
+    join.LABELLED,
+    join.UNLABELLED,
+    join.EVICTED,
+    join.DUPLICATES,
+    join.CLOSED_FIRST,
+    join.CLOSED_NEXT,
+    join.CHAMPION,
 )
 """The others count slots and places of the table."""
 
-LABEL_COUNTERS = (stream_join.POSITIVES, stream_join.TURNED)
+LABEL_COUNTERS = (join.POSITIVES, join.CORRECTED_POSITIVES)
 """Kept with corrections."""
 
 SEEN = "seen"
@@ -75,7 +75,7 @@ class StreamState:
 
     @cached_property
     def _pending(self) -> Integers:
-        return self._slots(stream_join.IS_PENDING)
+        return self._slots(join.IS_PENDING)
 
     def _slots(self, kind: int) -> Integers:
         """The slots of all that is pending (or waiting), by arrival."""
@@ -85,7 +85,7 @@ class StreamState:
 
     def core_state(self) -> Arrays:
         """All but the rows of pending examples and closed ids."""
-        waiting = self._slots(stream_join.IS_WAITING)
+        waiting = self._slots(join.IS_WAITING)
         arrays: Columns = {
             "features_count": np.array([self._stream.features]),
             "counters": self._join["counters"][list(KEPT_COUNTERS)],
@@ -122,7 +122,7 @@ class StreamState:
     def closed_span(self) -> tuple[int, int]:
         """The first number of a closed id that is remembered, and the next one."""
         counters = self._join["counters"]
-        return int(counters[stream_join.CLOSED_FIRST]), int(counters[stream_join.CLOSED_NEXT])
+        return int(counters[join.CLOSED_FIRST]), int(counters[join.CLOSED_NEXT])
 
     def closed_rows(self, first: int, end: int) -> Arrays:
         """`CLOSED_COLUMNS`, and `EVALUATIONS` with corrections."""
@@ -169,9 +169,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         state[name][:, :awaited] = pending[name].T
     for name in WAITING_COLUMNS:
         state[name][awaited : awaited + parked] = waiting[name]
-    rows = (counter_of(core, stream_join.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(
-        state["closed_times"]
-    )
+    rows = (counter_of(core, join.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(state["closed_times"])
     for name in closed_columns:
         state[name][rows] = closed[name]
     originals = _originals_of(part_of(core, "originals."))
@@ -189,7 +187,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
 def with_champion(core: Arrays, places: Longs) -> NDArray[Any]:
     """The counters with the champion at another place: int64 `[before]`, the new places of learners."""
     counters = np.array(core["counters"])
-    at = KEPT_COUNTERS.index(stream_join.CHAMPION)
+    at = KEPT_COUNTERS.index(join.CHAMPION)
     counters[at] = places[counters[at]]
     return counters
 
@@ -235,9 +233,9 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
         )
     for ids in (pending["ids"], waiting["ids"], closed["closed_ids"]):
         _same("ids", ids, bool((ids[:, 0] <= 8 * (ID_WORDS - 1)).all()))
-    champions = [counter_of(core, stream_join.CHAMPION), *pending["champions"]]
+    champions = [counter_of(core, join.CHAMPION), *pending["champions"]]
     _same("champions", pending["champions"], all(0 <= number < learners for number in champions))
-    first, end = counter_of(core, stream_join.CLOSED_FIRST), counter_of(core, stream_join.CLOSED_NEXT)
+    first, end = counter_of(core, join.CLOSED_FIRST), counter_of(core, join.CLOSED_NEXT)
     _same("counters", core["counters"], first >= 0 and end - first == len(closed["closed_ids"]))
     bins = core["delays"]
     _same("delays", bins, bins.ndim == 1 and bool(((bins >= 0) & (bins < len(state["delays"]))).all()))

@@ -18,14 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_app.config import MAX_HELD, MAX_HELD_BYTES
-from stream_app.jit.compiler import bare, bare_inlined, compiled
-from stream_app.jit.memory import longs_at
-from stream_app.join.stream_join import (
+from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.memory import Number, longs_at
+from stream_app.join.constants import (
     COUNTERS,
-    EVICTIONS,
-    FIXED,
     LABELLED,
     LIFE_MS,
+    MAX_EVICTIONS,
     MAX_PENDING,
     MAX_WAITING,
     MAX_WAITING_BYTES,
@@ -33,12 +32,10 @@ from stream_app.join.stream_join import (
     STREAM_TIME,
     WAITING,
     WAITING_BYTES,
-    JoinArrays,
-    JoinInput,
-    Number,
-    opened,
 )
-from stream_app.pipeline.batch import Batch
+from stream_app.join.input import JoinInput
+from stream_app.join.layout import FIXED, JoinArrays, view_of
+from stream_app.pipeline.batch import InputBatch
 from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind, Longs, MarkKind, Side
 
 NUMBERS_BYTES = 150
@@ -105,7 +102,7 @@ class Columns(NamedTuple):
     closes: tuple[Longs, Longs]
 
 
-class Held(NamedTuple):
+class StreamTable(NamedTuple):
     """The streams of a task: addresses of their joins, and how many learners they have; int64 `[s]`."""
 
     joins: Longs
@@ -124,7 +121,7 @@ class _Touched(NamedTuple):
     below: Longs
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _expired(state: JoinArrays, heap: Integers, length: Number, limit: Number, most: Number) -> tuple[int, int]:
     """How many of a heap have times below the limit, and (of labels) their bytes; a count above `most` is enough.
 
@@ -145,7 +142,7 @@ def _expired(state: JoinArrays, heap: Integers, length: Number, limit: Number, m
     return count, int(size)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _largest(state: JoinArrays, length: Number) -> int:
     """Bytes of the largest label that waits."""
     largest = np.int64(0)
@@ -154,9 +151,9 @@ def _largest(state: JoinArrays, length: Number) -> int:
     return int(largest)
 
 
-@bare
+@compiled_without_refcounts
 def _touch(
-    batch: JoinInput, count: int, columns: Columns, held: Held, rules: Rules, costs: Costs, touched: _Touched
+    batch: JoinInput, count: int, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, touched: _Touched
 ) -> tuple[int, int]:
     """What the first records become themselves: records and bytes; `touched` is filled."""
     records, size, fresh = 0, 0, 0
@@ -165,7 +162,7 @@ def _touch(
         kind = columns.kinds[0][row] if example else columns.kinds[1][row]
         stream = columns.streams[0][row] if example else columns.streams[1][row]
         own = columns.sizes[0][row] if example else columns.sizes[1][row]
-        learners = held.learners[stream] if stream >= 0 else rules.learners
+        learners = table.learners[stream] if stream >= 0 else rules.learners
         records += 1
         size += max(costs.outcome, own + costs.letter)
         if kind == _MARK:
@@ -197,39 +194,41 @@ def _touch(
     return records + reports, size + reports * costs.metric
 
 
-@bare
-def _closed(held: Held, rules: Rules, costs: Costs, touched: _Touched, left: int, looks: bool) -> tuple[int, int]:
+@compiled_without_refcounts
+def _closed(
+    table: StreamTable, rules: Rules, costs: Costs, touched: _Touched, left: int, looks: bool
+) -> tuple[int, int]:
     """What these records close, and metrics: records (above `left`: perhaps more) and bytes.
 
     Unless it `looks` at what expires, it takes all that waits.
     """
     records, size = 0, 0
-    for stream in range(len(held.joins)):
+    for stream in range(len(table.joins)):
         examples, labels = touched.examples[stream], touched.labels[stream]
         if examples + labels + touched.marks[stream] == 0:
             continue
-        row = longs_at(held.joins[stream])
-        counters = longs_at(row[FIXED])
+        descriptor = longs_at(table.joins[stream])
+        counters = longs_at(descriptor[FIXED])
         reports = (counters[LABELLED] % rules.every_labels + examples + labels) // rules.every_labels
-        records += reports * held.learners[stream]
-        size += reports * held.learners[stream] * costs.metric
+        records += reports * table.learners[stream]
+        size += reports * table.learners[stream] * costs.metric
         pending, waiting = counters[PENDING], counters[WAITING]
         if not looks:
             records += pending + waiting
             size += pending * costs.outcome + counters[WAITING_BYTES] + waiting * costs.letter
             continue
-        state = opened(row)
+        state = view_of(descriptor)
         limit = max(touched.last[stream], counters[STREAM_TIME]) - counters[COUNTERS + LIFE_MS]
         below = max(limit, touched.below[stream])
         gone, _ = _expired(state, state.pending_heap, pending, below, left)
         room = counters[COUNTERS + MAX_PENDING] - pending
-        gone = min(pending, gone + min(max(0, examples - room), EVICTIONS * examples))
+        gone = min(pending, gone + min(max(0, examples - room), MAX_EVICTIONS * examples))
         records += gone
         size += gone * costs.outcome
         if waiting:
             late = examples if touched.first[stream] < limit else 0
             gone, gone_bytes = _expired(state, state.waiting_heap, waiting, below, left)
-            forced = late + min(max(0, waiting + labels - counters[COUNTERS + MAX_WAITING]), EVICTIONS * labels)
+            forced = late + min(max(0, waiting + labels - counters[COUNTERS + MAX_WAITING]), MAX_EVICTIONS * labels)
             excess = counters[WAITING_BYTES] + touched.label_bytes[stream] - counters[COUNTERS + MAX_WAITING_BYTES]
             if forced > 0 or excess > 0:
                 largest = _largest(state, waiting)
@@ -247,9 +246,9 @@ def _closed(held: Held, rules: Rules, costs: Costs, touched: _Touched, left: int
 
 @compiled
 def _bound(
-    batch: JoinInput, count: int, columns: Columns, held: Held, rules: Rules, costs: Costs, room: Room
+    batch: JoinInput, count: int, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, room: Room
 ) -> tuple[int, int]:
-    streams = len(held.joins)
+    streams = len(table.joins)
     touched = _Touched(
         np.zeros(streams, np.int64),
         np.zeros(streams, np.int64),
@@ -259,15 +258,15 @@ def _bound(
         np.full(streams, NO_LONG),
         np.full(streams, NO_LONG),
     )
-    records, size = _touch(batch, count, columns, held, rules, costs, touched)
+    records, size = _touch(batch, count, columns, table, rules, costs, touched)
     left = room.records - records
-    more, more_bytes = _closed(held, rules, costs, touched, left, False)
+    more, more_bytes = _closed(table, rules, costs, touched, left, False)
     if more > left or size + more_bytes > room.bytes:
-        more, more_bytes = _closed(held, rules, costs, touched, left, True)
+        more, more_bytes = _closed(table, rules, costs, touched, left, True)
     return records + more, size + more_bytes
 
 
-def columns_of(batch: Batch, numbers: tuple[Integers, Integers]) -> Columns:
+def columns_of(batch: InputBatch, numbers: tuple[Integers, Integers]) -> Columns:
     """Columns of a batch; `numbers` are the task's own of the streams that the decoder did not know (-1: new)."""
     one, two = batch.decoded
     return Columns(
@@ -278,7 +277,7 @@ def columns_of(batch: Batch, numbers: tuple[Integers, Integers]) -> Columns:
     )
 
 
-def _streams(batch: Batch, side: Side, numbers: Integers) -> Integers:
+def _streams(batch: InputBatch, side: Side, numbers: Integers) -> Integers:
     decoded = batch.decoded[side]
     if not len(numbers):
         return decoded.streams
@@ -288,7 +287,7 @@ def _streams(batch: Batch, side: Side, numbers: Integers) -> Integers:
     return streams
 
 
-def _closes(batch: Batch, side: Side) -> Longs:
+def _closes(batch: InputBatch, side: Side) -> Longs:
     decoded = batch.decoded[side]
     closes = np.full(len(decoded.kinds) if decoded.marks else 0, NO_LONG)
     for row, mark in decoded.marks.items():
@@ -297,7 +296,7 @@ def _closes(batch: Batch, side: Side) -> Longs:
     return closes
 
 
-def costs_of(batch: Batch, longest_stream: int, topics: tuple[str, str]) -> Costs:
+def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str]) -> Costs:
     """What output records take at most.
 
     Args:
@@ -310,11 +309,13 @@ def costs_of(batch: Batch, longest_stream: int, topics: tuple[str, str]) -> Cost
     return Costs(NUMBERS_BYTES + names, NUMBERS_BYTES + names, METRIC_BYTES + names, max(0, letter))
 
 
-def fitting(batch: Batch, columns: Columns, held: Held, rules: Rules, costs: Costs, room: Room) -> tuple[int, int]:
+def fitting(
+    batch: InputBatch, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, room: Room
+) -> tuple[int, int]:
     """How many examples and labels of a batch, in merge order, surely fit into the room; perhaps none."""
 
     def fits(count: int) -> bool:
-        records, size = _bound(batch.merged, count, columns, held, rules, costs, room)
+        records, size = _bound(batch.merged, count, columns, table, rules, costs, room)
         return records <= room.records and size <= room.bytes
 
     count = len(batch.times)

@@ -23,7 +23,7 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 import schemas
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.jit.compiler import bare, bare_inlined
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.records import (
     Act,
     Bytes,
@@ -102,7 +102,7 @@ DOUBLE_BYTES = 8
 # a word at once, at any address, and makes vectors of loops.
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_word(buffer: Bytes, position: int) -> np.uint64:
     """Eight bytes, little-endian."""
     place = np.uintp(position)
@@ -112,7 +112,7 @@ def read_word(buffer: Bytes, position: int) -> np.uint64:
     return word
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_float_bits(buffer: Bytes, position: int) -> np.uint32:
     """Four bytes, little-endian."""
     place = np.uintp(position)
@@ -122,7 +122,7 @@ def read_float_bits(buffer: Bytes, position: int) -> np.uint32:
     return word
 
 
-@bare_inlined
+@inlined_without_refcounts
 def is_ascii(buffer: Bytes, position: int, end: int) -> bool:
     """Whether no byte is above 127."""
     joined = np.uint8(0)
@@ -131,7 +131,7 @@ def is_ascii(buffer: Bytes, position: int, end: int) -> bool:
     return bool(joined < 0x80)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_long(buffer: Bytes, position: int, end: int) -> tuple[Any, int]:
     """A zig-zag varint. Padding with zero bits is accepted, as fastavro and Java do."""
     bits = np.uint64(0)
@@ -148,7 +148,7 @@ def read_long(buffer: Bytes, position: int, end: int) -> tuple[Any, int]:
     return np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1)), position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_int(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """A varint of 32 bits."""
     value, position = read_long(buffer, position, end)
@@ -157,7 +157,7 @@ def read_int(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return value, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_index(buffer: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
     """The place in a union or in an enum's symbols: 0 to `count` - 1."""
     value, position = read_long(buffer, position, end)
@@ -166,7 +166,7 @@ def read_index(buffer: Bytes, position: int, end: int, count: int) -> tuple[int,
     return value, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """One UTF-8 sequence of two to four bytes, well-formed (Unicode, table 3-7): not overlong, no surrogate."""
     lead = int(buffer[position])
@@ -187,7 +187,7 @@ def read_code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return code, position + 1 + more
 
 
-@bare_inlined
+@inlined_without_refcounts
 def is_utf8(buffer: Bytes, position: int, end: int) -> bool:
     """Whether the bytes are well-formed UTF-8."""
     if is_ascii(buffer, position, end):  # almost all names are
@@ -202,7 +202,7 @@ def is_utf8(buffer: Bytes, position: int, end: int) -> bool:
     return True
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_span(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Where the bytes of a string start, and where they end; not yet known to be UTF-8."""
     length, position = read_long(buffer, position, end)
@@ -215,7 +215,7 @@ def read_span(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return position, position + length
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_text(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Where the bytes of a string start, and where they end."""
     start, position = read_span(buffer, position, end)
@@ -224,7 +224,7 @@ def read_text(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return start, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """The head of a block of floats: how many come (0: no more). All of them are there.
 
@@ -246,13 +246,13 @@ def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return count, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def skip_bytes(position: int, end: int, size: int) -> int:
     """Behind so many bytes."""
     return position + size if size <= end - position else TRUNCATED
 
 
-@bare_inlined
+@inlined_without_refcounts
 def skip_floats(buffer: Bytes, position: int, end: int) -> int:
     """Behind an array of floats."""
     while True:
@@ -262,7 +262,7 @@ def skip_floats(buffer: Bytes, position: int, end: int) -> int:
         position += count * FLOAT_BYTES
 
 
-@bare_inlined
+@inlined_without_refcounts
 def skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int) -> int:
     """Behind one field that is there (not null)."""
     if code == STRING:
@@ -288,7 +288,7 @@ def skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int)
     return position
 
 
-@bare
+@compiled_without_refcounts
 def walk(buffer: Bytes, position: int, layout: Longs) -> int:
     """Go through one record, which the buffer must hold to its last byte.
 

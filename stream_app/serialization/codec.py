@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.jit.compiler import bare, bare_inlined
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.records import (
     ID_WORDS,
     MAX_ID_BYTES,
@@ -213,7 +213,7 @@ def _marks(values: Sequence[bytes], kinds: Bytes) -> MappingProxyType[int, Mark]
     return MappingProxyType(marks)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _kind(buffer: Bytes, start: int, end: int, data: np.uint64, mark: np.uint64) -> int:
     """What the header of a value says."""
     if end - start < avro.HEADER_BYTES or buffer[start] != 0xC3 or buffer[start + 1] != 0x01:
@@ -224,7 +224,7 @@ def _kind(buffer: Bytes, start: int, end: int, data: np.uint64, mark: np.uint64)
     return MARK if found == mark else 0
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _read_features(
     buffer: Bytes, position: int, end: int, max_features: int, out: Bits, used: int
 ) -> tuple[int, int, int]:
@@ -251,7 +251,7 @@ def _read_features(
     return (NOT_FINITE if unusual else 0), count, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _read_label(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, int]:
     """The reason (0: none), class, revision, and the next position."""
     label, position = read_int(buffer, position, end)
@@ -265,7 +265,7 @@ def _read_label(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, 
     return 0, label, revision, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """The reason (0: none), and the next position."""
     time, start, behind = -1, 0, 0
@@ -285,7 +285,7 @@ def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return 0, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _copy_id(buffer: Bytes, start: int, end: int, ids: Words, row: int) -> None:
     """Fill the words of a row, which were zeros."""
     ids[row, 0] = np.uint64(end - start)
@@ -293,7 +293,7 @@ def _copy_id(buffer: Bytes, start: int, end: int, ids: Words, row: int) -> None:
         ids[row, 1 + i // 8] |= np.uint64(buffer[np.uintp(start + i)]) << np.uint64(8 * (i % 8))
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _same(buffer: Bytes, first: int, second: int, length: int) -> bool:
     """Whether so many bytes are equal in two places."""
     differ = np.uint8(0)
@@ -302,7 +302,7 @@ def _same(buffer: Bytes, first: int, second: int, length: int) -> bool:
     return bool(differ == 0)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _hash(buffer: Bytes, start: int, end: int) -> np.uint64:
     """FNV-1a, its high bits mixed into the low ones that pick the slot."""
     value = np.uint64(0xCBF29CE484222325)
@@ -327,7 +327,7 @@ class NameTable(NamedTuple):
     slots: Integers
 
 
-@bare
+@compiled_without_refcounts
 def _fill(table: NameTable, first: int) -> None:
     """Compute the hashes of the names from this number on, and put the names into free slots."""
     mask = np.uint64(len(table.slots) - 1)
@@ -340,7 +340,7 @@ def _fill(table: NameTable, first: int) -> None:
         table.slots[slot] = number
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _known(buffer: Bytes, start: int, end: int, found: np.uint64, table: NameTable) -> int:
     """The number of a name with this hash, -1 where it is not in the table."""
     mask = np.uint64(len(table.slots) - 1)
@@ -358,7 +358,7 @@ def _known(buffer: Bytes, start: int, end: int, found: np.uint64, table: NameTab
     return -1
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _intern(
     buffer: Bytes,
     start: int,
@@ -400,7 +400,7 @@ def _intern(
     return distinct
 
 
-@bare
+@compiled_without_refcounts
 def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows; kernels take arrays, not objects)
     buffer: Bytes,
     ends: Longs,
@@ -493,7 +493,7 @@ MAX_LONG_BYTES = avro.MAX_VARINT_BYTES
 MAX_INT_BYTES = 5
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_long(out: Bytes, position: int, value: Int) -> int:
     """Write a zig-zag varint; the next position."""
     bits = np.uint64(value << 1) ^ np.uint64(value >> 63)
@@ -505,7 +505,7 @@ def _put_long(out: Bytes, position: int, value: Int) -> int:
     return position + 1
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_bytes(out: Bytes, position: int, source: Bytes, start: int, end: int) -> int:
     """Copy; the next position."""
     for i in range(end - start):
@@ -513,7 +513,7 @@ def _put_bytes(out: Bytes, position: int, source: Bytes, start: int, end: int) -
     return position + end - start
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_id(out: Bytes, position: int, ids: Bytes, row: int) -> int:
     """Write the id of a row; the next position."""
     length = int(ids[row, 0])  # 64 at most, so the lowest byte is all of it
@@ -523,7 +523,7 @@ def _put_id(out: Bytes, position: int, ids: Bytes, row: int) -> int:
     return position + length
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_float(out: Bytes, position: int, bits: np.uint32) -> int:
     """Write the bits of a float32, little-endian; the next position."""
     for i in range(avro.FLOAT_BYTES):
@@ -531,7 +531,7 @@ def _put_float(out: Bytes, position: int, bits: np.uint32) -> int:
     return position + avro.FLOAT_BYTES
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_nullable_long(out: Bytes, position: int, value: Int, null: int) -> int:
     """Write a union of null and a number; the next position."""
     if value == null:
@@ -687,7 +687,7 @@ def encode_predictions(columns: PredictionColumns) -> list[bytes]:
     return _sliced(out, ends)
 
 
-@bare
+@compiled_without_refcounts
 def _encode_predictions(
     out: Bytes,
     ends: Longs,
@@ -747,7 +747,7 @@ def encode_outcomes(columns: OutcomeColumns) -> list[bytes]:
     return _sliced(out, ends)
 
 
-@bare
+@compiled_without_refcounts
 def _encode_outcomes(
     out: Bytes,
     ends: Longs,
@@ -814,7 +814,7 @@ def encode_examples(stream: str, ids: Sequence[str], features: Floats) -> list[b
     return _sliced(out, ends)
 
 
-@bare
+@compiled_without_refcounts
 def _encode_examples(
     out: Bytes, ends: Longs, prefix: Bytes, ids: Bytes, id_ends: Longs, count: Bytes, features: Bytes
 ) -> None:
@@ -861,7 +861,7 @@ def encode_labels(
     return _sliced(out, ends)
 
 
-@bare
+@compiled_without_refcounts
 def _encode_labels(
     out: Bytes, ends: Longs, prefix: Bytes, ids: Bytes, id_ends: Longs, labels: Longs, revisions: Longs
 ) -> None:

@@ -13,44 +13,33 @@ enters it.
 """
 
 from stream_app.jit.compiler import compiled
-from stream_app.learners.queues import (
-    NEGATIVE,
-    POSITIVE,
-    QBR,
-    QUEUES,
-    Held,
-    Method,
-    age_of,
-    append,
-    check_budget,
-    gather,
-    memory_of,
-    move_to_class,
-)
-from stream_app.learners.scaler import Desk
+from stream_app.learners.method import QUEUES, Method, check_budget
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, QBR, MethodStateView, QueueSizes, new_method_state
+from stream_app.learners.queues import age_of, append, gather, move_to_class
+from stream_app.learners.scaler import ScalerView
 
 
 @compiled
-def _grow(held: Held, label: int) -> None:
-    if held.lengths[label] == held.capacities[label] and held.capacities[label] < held.rows:
-        held.capacities[label] += 1
+def _grow(state: MethodStateView, label: int) -> None:
+    if state.lengths[label] == state.capacities[label] and state.capacities[label] < state.rows:
+        state.capacities[label] += 1
 
 
 @compiled
-def admit_qbr(held: Held, desk: Desk, slot: int, label: int) -> int:
+def admit_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
     """Lines 11 to 25: take a labelled example in; how many there are to learn from."""
-    append(held, desk, slot, label, label)
-    _grow(held, label)
-    return gather(held, NEGATIVE, gather(held, POSITIVE, 0))
+    append(state, scaler, slot, label, label)
+    _grow(state, label)
+    return gather(state, NEGATIVE, gather(state, POSITIVE, 0))
 
 
 @compiled
-def correct_qbr(held: Held, desk: Desk, slot: int, label: int) -> None:
+def correct_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
     """Give a queued example the other class."""
-    age = age_of(held, desk, slot, 1 - label)
+    age = age_of(state, scaler, slot, 1 - label)
     if age >= 0:
-        move_to_class(held, age, label)
-        _grow(held, label)
+        move_to_class(state, age, label)
+        _grow(state, label)
 
 
 def qbr(budget: int, features: int) -> Method:
@@ -61,4 +50,4 @@ def qbr(budget: int, features: int) -> Method:
         features: Numbers in an example.
     """
     check_budget(budget)
-    return Method(memory_of(QBR, features, queues=2, rows=budget // 2, budget=budget), QUEUES)
+    return Method(new_method_state(QBR, features, queue_sizes=QueueSizes(2, budget // 2, budget)), QUEUES)

@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import ConfigurationError, OwnCodeError, raised_at
-from stream_app.learners.networks import kernels  # before Torch: it sets the number of threads
+from stream_app.learners.networks import activations, adam  # before Torch: they set the number of threads
 from stream_app.learners.networks.dense import (
     Training,
     class_at,
-    compiled,
     dense_weights,
+    networks_of,
     new_training,
     random_generator,
 )
+from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.records import Floats, Longs
 
 # isort: split
@@ -70,7 +71,7 @@ class DenseNetwork(torch.nn.Module):
         values = examples
         for layer in range(0, len(self.layers), 2):
             if layer > 0:
-                values = torch.nn.functional.leaky_relu(values, float(kernels.LEAK))
+                values = torch.nn.functional.leaky_relu(values, float(activations.LEAK))
             values = (values.double() @ self.layers[layer].double() + self.layers[layer + 1].double()).float()
         return values.squeeze(1)
 
@@ -119,9 +120,9 @@ def gathered(modules: Sequence[torch.nn.Module]) -> Training:
 
 def compiled_networks(
     networks: Sequence[DenseNetwork], learning_rate: float, l2: float, examples: int
-) -> kernels.Network:
+) -> DenseNetworks:
     """What compiled code needs to train these networks, of one shape, with at most so many examples a step."""
-    return compiled(gathered(networks), networks[0].widths, learning_rate, l2, examples)
+    return networks_of(gathered(networks), networks[0].widths, learning_rate, l2, examples)
 
 
 # Autograd -------------------------------------------------------------------------------------------------------------
@@ -198,17 +199,17 @@ class AutogradModel:
         """As `kernels` does it, with its limits against denormals."""
         powers = self.training.powers
         self.training.updates[0] += 1
-        powers *= (kernels.BETA1, kernels.BETA2)
-        powers[powers < kernels.POWER_TINY] = 0.0
+        powers *= (adam.BETA1, adam.BETA2)
+        powers[powers < adam.POWER_TINY] = 0.0
         size = self._learning_rate / (1.0 - powers[0])
         scale = 1.0 / math.sqrt(1.0 - powers[1])
         gradients, first, second = self._gradients, self._first, self._second
-        first.mul_(kernels.BETA1).add_(gradients, alpha=1.0 - kernels.BETA1)
-        first.masked_fill_(first.abs() < float(kernels.TINY), 0.0)
-        gradients.masked_fill_(gradients.abs() < float(kernels.TINY_ROOT), 0.0)
-        second.mul_(kernels.BETA2).addcmul_(gradients, gradients, value=1.0 - kernels.BETA2)
-        second.masked_fill_(second < float(kernels.TINY), 0.0)
-        self._flat.sub_(first.mul(size).div_(second.sqrt().mul_(scale).add_(float(kernels.EPSILON))))
+        first.mul_(adam.BETA1).add_(gradients, alpha=1.0 - adam.BETA1)
+        first.masked_fill_(first.abs() < float(activations.TINY), 0.0)
+        gradients.masked_fill_(gradients.abs() < float(adam.TINY_ROOT), 0.0)
+        second.mul_(adam.BETA2).addcmul_(gradients, gradients, value=1.0 - adam.BETA2)
+        second.masked_fill_(second < float(activations.TINY), 0.0)
+        self._flat.sub_(first.mul(size).div_(second.sqrt().mul_(scale).add_(float(adam.EPSILON))))
 
     def buffers(self) -> Mapping[str, NDArray[np.generic]]:
         """What the module holds besides parameters, as views."""
