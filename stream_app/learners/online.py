@@ -1,7 +1,7 @@
 """The `Learner` that predicts and learns one example after the other: a method, networks, a scaler.
 
-A method (one file each) decides what to learn from, networks predict and learn. Those that are compiled run in the
-compiled loop (`loop`); any others are called operation by operation.
+A method (`methods` has one file for each) decides what to learn from, networks predict and learn. Compiled networks run
+in the compiled loop (`loop`); all others are called operation by operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,20 +30,20 @@ class Models(Protocol):
 
     @property
     def models(self) -> Sequence[object]:
-        """Each of them."""
+        """The networks."""
 
     def predict(self, example: Floats) -> Floats:
-        """P(class 1) of one example `[d]`, by each."""
+        """Return each network's P(class 1) of one example `[d]`."""
 
     def learn(self, examples: Floats, targets: Floats, weight: float, steps: Longs) -> None:
-        """As many steps of each as `steps` says, on examples `[n, d]`."""
+        """Let network k take `steps[k]` steps on examples `[n, d]`."""
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """The state, as views."""
+        """Return the state, not copied."""
 
 
 class _Parts(NamedTuple):
-    """What a learner consists of, as Python sees it; compiled code has the row."""
+    """The parts of a learner, as Python sees them; compiled code has the descriptor."""
 
     scaler: Scaler
     method: Method
@@ -57,11 +57,11 @@ class OnlineLearner:
     learners of equal settings are copies of one (`copy_with`), and the views for Python are made when they are needed.
 
     Args:
-        method: What to learn from.
-        model: Compiled networks, or any modules under autograd; as many as the method has.
+        method: Decides what to learn from.
+        model: Compiled networks, or modules under autograd; as many as the method has.
         features: Numbers in an example.
         scaled: Whether features are standardised online.
-        scratch: What learners that never run at the same time share; without it, this one has its own.
+        buffers: What learners that never run at the same time share; without them, this learner has its own.
     """
 
     def __init__(
@@ -88,48 +88,48 @@ class OnlineLearner:
         self._parts: _Parts | None = _Parts(scaler, method, self._layout.parts[2] if self._compiled else model)
         self._descriptor = self._new_descriptor()
         inside = (self._descriptor >= self._begin) & (self._descriptor < self._begin + len(self._block))
-        self._inside = np.flatnonzero(inside)  # cells that are addresses in the block
+        self._inside = np.flatnonzero(inside)  # fields that are addresses in the block
 
     def copy_with(self, parameters: Floats, generator: Words | None) -> "OnlineLearner":
-        """A learner as this one is, which is new and compiled, with other weights.
+        """Return a copy of this learner, which is new and compiled, with other weights.
 
         Args:
             parameters: float32 `[n * p]`, the weights of its networks.
-            generator: uint64 `[6]`, see `poisson`, if the method `draws`.
+            generator: uint64 `[6]`, see `poisson`, if the method `draws_numbers`.
         """
         made = copy(self)
         made.take_own_memory()
-        made.draw(parameters, generator)
+        made.set_weights(parameters, generator)
         return made
 
     def take_own_memory(self) -> None:
-        """Share none with the learner that this one was copied from."""
+        """Copy the memory that a shallow copy of a learner shares with the original."""
         block, begin = aligned_block(len(self._block))
         block[:] = self._block
         self._descriptor = self._descriptor.copy()
         self._descriptor[self._inside] += begin - self._begin
         self._block, self._begin, self._parts = block, begin, None
 
-    def draw(self, parameters: Floats, generator: Words | None) -> None:
-        """Begin with these, see `copy_with`."""
+    def set_weights(self, parameters: Floats, generator: Words | None) -> None:
+        """Set the weights and the generator, see `copy_with`."""
         self._layout.spans[2, "parameters"].view(self._block)[:] = parameters
         if generator is not None:
             self._layout.spans[1, "generator"].view(self._block)[:] = generator
 
     @property
     def allocated_bytes(self) -> int:
-        """Of its memory; modules under autograd have their own besides."""
+        """Bytes of the learner's memory, without that of modules under autograd."""
         seen = self._all.scaler.seen.nbytes if self._scaled else 0
         return len(self._block) + seen
 
     @property
     def networks(self) -> int:
-        """How many learn."""
+        """The number of networks."""
         return self._all.method.state.networks
 
     @property
-    def draws(self) -> bool:
-        """Whether its method needs a generator of random numbers."""
+    def draws_numbers(self) -> bool:
+        """Whether the method needs a generator of random numbers."""
         return len(self._all.method.state.generator) > 0
 
     @property
@@ -141,11 +141,11 @@ class OnlineLearner:
 
     @property
     def descriptor(self) -> Longs | None:
-        """For `loop.run`, as long as the learner lives: its numbers change in place; None if it is not compiled."""
+        """For `loop.run`, valid as long as the learner lives; its values change in place. None: it is not compiled."""
         return self._descriptor if self._compiled else None
 
     def make_room(self, slots: int) -> None:
-        """See to it that the features of so many slots can be kept; what is there stays."""
+        """Make sure that the scaled features of so many slots can be kept; existing ones stay."""
         if not self._scaled:
             return
         scaler, wanted = self._all.scaler, slots * self._features
@@ -156,7 +156,7 @@ class OnlineLearner:
             self._descriptor[:] = self._new_descriptor()
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
-        """Carry the operations out; see `base.Learner`."""
+        """Carry out the operations; see `api.Learner`."""
         check(operations, features, ids, self._features)
         self.make_room(len(features))
         count = len(operations)
@@ -208,7 +208,7 @@ class OnlineLearner:
         return loop.learner_descriptor(scaler, network, method.state, (self._begin, self._layout.frequent_bytes))
 
     def _views(self) -> dict[str, NDArray[np.generic]]:
-        """The state of model and scaler, not copied."""
+        """Return the state of model and scaler, not copied."""
         scaler, _, model = self._all
         if isinstance(model, DenseNetworks):
             views = Training(model.parameters, model.first, model.second, model.powers, model.updates).arrays()
@@ -223,7 +223,7 @@ class OnlineLearner:
         return views
 
     def arrays(self) -> State:
-        """Copies of the whole state; see `base.Learner`. With a scaler, `seen` has a row for each slot used so far."""
+        """Return copies of the state; see `api.Learner`. With a scaler, `seen` has a row for each slot used so far."""
         scaler, method, _ = self._all
         arrays = {name: view.copy() for name, view in self._views().items()}
         if scaler.active:
@@ -232,7 +232,7 @@ class OnlineLearner:
         return arrays | dict(method.arrays())
 
     def load(self, arrays: State) -> None:
-        """Become the learner that gave these arrays; see `base.Learner`."""
+        """Take over the state of a learner; see `api.Learner`."""
         mine, views = self.arrays(), self._views()
         if list(arrays) != list(mine):
             raise StateError(f"a learner's state has {', '.join(arrays)}; this one needs {', '.join(mine)}")

@@ -44,14 +44,14 @@ METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = Mapping
 def build(
     name: str, settings: LearnerSettings, features: int, seed: bytes, resources: LearnerResources | None = None
 ) -> Learner:
-    """A new learner.
+    """Make a new learner.
 
     Args:
         name: The learner's, for errors.
-        settings: Its method and numbers.
+        settings: Its method, network and numbers.
         features: Numbers in an example.
         seed: 32 bytes, the SHA-256 of application, stream and learner; equal seeds give equal bits.
-        resources: What learners share that never run at the same time.
+        resources: What learners share that never run at the same time; without it, nothing is shared.
 
     Raises:
         ConfigurationError: There is no such method or network, the network cannot be trained repeatably, or a user's
@@ -64,10 +64,10 @@ def build(
     resources = resources or LearnerResources()
     if settings.network == "dense":
         widths = (features, *settings.hidden, 1)
-        model = resources.template((features, *settings.key), lambda: _blank(settings, widths, resources))
+        model = resources.template((features, *settings.key), lambda: _without_weights(settings, widths, resources))
         generator = reseed(resources.generator, seed)
         weights = [dense_weights(widths, generator) for _ in range(model.networks)]
-        return model.copy_with(np.concatenate(weights), new_generator(seed) if model.draws else None)
+        return model.copy_with(np.concatenate(weights), new_generator(seed) if model.draws_numbers else None)
     method, scaled = METHODS[settings.method](settings, features, seed), settings.scaler == "standard"
     count, rates, generator = method.state.networks, (settings.learning_rate, settings.l2), random_generator(seed)
     from stream_app.learners.networks import autograd  # noqa: PLC0415  (Torch takes seconds and half a gigabyte; most do without)
@@ -80,8 +80,8 @@ def build(
     return OnlineLearner(method, models, features, scaled=scaled, buffers=resources.buffers)
 
 
-def _blank(settings: LearnerSettings, widths: tuple[int, ...], resources: LearnerResources) -> OnlineLearner:
-    """A learner of dense networks that nobody has drawn weights for."""
+def _without_weights(settings: LearnerSettings, widths: tuple[int, ...], resources: LearnerResources) -> OnlineLearner:
+    """Make a learner of dense networks whose weights are zero."""
     method = METHODS[settings.method](settings, widths[0], bytes(32))
     model = blank_networks(widths, method.state.networks, settings.learning_rate, settings.l2, method.examples)
     return OnlineLearner(method, model, widths[0], scaled=settings.scaler == "standard", buffers=resources.buffers)

@@ -1,4 +1,4 @@
-"""Where arrays lie: what compiled code is told by number must be what Python holds, or it writes into other memory."""
+"""The addresses that compiled code gets must be those of Python's arrays, or it writes into other memory."""
 
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -56,7 +56,8 @@ def some() -> Some:
 @compiled
 def view_of(descriptor: int) -> JoinArrays:
     """Return the view that compiled code makes of a descriptor."""
-    return layout.view_of(longs_at(descriptor))
+    view: JoinArrays = layout.view_of(longs_at(descriptor))
+    return view
 
 
 def places(arrays: dict[str, NDArray[Any]]) -> dict[str, tuple[int, tuple[int, ...], str]]:
@@ -72,7 +73,7 @@ def places(arrays: dict[str, NDArray[Any]]) -> dict[str, tuple[int, tuple[int, .
 def test_compiled_code_finds_the_joins_arrays_where_python_has_them(
     features: int, learners: int, rows: int, corrections: Corrections
 ) -> None:
-    """The offsets are written out twice, once for each; a difference lets one column overwrite another."""
+    """Python and compiled code compute the offsets of columns; a difference would let one column overwrite another."""
     stream_join = StreamJoin(JoinSettings(corrections=corrections), 100, learners)
     stream_join.set_features(features)
     stream_join.make_room(rows)
@@ -86,7 +87,7 @@ def test_compiled_code_finds_the_joins_arrays_where_python_has_them(
 
 
 def test_what_a_join_holds_is_there_after_it_grew() -> None:
-    """Every block is copied by hand when it grows."""
+    """A block that grows is copied; a column that is left out would lose what waits for its label."""
     stream_join = StreamJoin(JoinSettings(), 100, 2)
     stream_join.set_features(3)
     kept = (
@@ -108,8 +109,8 @@ def test_what_a_join_holds_is_there_after_it_grew() -> None:
     assert sorted(after["free"].tolist()) == list(range(stream_join.slots)), "each slot is free once"
 
 
-def test_rows_name_what_their_owners_hold_after_a_run() -> None:
-    """Arrays are replaced as a stream grows; a row that was not written again points to memory that is gone."""
+def test_descriptors_name_what_their_owners_hold_after_a_run() -> None:
+    """Arrays are replaced as a stream grows; a descriptor that was not written again would point to freed memory."""
     settings, examples, labels = fixed_input(1_500, 5)
     task = Task(0, settings, TOPICS)
     for part in (slice(0, 50), slice(50, 1_500)):
@@ -131,8 +132,8 @@ def test_rows_name_what_their_owners_hold_after_a_run() -> None:
 
 @pytest.mark.parametrize("hidden", [[8], [5, 3]])
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_nothing_is_left_in_the_shared_scratch(method: str, hidden: list[int]) -> None:
-    """All streams use one; if a number of one stream's operation decided another's, the streams would have met."""
+def test_nothing_is_left_in_the_shared_buffers(method: str, hidden: list[int]) -> None:
+    """All streams use the same buffers; a number left by one stream must not change the results of another."""
     settings = LearnerSettings.model_validate({"method": method, "hidden": hidden, "l2": 0.01})
     resources = LearnerResources()
     alone, sharing = build("test", settings, 3, SEED), build("test", settings, 3, SEED, resources)
@@ -171,7 +172,7 @@ def test_a_block_holds_copies_side_by_side() -> None:
     assert all(first[1] <= second[0] for first, second in pairwise(ordered))
 
 
-def test_scratch_is_shared_by_name_shape_and_dtype() -> None:
+def test_buffers_are_shared_by_name_shape_and_dtype() -> None:
     """A smaller array in a larger one's place would be written beyond its end."""
     scratch: SharedBuffers = {}
     one, same = (with_shared_buffers(some(), ("long", "away"), scratch) for _ in range(2))
@@ -184,8 +185,8 @@ def test_scratch_is_shared_by_name_shape_and_dtype() -> None:
     assert wider.away is not one.away
 
 
-def test_a_row_has_addresses_numbers_and_bits() -> None:
-    """Compiled code reads the cells by their place only."""
+def test_a_descriptor_has_addresses_integers_and_bits() -> None:
+    """Compiled code finds a field by its place only: an address, an integer or the bits of a float."""
     array = np.zeros(3)
     assert descriptor_of([array, 5, True, -2.5]).tolist() == [
         address_of(array),

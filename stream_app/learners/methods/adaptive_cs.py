@@ -43,7 +43,7 @@ def _adapt_costs(state: MethodStateView) -> None:
 
 @compiled
 def admit_adaptive_cs(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
-    """Change the costs if it is time; the example is learned with the cost of its class."""
+    """Take a labelled example in, with the cost of its class; change the costs if it is time."""
     grow_sizes(state, label)
     if state.labels[0] % state.interval == 0:
         _adapt_costs(state)
@@ -53,7 +53,7 @@ def admit_adaptive_cs(state: MethodStateView, scaler: ScalerView, slot: int, lab
 
 
 def adaptive_cs(cost: float, largest_cost: float, interval: int, theta: float, features: int) -> Method:
-    """The method.
+    """Make the method.
 
     Args:
         cost: Of an error in a positive at first; of one in a negative it is 1.

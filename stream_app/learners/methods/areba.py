@@ -44,7 +44,7 @@ from stream_app.learners.scaler import ScalerView
 
 @compiled
 def _adapt(state: MethodStateView) -> None:
-    """Lines 19 to 45 of the algorithm."""
+    """Adapt the capacities, lines 19 to 45 of the algorithm."""
     lengths, capacities = state.lengths, state.capacities
     if lengths[NEGATIVE] == 0 or lengths[POSITIVE] == 0:
         present = NEGATIVE if lengths[POSITIVE] == 0 else POSITIVE
@@ -65,7 +65,7 @@ def _adapt(state: MethodStateView) -> None:
 
 @compiled
 def admit_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
-    """Lines 13 to 45: take a labelled example in; how many there are to learn from."""
+    """Take a labelled example in, lines 13 to 45; return the number of examples to learn."""
     grow_sizes(state, label)
     append(state, scaler, slot, label, label)
     _adapt(state)
@@ -74,7 +74,7 @@ def admit_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: in
 
 @compiled
 def correct_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
-    """Give a queued example the other class."""
+    """Change the class of an example that is in a queue."""
     age = age_of(state, scaler, slot, 1 - label)
     if age >= 0:
         move_to_class(state, age, label)
@@ -83,7 +83,7 @@ def correct_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: 
 
 
 def areba(budget: int, theta: float, features: int) -> Method:
-    """The method. Capacities are those of the pseudocode, so each queue has room for B.
+    """Make the method. Capacities are those of the pseudocode, so each queue has room for B.
 
     Args:
         budget: B, even and at least 2.

@@ -5,5 +5,5 @@ from stream_app.learners.method_state import BASELINE, new_method_state
 
 
 def baseline(features: int) -> Method:
-    """The method; it has no state of its own."""
+    """Make the method; it has no state."""
     return Method(new_method_state(BASELINE, features))

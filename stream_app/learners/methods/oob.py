@@ -24,12 +24,12 @@ from stream_app.learners.queues import gather_one
 from stream_app.learners.scaler import ScalerView
 
 MAX_RATE = 1000.0
-"""Steps on one label that a network is expected to take, at most."""
+"""The most steps on one label that a network is expected to take."""
 
 
 @compiled
 def oversampling_rate(state: MethodStateView, label: int) -> float:
-    """Lambda."""
+    """Return lambda."""
     own, other = state.sizes[label], state.sizes[1 - label]
     if own < other and own != 0.0:
         rate: float = min(other / own, MAX_RATE)
@@ -39,32 +39,32 @@ def oversampling_rate(state: MethodStateView, label: int) -> float:
 
 @compiled
 def admit_drawn(state: MethodStateView, scaler: ScalerView, slot: int, label: int, rate: float) -> int:
-    """The example alone, as often for each network as it draws."""
+    """Let each network take as many steps on the example as it draws; return the number of examples."""
     draw(state.generator, state.words, state.table, rate, state.steps, state.networks)
     return gather_one(state, scaler, slot, label)
 
 
 @compiled
 def admit_oob(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
-    """Class sizes, lambda, K of each network; how many examples there are to learn from."""
+    """Take a labelled example in: class sizes, lambda, K of each network; return the number of examples to learn."""
     grow_sizes(state, label)
     return admit_drawn(state, scaler, slot, label, oversampling_rate(state, label))
 
 
 def bagging(kind: int, networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """A method that draws.
+    """Make a method that draws.
 
     Args:
-        kind: Which one.
-        networks: In the ensemble, at least 1.
+        kind: `OOB` or `UOB`.
+        networks: Networks of the ensemble, at least 1.
         theta: Decay of the class sizes, between 0 and 1.
         features: Numbers in an example.
-        seed: 32 bytes, the learner's.
+        seed: The learner's 32-byte seed.
     """
     state = new_method_state(kind, features, networks=networks, theta=theta, generator=new_generator(seed))
     return Method(state, CLASS_SIZES, GENERATOR)
 
 
 def oob(networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """The method; of one network it is the paper's OOB_single."""
+    """Make the method; with one network it is the paper's OOB_single."""
     return bagging(OOB, networks, theta, features, seed)

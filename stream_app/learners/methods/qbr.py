@@ -4,9 +4,9 @@ Each class has a queue of its most recently labelled examples, of capacity 1 at 
 its queue, from which the oldest leaves if it was full; a queue that is then full may hold one more, up to B / 2. The
 network takes one step on all that both queues hold.
 
-The pseudocode looks at both queues on each label, the authors' code at the one that the example entered. That is the
-same: the other was not full behind its own last label, or had B / 2 already. While one class is rare the queues are
-as unequal as the stream was of late, which is what AREBA mends. Strictly, a queue of capacity k < B / 2 is never full.
+The pseudocode tests both queues at each label, the authors' code only the queue that the example entered. The result is
+the same: the other queue was not full after its own last label, or had B / 2 already. While one class is rare, the
+queues are as unequal as the recent stream, which AREBA corrects. Strictly, a queue of capacity k < B / 2 is never full.
 
 A corrected example that is still in a queue moves behind the newest of the other class's, by the same rules as one that
 enters it.
@@ -27,7 +27,7 @@ def _grow(state: MethodStateView, label: int) -> None:
 
 @compiled
 def admit_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
-    """Lines 11 to 25: take a labelled example in; how many there are to learn from."""
+    """Take a labelled example in, lines 11 to 25; return the number of examples to learn."""
     append(state, scaler, slot, label, label)
     _grow(state, label)
     return gather(state, NEGATIVE, gather(state, POSITIVE, 0))
@@ -35,7 +35,7 @@ def admit_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int)
 
 @compiled
 def correct_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
-    """Give a queued example the other class."""
+    """Change the class of an example that is in a queue."""
     age = age_of(state, scaler, slot, 1 - label)
     if age >= 0:
         move_to_class(state, age, label)
@@ -43,7 +43,7 @@ def correct_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: in
 
 
 def qbr(budget: int, features: int) -> Method:
-    """The method; each queue has room for B / 2.
+    """Make the method; each queue has room for B / 2.
 
     Args:
         budget: B, even and at least 2.

@@ -13,19 +13,19 @@ from stream_app.learners.queues import age_of, append, gather, row_of_age
 from stream_app.learners.scaler import ScalerView
 
 _WINDOW = 0
-"""The one queue."""
+"""The number of the only queue."""
 
 
 @compiled
 def admit_sliding(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
-    """Take a labelled example in; how many there are to learn from."""
+    """Take a labelled example in; return the number of examples to learn."""
     append(state, scaler, slot, label, _WINDOW)
     return gather(state, _WINDOW, 0)
 
 
 @compiled
 def correct_sliding(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
-    """Give an example of the window the other class."""
+    """Change the class of an example in the window."""
     age = age_of(state, scaler, slot, _WINDOW)
     if age >= 0:
         state.classes[row_of_age(state, _WINDOW, age)] = np.float32(label)
@@ -52,7 +52,7 @@ def _load(state: MethodState, arrays: State) -> None:
 
 
 def sliding(window: int, features: int) -> Method:
-    """The method; its state is the window's examples, ids and labels (int8), oldest first.
+    """Make the method; its state is the window's examples, ids and labels (int8), oldest first.
 
     Args:
         window: W, at least 1.

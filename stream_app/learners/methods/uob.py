@@ -17,7 +17,7 @@ from stream_app.learners.scaler import ScalerView
 
 @compiled
 def undersampling_rate(state: MethodStateView, label: int) -> float:
-    """Lambda."""
+    """Return lambda."""
     own, other = state.sizes[label], state.sizes[1 - label]
     if own > other and other != 0.0:
         rate: float = other / own
@@ -27,11 +27,11 @@ def undersampling_rate(state: MethodStateView, label: int) -> float:
 
 @compiled
 def admit_uob(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
-    """Class sizes, lambda, K of each network; how many examples there are to learn from."""
+    """Take a labelled example in: class sizes, lambda, K of each network; return the number of examples to learn."""
     grow_sizes(state, label)
     return admit_drawn(state, scaler, slot, label, undersampling_rate(state, label))
 
 
 def uob(networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """The method; see `oob.bagging`."""
+    """Make the method; see `oob.bagging`."""
     return bagging(UOB, networks, theta, features, seed)
