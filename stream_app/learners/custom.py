@@ -4,10 +4,10 @@
       mine: {method: "my_package.my_module:MyLearner", options: {rate: 0.1}}
 
 The class is called as `MyLearner(features, seed, options)` for each stream: the number of features, 32 bytes that
-differ for each application, stream and learner name, and the configuration's `options`. It runs inside the pure part of the
-application. Its results may depend only on these three and on the calls that it gets: no clock, no file, no randomness
-except a generator that is seeded with `seed` and whose state is in `arrays()`. After a crash, the learner is called
-again with the same inputs, and its outputs are compared byte by byte.
+differ for each application, stream and learner name, and the configuration's `options`. It runs inside the pure part of
+the application. Its results may depend only on these three and on the calls that it gets: no clock, no file, no
+randomness except a generator that is seeded with `seed` and whose state is in `arrays()`. After a crash, the learner is
+called again with the same inputs, and its outputs are compared byte by byte.
 
 Corrections of labels (`join.corrections`) change its figures, but the learner does not get them.
 """

@@ -23,8 +23,8 @@ Recovery is defined by the prequential G-mean (see `prequential`), as it is publ
 the value at the cut. The change began when the G-mean was last as high before the flag: for a rare class, the cut can
 be long before that. The G-mean has recovered when it is at 90 % of the value before, and the labels from the beginning
 of the change until then are counted. The G-mean depends on some 1 / (1 - fading factor) labels of each class; until
-each class has had so many since the flag, the G-mean can fall again, and then the count continues. A learner whose G-mean
-never fell below 90 % took 0 labels.
+each class has had so many since the flag, the G-mean can fall again, and then the count continues. A learner whose
+G-mean never fell below 90 % took 0 labels.
 
 A correction of a label changes the G-mean from then on, but not the detectors, which keep the class that came first.
 
@@ -290,7 +290,7 @@ class ChangeMonitor:
             run(state, self._method, self._memory, labelled, predicted, sums, reports)
         return [change_of(row) for row in reports.tolist()]
 
-    def begin_behind(self, labels: int) -> None:
+    def begin_after(self, labels: int) -> None:
         """Begin with so many labels of the stream already counted."""
         self._views()["change_counts"][LABELS] = labels
 

@@ -95,7 +95,7 @@ def _learner(core: Arrays, new: Stream, number: int, origin: Origin) -> Columns:
 
 def _sums(core: Arrays, new: Stream, number: int, origin: Origin, same_detector: bool) -> Columns:
     """Return prequential sums and the change monitor's state; another detector starts from the beginning."""
-    new.changes[number].begin_behind(counter_of(core, LABELLED))
+    new.changes[number].begin_after(counter_of(core, LABELLED))
     sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
     known = part_of(core, f"sums.{origin.number}.")
     return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}

@@ -9,7 +9,7 @@ What this means where one might not expect it (B is the budget):
 - While one class has never been seen, the other's capacity grows by one a label, up to B. A queue that has held an
   example is never empty again, so this does not come back.
 - The first example of a missing minority makes the capacities 2 (its own) and 1: the majority falls from up to B
-  examples to its newest. From there both grow each time the minority's queue is full, the majority one behind, until
+  examples to its newest. From there both grow each time the minority's queue is full, the majority's one smaller, until
   the minority has B / 2; one more example of the minority gives the majority B / 2 too.
 - Only the minority's queue decides, and it must be full. A class that stays away keeps its examples, however old; as
   long as it is the minority and its queue is not full, nothing adapts.
@@ -21,9 +21,9 @@ What this means where one might not expect it (B is the budget):
 - A capacity above B / 2 stays while its class is the minority. With B = 2 and the classes n, p, p, p, n the queues
   hold three examples. No queue holds more than B, both together at most B + 1.
 
-A correction is no step of the algorithm: an example that is still in a queue moves behind the newest of the other
-class's, since its label has just come, and the oldest leaves that one if it was full. Class sizes and capacities stay;
-but a queue that this leaves empty begins again with a capacity of 1, as that of a class never seen. So both together
+A correction is no step of the algorithm: an example that is still in a queue moves to the end of the other class's
+queue, since its label has just come, and the oldest leaves that queue if it was full. Class sizes and capacities stay;
+but a queue that becomes empty begins again with a capacity of 1, as that of a class never seen. So both together
 hold at most B + 1 as before, and the next label adapts them.
 """
 

@@ -8,8 +8,8 @@ The pseudocode tests both queues at each label, the authors' code only the queue
 the same: the other queue was not full after its own last label, or had B / 2 already. While one class is rare, the
 queues are as unequal as the recent stream, which AREBA corrects. Strictly, a queue of capacity k < B / 2 is never full.
 
-A corrected example that is still in a queue moves behind the newest of the other class's, by the same rules as one that
-enters it.
+A corrected example that is still in a queue moves to the end of the other class's queue, by the same rules as an
+example that enters it.
 """
 
 from stream_app.jit.compiler import compiled
