@@ -10,13 +10,14 @@ from benchmarks.rows import Row, at_most, faster, median_cpu_us
 from producers.datasets import DataSet, load
 from producers.synthetic import SyntheticSpec, synthetic
 from stream_app.config import LearnerSettings
-from stream_app.learners.api import LEARN, PREDICT, Learner, Operations
+from stream_app.learners.api import Learner, Operations
+from stream_app.learners.method import Method
+from stream_app.learners.method_state import BASELINE, new_method_state
 from stream_app.learners.networks.autograd import DenseNetwork, compiled_networks, require_one_thread
 from stream_app.learners.networks.dense import random_generator
 from stream_app.learners.online import OnlineLearner
-from stream_app.learners.queues import BASELINE, Method, memory_of
 from stream_app.learners.registry import build
-from stream_app.records import ID_WORDS
+from stream_app.records import ID_WORDS, LEARN, PREDICT
 
 BATCH = 1000
 """Examples of one call: what a worker has at hand under load."""
@@ -134,7 +135,7 @@ def others(streams: Sequence[Stream], wide: Stream) -> list[Row]:
 def networks(stream: Stream, count: int) -> Learner:
     """So many networks that each take one step on each label: an ensemble whose every draw is 1."""
     features, generator = stream.examples.shape[1], random_generator(bytes(32))
-    method = Method(memory_of(BASELINE, features, networks=count))
+    method = Method(new_method_state(BASELINE, features, networks=count))
     members = [DenseNetwork(features, stream.hidden, generator) for _ in range(count)]
     compiled = compiled_networks(members, stream.learning_rate, stream.l2, method.examples)
     return OnlineLearner(method, compiled, features, scaled=False)

@@ -52,6 +52,10 @@ class Kind(IntEnum):
     MARK = 2
 
 
+PREDICT, LEARN, REPORT, CORRECT = 0, 1, 2, 3
+"""Codes of the operations that the join asks of the learners; plain integers, because compiled code compares them."""
+
+
 class MarkKind(IntEnum):
     """The kind of a control record, in the order of the Avro enum."""
 

@@ -23,15 +23,21 @@ from stream_app.jit import compiler  # noqa: F401  (sets the environment before 
 from numba.core.caching import _CacheLocator
 
 VERSIONS_KEPT = 4
-"""Versions of each source file whose compiled code is kept: enough to go back and forth between branches."""
+"""The number of versions of each source file whose compiled code is kept: enough to switch between branches."""
 
 PACKAGE = Path(__file__).parents[1]
 
-CONSTANTS = ("records.py", "pipeline/outputs.py", "learners/api.py")
+CONSTANTS = (
+    "records.py",
+    "join/constants.py",
+    "join/input.py",
+    "learners/api.py",
+    "pipeline/outputs.py",
+)
 """Files that compile nothing but whose constants and tuples are compiled in (tests/unit/test_native.py checks this)."""
 
-COMPILES = re.compile(rb"^@(compiled|inlined|bare|bare_inlined)$|^(from|import) numba\b", re.MULTILINE)
-"""What a file with compiled code contains."""
+COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^(from|import) numba\b", re.MULTILINE)
+"""Matches the text of a file that has compiled code: one of the decorators of `compiler`, or an import of Numba."""
 
 IMPORT = re.compile(r"^\s*from (stream_app[\w.]*) import (\([^)]*\)|[^(#\n]+)", re.MULTILINE)
 

@@ -1,6 +1,6 @@
 """The decorators for compiled code, and the environment that Numba and Torch must find when they are imported.
 
-Everything else in the project that compiles imports them from here, so that these settings come first.
+All other modules that compile import the decorators from here, so that the environment is set first.
 """
 
 import os
@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 LOCATORS = "stream_app.jit.cache.SourcesCacheLocator,UserWideCacheLocator,IPythonCacheLocator"
-"""Numba asks them in this order where to keep the compiled code of a function."""
+"""Numba asks these classes, in this order, where to keep the compiled code of a function."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""One thread: sums over several depend on how many there are."""
+"""Each is set to one thread: the result of a sum over several threads depends on how many there are."""
 
 
 def prepare_environment() -> None:
-    """Set what Numba and Torch read once, when they are imported."""
+    """Set the variables that Numba and Torch read once, when they are imported."""
     for variable in THREAD_VARIABLES:
         os.environ[variable] = "1"
     if "numba" not in sys.modules:
@@ -43,7 +43,7 @@ def _compile(function: Function, **options: Any) -> Function:  # noqa: ANN401  (
 
 @contextmanager
 def reporting_compiled(progressed: Callable[[], None]) -> Iterator[None]:
-    """Call this whenever Numba begins or ends to compile a function."""
+    """Call `progressed` whenever Numba begins or finishes compiling a function."""
 
     class _Listener(event.Listener):
         def on_start(self, _: object) -> None:
@@ -57,24 +57,25 @@ def reporting_compiled(progressed: Callable[[], None]) -> Iterator[None]:
 
 
 def compiled(function: Function) -> Function:
-    """Compile for the machine, strict IEEE order, GIL released, cached on disk."""
+    """Compile a function for this machine: strict IEEE order, the GIL released, the result cached on disk."""
     return _compile(function)
 
 
 def inlined(function: Function) -> Function:
-    """A compiled function that is put in the place of its call: passing a named tuple copies it."""
+    """Compile a function and inline every call of it, which saves the copy of a named tuple that a call makes."""
     return _compile(function, forceinline=True)
 
 
-def bare(function: Function) -> Function:
-    """As `compiled`, for loops that make no array: without reference counts.
+def compiled_without_refcounts(function: Function) -> Function:
+    """Compile a function that allocates no array, without the code that counts references to arrays.
 
-    Counting the references of the arrays of a named tuple in every helper took three quarters of the join's time. What
-    is called from such a function must be bare too.
+    Numba counts the references to every array of a named tuple in every helper that takes the tuple; in the join, the
+    counting took three quarters of the time. A function that is called from such a function must be compiled without
+    reference counts too.
     """
     return _compile(function, _nrt=False)
 
 
-def bare_inlined(function: Function) -> Function:
-    """A bare function that is put in the place of its call: passing a named tuple copies it."""
+def inlined_without_refcounts(function: Function) -> Function:
+    """Compile a function as `compiled_without_refcounts` does, and inline every call of it."""
     return _compile(function, _nrt=False, forceinline=True)

@@ -1,7 +1,8 @@
 """The join of examples and labels of one stream, by id, in the order of the task's merged input.
 
-An example waits for its label and a label for its example, each for a bounded time and in bounded number; what was
-closed is remembered for a while, so that duplicates and late labels are recognised.
+An example waits for its label and a label for its example, each for a bounded time and in bounded number; closed ids
+are remembered for a while, so that repetitions and late labels are recognised. `rules` has the rules, `layout` the
+memory, `segments` the compiled call over many streams.
 
-May import `jit` and `config`. Public: `stream_join.StreamJoin` and the arrays that it works on.
+May import `jit` and `config`. Public: `stream_join.StreamJoin`, `input`, `output`, `segments`, and their constants.
 """

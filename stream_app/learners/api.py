@@ -1,4 +1,4 @@
-"""What every learner takes and gives: operations in, answers out, and all of its state as arrays."""
+"""The interface of every learner: operations in, answers out, and all of its state as arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.records import Bytes, Floats, Integers, Longs, Words
-
-PREDICT, LEARN, REPORT, CORRECT = 0, 1, 2, 3
-"""The codes of operations."""
+from stream_app.records import CORRECT, LEARN, REPORT, Bytes, Floats, Integers, Longs, Words
 
 REPORT_COLUMNS = (
     "updates",
@@ -29,9 +26,9 @@ class Operations:
     """m operations of one stream, carried out one after the other.
 
     A slot is a row of the features. It is predicted once, learned at most once after that, and used again only in a
-    later call than the one that closed it. At `CORRECT` only the id of the slot means something: that of an example
-    which was learned with the other class. Whoever keeps it gives it the class that it has from now on; what was
-    learned from it stays learned, and so do estimates of how many there are of a class.
+    later call than the one that closed it. At `CORRECT`, only the id of the slot has a meaning: an example with this id
+    was learned with the other class. A learner that keeps the example changes its class from now on; what it learned
+    from the example, and its estimates of class sizes, do not change.
 
     Attributes:
         codes: uint8 `[m]`, `PREDICT`, `LEARN`, `REPORT` or `CORRECT`.
@@ -49,15 +46,15 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What m operations gave.
+    """The answers to m operations.
 
     Attributes:
         scores: float32 `[m]`, P(class 1) at `PREDICT`; NaN elsewhere.
         labels: int8 `[m]`, the learner's class at `PREDICT`: 1 where the score is over 0.5, of an ensemble what most
             networks vote for; -1 elsewhere.
         versions: int64 `[m]`, updates before the operation, those of all networks together.
-        reports: float64 `[reports, 7]`, a row for each `REPORT`, in order, by `REPORT_COLUMNS`; zeros where the method
-            has no such thing.
+        reports: float64 `[reports, 7]`, a row for each `REPORT`, in order, by `REPORT_COLUMNS`; zeros for what the
+            method does not have.
     """
 
     scores: Floats
@@ -70,19 +67,19 @@ class Learner(Protocol):
     """One method with its model on one stream. Not thread-safe; holds no thread, file or clock."""
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
-        """Carry the operations out; where a list of them is cut into calls changes nothing.
+        """Carry out the operations; where a list of operations is cut into calls changes no result.
 
         Args:
             operations: What to do, in order.
             features: float32 `[slots, d]`, C-contiguous and writable; may be another array at each call.
-            ids: uint64 `[slots, ID_WORDS]`, the examples' ids, likewise.
+            ids: uint64 `[slots, ID_WORDS]`, the examples' ids, C-contiguous and writable too.
         """
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """Copies of the whole state, always by the same names in the same order."""
+        """Return copies of the whole state, always by the same names in the same order."""
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-        """Become the learner that gave these arrays: it goes on to the same bits.
+        """Take over the state of the learner that returned these arrays; both give the same bits from then on.
 
         Raises:
             StateError: The arrays are not those of a learner of this kind and shape.
@@ -90,7 +87,7 @@ class Learner(Protocol):
 
 
 def check(operations: Operations, features: Floats, ids: Words, width: int) -> None:
-    """Compiled code reads memory without looking; what it is told must be there.
+    """Check what compiled code takes for granted.
 
     Raises:
         ValueError: The features are not C-contiguous float32 `[slots, width]`, a slot is not among features and ids,

@@ -3,13 +3,13 @@
     learners:
       mine: {method: "my_package.my_module:MyLearner", options: {rate: 0.1}}
 
-It is made as `MyLearner(features, seed, options)` for each stream that it learns: the number of features, 32 bytes that
-differ for each application, stream and learner name, and what the configuration has under `options`. It runs inside the
-pure part of the application. What it does may depend on these three, and on the calls that it gets, on nothing else:
-no clock, no file, no randomness but a generator of its own seeded with `seed` whose state is in `arrays()`. A crash is
-recovered from by calling it again with the same inputs, and the outputs are compared byte by byte.
+The class is called as `MyLearner(features, seed, options)` for each stream: the number of features, 32 bytes that
+differ for each application, stream and learner name, and the configuration's `options`. It runs inside the pure part of
+the application. Its results may depend only on these three and on the calls that it gets: no clock, no file, no
+randomness except a generator that is seeded with `seed` and whose state is in `arrays()`. After a crash, the learner is
+called again with the same inputs, and its outputs are compared byte by byte.
 
-Corrections of labels (`join.corrections`) amend its figures, but do not reach it.
+Corrections of labels (`join.corrections`) change its figures, but the learner does not get them.
 """
 
 from collections.abc import Mapping
@@ -19,35 +19,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import OwnCodeError, StateError, raised_at
-from stream_app.learners.api import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations, check
+from stream_app.learners.api import REPORT_WIDTH, Answers, Operations, check
 from stream_app.learners.networks.dense import class_at
-from stream_app.records import Floats, Words
+from stream_app.records import LEARN, PREDICT, REPORT, Floats, Words
 
 State = Mapping[str, NDArray[np.generic]]
 
 PREFIX = "own."
-"""Before the names of a user's arrays, so that they are never one of ours."""
+"""The prefix of the names of a user's arrays, which keeps them apart from ours."""
 
 
 @runtime_checkable
 class OwnLearner(Protocol):
-    """What such a class has. Examples are read-only float32 `[d]`, gone after the call: copy what you keep."""
+    """The methods of such a class. Examples are read-only float32 `[d]`, valid during the call: copy what you keep."""
 
     def predict(self, example: Floats) -> float:
-        """P(class 1), from 0 to 1; changes nothing."""
+        """Return P(class 1), from 0 to 1, without changing the state."""
 
     def learn(self, example: Floats, label: int) -> None:
         """Learn an example of class 0 or 1, perhaps long after it was predicted."""
 
     def arrays(self) -> State:
-        """The whole state by name, always the same names in the same order; numbers only."""
+        """Return the whole state by name, always the same names in the same order; numbers only."""
 
     def load(self, arrays: State) -> None:
-        """Become the learner that gave these arrays; raise any exception if they do not fit."""
+        """Take over the state of a learner; raise any exception if it does not fit."""
 
 
 class StepLearner:
-    """A `base.Learner` around a user's own.
+    """A `api.Learner` around a user's own.
 
     Args:
         name: The learner's, for errors.
@@ -55,7 +55,7 @@ class StepLearner:
         features: Numbers in an example.
 
     Raises:
-        OwnCodeError: It has not what `OwnLearner` asks for; from `run`, when it failed or gave no P(class 1).
+        OwnCodeError: The class lacks a method of `OwnLearner`; from `run`, a method failed or returned no P(class 1).
     """
 
     def __init__(self, name: str, own: OwnLearner, features: int) -> None:
@@ -92,7 +92,7 @@ class StepLearner:
         self._updates[0] += 1
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
-        """Carry the operations out; see `base.Learner`."""
+        """Carry out the operations; see `api.Learner`."""
         check(operations, features, ids, self._features)
         examples = features.view()
         examples.flags.writeable = False
@@ -114,7 +114,7 @@ class StepLearner:
         return Answers(scores, classes, versions, reports)
 
     def arrays(self) -> State:
-        """Copies of the whole state; see `base.Learner`."""
+        """Return copies of the whole state; see `api.Learner`."""
         try:
             own = {name: np.array(array) for name, array in self._own.arrays().items()}
         except Exception as error:  # a user's code may raise anything
@@ -125,7 +125,7 @@ class StepLearner:
         return {"updates": self._updates.copy()} | {f"{PREFIX}{name}": array for name, array in own.items()}
 
     def load(self, arrays: State) -> None:
-        """Become the learner that gave these arrays; see `base.Learner`."""
+        """Take over the state of a learner; see `api.Learner`."""
         mine = self.arrays()
         if list(arrays) != list(mine):
             raise StateError(f"a learner's state has {', '.join(arrays)}; this one needs {', '.join(mine)}")
@@ -139,7 +139,7 @@ class StepLearner:
 
 
 def build_own(name: str, path: str, options: Mapping[str, Any], features: int, seed: bytes) -> StepLearner:
-    """A user's own learner at `package.module:Class`.
+    """Make a user's own learner, given its class as `package.module:Class`.
 
     Raises:
         ConfigurationError: There is no such class.

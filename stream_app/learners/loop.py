@@ -1,22 +1,24 @@
-"""The compiled loop that all methods share, and the doors to its parts for models that are not compiled.
+"""The compiled loop that predicts and learns, shared by all methods; and its steps, for models that are not compiled.
 
-A learner is known to it by a row (see `addresses`): its scaler, its networks, its memory.
+The loop knows a learner by the address of its descriptor (see `jit.memory`): the fields of its scaler, its networks and
+the state of its method, then the address and size of the block that holds them.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import bare_inlined, compiled, inlined
-from stream_app.jit.memory import LINE_BYTES, Address, address, later, longs_at, prefetch_all, row_of
-from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT_WIDTH
-from stream_app.learners.methods.adaptive_cs import admit_adaptive_cs
-from stream_app.learners.methods.areba import admit_areba, correct_areba
-from stream_app.learners.methods.oob import admit_oob
-from stream_app.learners.methods.qbr import admit_qbr, correct_qbr
-from stream_app.learners.methods.sliding import admit_sliding, correct_sliding
-from stream_app.learners.methods.uob import admit_uob
-from stream_app.learners.networks import kernels
-from stream_app.learners.queues import (
+from stream_app.jit.compiler import compiled, inlined, inlined_without_refcounts
+from stream_app.jit.memory import (
+    CACHE_LINE_BYTES,
+    Pointer,
+    descriptor_of,
+    longs_at,
+    offset_pointer,
+    pointer_to,
+    prefetch_all,
+)
+from stream_app.learners.api import REPORT_WIDTH
+from stream_app.learners.method_state import (
     ADAPTIVE_CS,
     AREBA,
     BASELINE,
@@ -25,84 +27,113 @@ from stream_app.learners.queues import (
     POSITIVE,
     QBR,
     SLIDING,
-    Held,
-    Memory,
-    alone,
-    opened_memory,
+    MethodState,
+    MethodStateView,
+    view_of_method_state,
 )
-from stream_app.learners.scaler import SCALER_CELLS, Desk, Scaler, Work, opened, see, work_at
-from stream_app.records import Longs
+from stream_app.learners.methods.adaptive_cs import admit_adaptive_cs
+from stream_app.learners.methods.areba import admit_areba, correct_areba
+from stream_app.learners.methods.oob import admit_oob
+from stream_app.learners.methods.qbr import admit_qbr, correct_qbr
+from stream_app.learners.methods.sliding import admit_sliding, correct_sliding
+from stream_app.learners.methods.uob import admit_uob
+from stream_app.learners.networks.dense_networks import (
+    NETWORKS_FIELDS,
+    ZERO,
+    DenseNetworks,
+    networks_fields,
+    view_of_networks,
+)
+from stream_app.learners.networks.kernels import learn, predict
+from stream_app.learners.queues import gather_one
+from stream_app.learners.scaler import (
+    SCALER_FIELDS,
+    OperationBuffers,
+    Scaler,
+    ScalerView,
+    buffers_at,
+    scale,
+    view_of_scaler,
+)
+from stream_app.records import CORRECT, LEARN, PREDICT, Longs
 
 _HALF = np.float32(0.5)
 
-_NETWORK = SCALER_CELLS
-_MEMORY = SCALER_CELLS + kernels.NETWORK_CELLS
-_BLOCK = _MEMORY + len(Memory._fields)
-LEARNER_CELLS = _BLOCK + 2
+# Where the parts of a learner's descriptor begin; the scaler's fields come first.
+_NETWORKS = SCALER_FIELDS
+_STATE = SCALER_FIELDS + NETWORKS_FIELDS
+_BLOCK = _STATE + len(MethodState._fields)
+LEARNER_FIELDS = _BLOCK + 2
 
-MOST_AHEAD_BYTES = 1 << 14
-"""Of a learner's state that is fetched before its turn: half of a level-1 cache. Larger networks are read in order."""
+MAX_PREFETCHED_BYTES = 1 << 14
+"""The most bytes of a learner's state that are prefetched before its turn: half of a level-1 cache. The CPU prefetches
+the rest of a larger network by itself, since it is read in order."""
 
 
-def learner_row(scaler: Scaler, network: kernels.Network | None, memory: Memory, block: tuple[int, int]) -> Longs:
-    """The row of a learner; one whose model is not compiled has zeros in the network's place.
+def learner_descriptor(
+    scaler: Scaler, networks: DenseNetworks | None, state: MethodState, block: tuple[int, int]
+) -> Longs:
+    """Return the descriptor of a learner.
 
     Args:
-        scaler: Its part.
-        network: Likewise.
-        memory: Likewise.
-        block: Where the memory of all of them begins, and how many bytes of it are read in every operation.
+        scaler: Its scaler.
+        networks: Its networks; None if they are not compiled, which gives zeros.
+        state: The state of its method.
+        block: The address of the block that holds the arrays, and how many of its bytes every operation reads.
     """
-    cells = (0,) * kernels.NETWORK_CELLS if network is None else kernels.cells_of(network)
-    return row_of([*scaler, *cells, *memory, block[0], min(block[1], MOST_AHEAD_BYTES)])
+    fields = (0,) * NETWORKS_FIELDS if networks is None else networks_fields(networks)
+    return descriptor_of([*scaler, *fields, *state, block[0], min(block[1], MAX_PREFETCHED_BYTES)])
 
 
-@bare_inlined
-def prefetch_row(learner: int) -> None:
-    """Begin to fetch a learner's row."""
-    prefetch_all(learner, 8 * LEARNER_CELLS)
+@inlined_without_refcounts
+def prefetch_descriptor(learner: int) -> None:
+    """Begin to load a learner's descriptor, given its address."""
+    prefetch_all(learner, 8 * LEARNER_FIELDS)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def prefetch_state(learner: int, part: int, parts: int) -> None:
-    """Begin to fetch one of so many parts of what a learner needs, whose row has come."""
-    row = longs_at(learner)
-    size = (row[_BLOCK + 1] // parts + LINE_BYTES) & -LINE_BYTES
-    prefetch_all(row[_BLOCK] + part * size, size)
+    """Begin to load one of `parts` equal parts of a learner's state, after its descriptor was loaded.
+
+    A learner's operations each load a part of the learner that comes next, so that the loads do not come all at once.
+    """
+    descriptor = longs_at(learner)
+    size = (descriptor[_BLOCK + 1] // parts + CACHE_LINE_BYTES) & -CACHE_LINE_BYTES
+    prefetch_all(descriptor[_BLOCK] + part * size, size)
 
 
 @inlined
-def _admit(held: Held, desk: Desk, slot: int, label: int) -> int:  # noqa: PLR0911  (one for each method)
-    """Let the method take a labelled example in; how many examples its lesson has."""
-    if held.kind == AREBA:
-        return admit_areba(held, desk, slot, label)
-    if held.kind == BASELINE:
-        return alone(held, desk, slot, label)
-    if held.kind == OOB:
-        return admit_oob(held, desk, slot, label)
-    if held.kind == ADAPTIVE_CS:
-        return admit_adaptive_cs(held, desk, slot, label)
-    if held.kind == SLIDING:
-        return admit_sliding(held, desk, slot, label)
-    if held.kind == QBR:
-        return admit_qbr(held, desk, slot, label)
-    return admit_uob(held, desk, slot, label)
+def _admit(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:  # noqa: PLR0911  (one for each method)
+    """Let the method take a labelled example in; return how many examples the next step has."""
+    if state.kind == AREBA:
+        return admit_areba(state, scaler, slot, label)
+    if state.kind == BASELINE:
+        return gather_one(state, scaler, slot, label)
+    if state.kind == OOB:
+        return admit_oob(state, scaler, slot, label)
+    if state.kind == ADAPTIVE_CS:
+        return admit_adaptive_cs(state, scaler, slot, label)
+    if state.kind == SLIDING:
+        return admit_sliding(state, scaler, slot, label)
+    if state.kind == QBR:
+        return admit_qbr(state, scaler, slot, label)
+    return admit_uob(state, scaler, slot, label)
 
 
 @compiled
-def _correct(held: Held, desk: Desk, slot: int, label: int) -> None:
-    """Let the method give an example that it keeps the other class; most keep none."""
-    if held.kind == AREBA:
-        correct_areba(held, desk, slot, label)
-    elif held.kind == QBR:
-        correct_qbr(held, desk, slot, label)
-    elif held.kind == SLIDING:
-        correct_sliding(held, desk, slot, label)
+def _correct(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
+    """Let the method change the class of an example that it keeps; most methods keep none."""
+    if state.kind == AREBA:
+        correct_areba(state, scaler, slot, label)
+    elif state.kind == QBR:
+        correct_qbr(state, scaler, slot, label)
+    elif state.kind == SLIDING:
+        correct_sliding(state, scaler, slot, label)
 
 
 @inlined
-def _vote(scores: Address, networks: int) -> tuple[np.float32, int]:
-    """The mean of the networks' P(class 1), and the class that most vote for; on a tie the first network's."""
+def _vote(scores: Pointer, networks: int) -> tuple[np.float32, int]:
+    """Return the mean of the networks' P(class 1), and the class of most networks; on a tie, the first network's."""
     first = 1 if scores[0] > _HALF else 0
     if networks == 1:
         return scores[0], first
@@ -116,106 +147,111 @@ def _vote(scores: Address, networks: int) -> tuple[np.float32, int]:
 
 
 @inlined
-def _report(held: Held, updates: int, reports: Address, at: int) -> None:
-    """By `base.REPORT_COLUMNS`."""
+def _report(state: MethodStateView, updates: int, reports: Pointer, at: int) -> None:
+    """Fill a row of `api.REPORT_COLUMNS` that begins at `reports[at]` and is zero before."""
     reports[at] = updates
     for label in (POSITIVE, NEGATIVE):
-        reports[at + 2 - label] = held.sizes[label]
-    if held.kind in (AREBA, QBR):
+        reports[at + 2 - label] = state.sizes[label]
+    if state.kind in (AREBA, QBR):
         for label in (POSITIVE, NEGATIVE):
-            reports[at + 4 - label] = held.lengths[label]
-            reports[at + 6 - label] = held.capacities[label]
-    elif held.kind == SLIDING:
-        for age in range(held.lengths[0]):
-            place = held.firsts[0] + age
-            row = place - held.rows if place >= held.rows else place
-            reports[at + 4 - np.int64(held.classes[row])] += 1.0
+            reports[at + 4 - label] = state.lengths[label]
+            reports[at + 6 - label] = state.capacities[label]
+    elif state.kind == SLIDING:
+        for age in range(state.lengths[0]):
+            place = state.firsts[0] + age
+            row = place - state.rows if place >= state.rows else place
+            reports[at + 4 - np.int64(state.classes[row])] += 1.0
         for label in (POSITIVE, NEGATIVE):
-            reports[at + 6 - label] = held.capacities[0]
+            reports[at + 6 - label] = state.capacities[0]
 
 
 @compiled
-def run_part(row: Address, work: Work, begin: int, end: int, report: int, keep: bool, following: int) -> None:
-    """Carry the operations from `begin` to `end` out.
+def run_part(
+    descriptor: Pointer, buffers: OperationBuffers, begin: int, end: int, report: int, keep: bool, following: int
+) -> None:
+    """Carry out the operations from `begin` to `end`.
 
     Args:
-        row: The learner's.
-        work: Operations, and room for the answers.
+        descriptor: Of the learner.
+        buffers: The operations, and room for the answers.
         begin: The first operation.
-        end: Behind the last.
-        report: Where the first report goes.
-        keep: Keep predictions with their slots; a `LEARN` is answered with what had been predicted.
-        following: Address of the row of the learner whose turn is next; 0: nobody's.
+        end: The operation after the last.
+        report: The row of the first report.
+        keep: Whether predictions are kept with their slots, so that `LEARN` is answered with what was predicted.
+        following: Address of the descriptor of the learner whose turn is next; 0: there is none.
     """
-    desk = opened(row, work)
-    core, held = kernels.opened(later(row, _NETWORK)), opened_memory(later(row, _MEMORY))
-    updates = kernels.ORIGIN
-    for n in range(held.networks):
-        updates += core.updates[n]
+    scaler = view_of_scaler(descriptor, buffers)
+    networks = view_of_networks(offset_pointer(descriptor, _NETWORKS))
+    state = view_of_method_state(offset_pointer(descriptor, _STATE))
+    updates = ZERO
+    for n in range(state.networks):
+        updates += networks.updates[n]
     reported = report * REPORT_WIDTH
     for k in range(begin, end):
         if following != 0:
             prefetch_state(following, k - begin, end - begin)
-        slot = work.slots[k]
-        work.versions[k] = updates
-        if work.codes[k] == PREDICT:
-            see(desk, slot)
-            kernels.predict(core, desk.seen, slot * desk.width, held.scores)
-            work.scores[k], work.classes[k] = _vote(held.scores, held.networks)
+        slot = buffers.slots[k]
+        buffers.versions[k] = updates
+        if buffers.codes[k] == PREDICT:
+            scale(scaler, slot)
+            predict(networks, scaler.seen, slot * scaler.width, state.scores)
+            buffers.scores[k], buffers.classes[k] = _vote(state.scores, state.networks)
             if keep:
-                work.kept_scores[slot], work.kept_classes[slot] = work.scores[k], work.classes[k]
-        elif work.codes[k] == LEARN:
+                buffers.kept_scores[slot], buffers.kept_classes[slot] = buffers.scores[k], buffers.classes[k]
+        elif buffers.codes[k] == LEARN:
             if keep:
-                work.scores[k], work.classes[k] = work.kept_scores[slot], work.kept_classes[slot]
-            count = _admit(held, desk, slot, work.labels[k])
-            source = held.examples if held.rows > 0 else desk.seen
-            updates += kernels.learn(core, source, held.starts, held.targets, count, held.weight[0], held.steps)
-        elif work.codes[k] == CORRECT:
-            _correct(held, desk, slot, work.labels[k])
+                buffers.scores[k], buffers.classes[k] = buffers.kept_scores[slot], buffers.kept_classes[slot]
+            count = _admit(state, scaler, slot, buffers.labels[k])
+            source = state.examples if state.rows > 0 else scaler.seen
+            updates += learn(networks, source, state.starts, state.targets, count, state.weight[0], state.steps)
+        elif buffers.codes[k] == CORRECT:
+            _correct(state, scaler, slot, buffers.labels[k])
         else:
-            _report(held, updates, work.reports, reported)
+            _report(state, updates, buffers.reports, reported)
             reported += REPORT_WIDTH
 
 
 @compiled
-def run(learner: int, work: int, operations: int) -> None:
-    """Carry so many operations out, of the learner and the work whose rows are at these addresses."""
-    run_part(
-        longs_at(learner), work_at(longs_at(work)), kernels.ORIGIN, operations, kernels.ORIGIN, False, kernels.ORIGIN
-    )
+def run(learner: int, buffers: int, operations: int) -> None:
+    """Carry out so many operations; learner and buffers are the addresses of their descriptors."""
+    run_part(longs_at(learner), buffers_at(longs_at(buffers)), ZERO, operations, ZERO, False, ZERO)
 
 
-# Doors for models that are not compiled; a learner and a work are given by the addresses of their rows ----------------
+# The steps of the loop, for models that are not compiled --------------------------------------------------------------
+#
+# A learner, and its buffers, are given by the addresses of their descriptors.
 
 
 @compiled
-def see_slot(learner: int, work: int, slot: int) -> None:
+def scale_slot(learner: int, buffers: int, slot: int) -> None:
     """Scale the features of a slot."""
-    see(opened(longs_at(learner), work_at(longs_at(work))), slot)
+    scale(view_of_scaler(longs_at(learner), buffers_at(longs_at(buffers))), slot)
 
 
 @compiled
-def admit(learner: int, work: int, slot: int, label: int) -> int:
-    """Take the example of a slot in; how many examples the lesson in the memory has."""
-    row = longs_at(learner)
-    return _admit(opened_memory(later(row, _MEMORY)), opened(row, work_at(longs_at(work))), slot, label)
+def admit(learner: int, buffers: int, slot: int, label: int) -> int:
+    """Take the example of a slot in; return how many examples the next step in the method's state has."""
+    descriptor = longs_at(learner)
+    state = view_of_method_state(offset_pointer(descriptor, _STATE))
+    return _admit(state, view_of_scaler(descriptor, buffers_at(longs_at(buffers))), slot, label)
 
 
 @compiled
-def correct(learner: int, work: int, slot: int, label: int) -> None:
-    """Give the example with the id of a slot the other class, if it is kept."""
-    row = longs_at(learner)
-    _correct(opened_memory(later(row, _MEMORY)), opened(row, work_at(longs_at(work))), slot, label)
+def correct(learner: int, buffers: int, slot: int, label: int) -> None:
+    """Change the class of the example with the id of a slot, if the method keeps it."""
+    descriptor = longs_at(learner)
+    state = view_of_method_state(offset_pointer(descriptor, _STATE))
+    _correct(state, view_of_scaler(descriptor, buffers_at(longs_at(buffers))), slot, label)
 
 
 @compiled
 def vote(learner: int) -> tuple[np.float32, int]:
-    """P(class 1) and the class, of the scores in the memory."""
-    held = opened_memory(later(longs_at(learner), _MEMORY))
-    return _vote(held.scores, held.networks)
+    """Return P(class 1) and the class, from the scores in the method's state."""
+    state = view_of_method_state(offset_pointer(longs_at(learner), _STATE))
+    return _vote(state.scores, state.networks)
 
 
 @compiled
 def report(learner: int, updates: int, row: NDArray[np.float64]) -> None:
     """Fill a row of reports, which is zero before."""
-    _report(opened_memory(later(longs_at(learner), _MEMORY)), updates, address(row), kernels.ORIGIN)
+    _report(view_of_method_state(offset_pointer(longs_at(learner), _STATE)), updates, pointer_to(row), ZERO)

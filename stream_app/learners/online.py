@@ -1,7 +1,7 @@
 """The `Learner` that predicts and learns one example after the other: a method, networks, a scaler.
 
-A method (one file each) decides what to learn from, networks predict and learn. Those that are compiled run in the
-compiled loop (`loop`); any others are called operation by operation.
+A method (`methods` has one file for each) decides what to learn from, networks predict and learn. Compiled networks run
+in the compiled loop (`loop`); all others are called operation by operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import StateError
-from stream_app.jit.memory import Scratch, address_of, block_of, packed, row_of, shared
-from stream_app.learners import loop, queues
-from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT, REPORT_COLUMNS, Answers, Operations, check
-from stream_app.learners.networks import kernels
+from stream_app.jit.memory import SharedBuffers, address_of, aligned_block, descriptor_of, pack, with_shared_buffers
+from stream_app.learners import loop, method_state
+from stream_app.learners.api import REPORT_COLUMNS, Answers, Operations, check
+from stream_app.learners.method import Method, State
+from stream_app.learners.networks import dense_networks
 from stream_app.learners.networks.dense import Training
-from stream_app.learners.queues import Method, State
-from stream_app.learners.scaler import Scaler, Work, scaler_of
-from stream_app.records import Floats, Longs, Words
+from stream_app.learners.networks.dense_networks import DenseNetworks
+from stream_app.learners.scaler import OperationBuffers, Scaler, scaler_of
+from stream_app.records import CORRECT, LEARN, PREDICT, REPORT, Floats, Longs, Words
 
 
 class Models(Protocol):
@@ -29,119 +30,122 @@ class Models(Protocol):
 
     @property
     def models(self) -> Sequence[object]:
-        """Each of them."""
+        """The networks."""
 
     def predict(self, example: Floats) -> Floats:
-        """P(class 1) of one example `[d]`, by each."""
+        """Return each network's P(class 1) of one example `[d]`."""
 
     def learn(self, examples: Floats, targets: Floats, weight: float, steps: Longs) -> None:
-        """As many steps of each as `steps` says, on examples `[n, d]`."""
+        """Let network k take `steps[k]` steps on examples `[n, d]`."""
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """The state, as views."""
+        """Return the state, not copied."""
 
 
 class _Parts(NamedTuple):
-    """What a learner consists of, as Python sees it; compiled code has the row."""
+    """The parts of a learner, as Python sees them; compiled code has the descriptor."""
 
     scaler: Scaler
     method: Method
-    model: kernels.Network | Models
+    model: DenseNetworks | Models
 
 
 class OnlineLearner:
     """A `Learner`: a method, a model, a scaler.
 
-    To open a stream takes as many learners as it has, and most of what a learner is made of depends on its settings
-    alone. So learners of equal settings are copies of one (`twin`); views for Python are made when it asks for them.
+    Opening a stream makes all of its learners, and most of what makes a learner depends on its settings only. So
+    learners of equal settings are copies of one (`copy_with`), and the views for Python are made when they are needed.
 
     Args:
-        method: What to learn from.
-        model: Compiled networks, or any modules under autograd; as many as the method has.
+        method: Decides what to learn from.
+        model: Compiled networks, or modules under autograd; as many as the method has.
         features: Numbers in an example.
         scaled: Whether features are standardised online.
-        scratch: What learners that never run at the same time share; without it, this one has its own.
+        buffers: What learners that never run at the same time share; without them, this learner has its own.
     """
 
     def __init__(
         self,
         method: Method,
-        model: kernels.Network | Models,
+        model: DenseNetworks | Models,
         features: int,
         *,
         scaled: bool,
-        scratch: Scratch | None = None,
+        buffers: SharedBuffers | None = None,
     ) -> None:
-        scratch = {} if scratch is None else scratch
-        self._features, self._scaled, self._compiled = features, scaled, isinstance(model, kernels.Network)
-        parts: list[Any] = [scaler_of(features, active=scaled), shared(method.memory, queues.SCRATCH, scratch)]
-        if isinstance(model, kernels.Network):
-            parts.append(shared(model, kernels.SCRATCH, scratch))
-        self._layout = packed(parts, (*queues.SCRATCH, *kernels.SCRATCH), ("ids", "mean", "squares", "seen"))
+        buffers = {} if buffers is None else buffers
+        self._features, self._scaled, self._compiled = features, scaled, isinstance(model, DenseNetworks)
+        parts: list[Any] = [
+            scaler_of(features, active=scaled),
+            with_shared_buffers(method.state, method_state.SHARED, buffers),
+        ]
+        if isinstance(model, DenseNetworks):
+            parts.append(with_shared_buffers(model, dense_networks.SHARED, buffers))
+        self._layout = pack(parts, (*method_state.SHARED, *dense_networks.SHARED), ("ids", "mean", "squares", "seen"))
         self._block, self._begin = self._layout.block, self._layout.address
-        scaler, method.memory = self._layout.parts[:2]
+        scaler, method.state = self._layout.parts[:2]
         self._method = method
         self._parts: _Parts | None = _Parts(scaler, method, self._layout.parts[2] if self._compiled else model)
-        self._row = self._new_row()
-        inside = (self._row >= self._begin) & (self._row < self._begin + len(self._block))
-        self._inside = np.flatnonzero(inside)  # cells that are addresses in the block
+        self._descriptor = self._new_descriptor()
+        inside = (self._descriptor >= self._begin) & (self._descriptor < self._begin + len(self._block))
+        self._inside = np.flatnonzero(inside)  # fields that are addresses in the block
 
-    def twin(self, parameters: Floats, generator: Words | None) -> "OnlineLearner":
-        """A learner as this one is, which is new and compiled, with other weights.
+    def copy_with(self, parameters: Floats, generator: Words | None) -> "OnlineLearner":
+        """Return a copy of this learner, which is new and compiled, with other weights.
 
         Args:
             parameters: float32 `[n * p]`, the weights of its networks.
-            generator: uint64 `[6]`, see `poisson`, if the method `draws`.
+            generator: uint64 `[6]`, see `poisson`, if the method `draws_numbers`.
         """
         made = copy(self)
         made.take_own_memory()
-        made.draw(parameters, generator)
+        made.set_weights(parameters, generator)
         return made
 
     def take_own_memory(self) -> None:
-        """Share none with the learner that this one was copied from."""
-        block, begin = block_of(len(self._block))
+        """Copy the memory that a shallow copy of a learner shares with the original."""
+        block, begin = aligned_block(len(self._block))
         block[:] = self._block
-        self._row = self._row.copy()
-        self._row[self._inside] += begin - self._begin
+        self._descriptor = self._descriptor.copy()
+        self._descriptor[self._inside] += begin - self._begin
         self._block, self._begin, self._parts = block, begin, None
 
-    def draw(self, parameters: Floats, generator: Words | None) -> None:
-        """Begin with these, see `twin`."""
+    def set_weights(self, parameters: Floats, generator: Words | None) -> None:
+        """Set the weights and the generator, see `copy_with`."""
         self._layout.spans[2, "parameters"].view(self._block)[:] = parameters
         if generator is not None:
             self._layout.spans[1, "generator"].view(self._block)[:] = generator
 
     @property
     def allocated_bytes(self) -> int:
-        """Of its memory; modules under autograd have their own besides."""
+        """Bytes of the learner's memory, without that of modules under autograd."""
         seen = self._all.scaler.seen.nbytes if self._scaled else 0
         return len(self._block) + seen
 
     @property
     def networks(self) -> int:
-        """How many learn."""
-        return self._all.method.memory.networks
+        """The number of networks."""
+        return self._all.method.state.networks
 
     @property
-    def draws(self) -> bool:
-        """Whether its method needs a generator of random numbers."""
-        return len(self._all.method.memory.generator) > 0
+    def draws_numbers(self) -> bool:
+        """Whether the method needs a generator of random numbers."""
+        return len(self._all.method.state.generator) > 0
 
     @property
     def _all(self) -> _Parts:
         if self._parts is None:
-            scaler, memory_, model = self._layout.parts_in(self._block)
-            self._parts = _Parts(scaler, self._method.over(memory_), model)
+            scaler, state, model = self._layout.parts_in(self._block)
+            self._parts = _Parts(scaler, self._method.with_state(state), model)
         return self._parts
 
     @property
-    def row(self) -> Longs | None:
-        """For `loop.run`, as long as the learner lives: its numbers change in place; None if it is not compiled."""
-        return self._row if self._compiled else None
+    def descriptor(self) -> Longs | None:
+        """For `loop.run`, valid as long as the learner lives; its values change in place. None: it is not compiled."""
+        return self._descriptor if self._compiled else None
 
     def make_room(self, slots: int) -> None:
-        """See to it that the features of so many slots can be kept; what is there stays."""
+        """Make sure that the scaled features of so many slots can be kept; existing ones stay."""
         if not self._scaled:
             return
         scaler, wanted = self._all.scaler, slots * self._features
@@ -149,10 +153,10 @@ class OnlineLearner:
             grown = np.zeros(wanted, np.float32)
             grown[: len(scaler.seen)] = scaler.seen
             self._parts = self._all._replace(scaler=scaler._replace(seen=grown))
-            self._row[:] = self._new_row()
+            self._descriptor[:] = self._new_descriptor()
 
     def run(self, operations: Operations, features: Floats, ids: Words) -> Answers:
-        """Carry the operations out; see `base.Learner`."""
+        """Carry out the operations; see `api.Learner`."""
         check(operations, features, ids, self._features)
         self.make_room(len(features))
         count = len(operations)
@@ -164,48 +168,49 @@ class OnlineLearner:
         )
         asked = (operations.codes, operations.slots, operations.labels, features, ids)
         answering = (answers.scores, answers.labels, answers.versions, answers.reports, 0, 0)
-        work = row_of(Work(*asked, *answering))
+        buffers = descriptor_of(OperationBuffers(*asked, *answering))
         model = self._all.model
-        if isinstance(model, kernels.Network):
-            loop.run(address_of(self._row), address_of(work), count)
+        if isinstance(model, DenseNetworks):
+            loop.run(address_of(self._descriptor), address_of(buffers), count)
         else:
-            self._step_by_step(operations, answers, address_of(work), features, model)
+            self._step_by_step(operations, answers, address_of(buffers), features, model)
         return answers
 
     def _step_by_step(
-        self, operations: Operations, answers: Answers, work: int, features: Floats, model: Models
+        self, operations: Operations, answers: Answers, buffers: int, features: Floats, model: Models
     ) -> None:
         scaler, method, _ = self._all
-        held, networks, width, row = method.memory, len(model.models), self._features, address_of(self._row)
+        state, networks, width = method.state, len(model.models), self._features
+        descriptor = address_of(self._descriptor)
         seen = (scaler.seen if scaler.active else features).reshape(-1, width)
         reported, updates = 0, int(model.training.updates.sum())
         for k, (code, slot) in enumerate(zip(operations.codes.tolist(), operations.slots.tolist(), strict=True)):
             answers.versions[k] = updates
             if code == PREDICT:
-                loop.see_slot(row, work, slot)
-                held.scores[:networks] = model.predict(seen[slot])
-                answers.scores[k], answers.labels[k] = loop.vote(row)
+                loop.scale_slot(descriptor, buffers, slot)
+                state.scores[:networks] = model.predict(seen[slot])
+                answers.scores[k], answers.labels[k] = loop.vote(descriptor)
             elif code == LEARN:
-                count = loop.admit(row, work, slot, int(operations.labels[k]))
-                source = held.examples.reshape(-1, width) if held.rows else seen
-                examples = source[held.starts[:count] // width]
-                model.learn(examples, held.targets[:count].copy(), float(held.weight[0]), held.steps)
+                count = loop.admit(descriptor, buffers, slot, int(operations.labels[k]))
+                source = state.examples.reshape(-1, width) if state.rows else seen
+                examples = source[state.starts[:count] // width]
+                model.learn(examples, state.targets[:count].copy(), float(state.weight[0]), state.steps)
                 updates = int(model.training.updates.sum())
             elif code == CORRECT:
-                loop.correct(row, work, slot, int(operations.labels[k]))
+                loop.correct(descriptor, buffers, slot, int(operations.labels[k]))
             else:
-                loop.report(row, updates, answers.reports[reported])
+                loop.report(descriptor, updates, answers.reports[reported])
                 reported += 1
 
-    def _new_row(self) -> Longs:
+    def _new_descriptor(self) -> Longs:
         scaler, method, model = self._all
-        network = model if isinstance(model, kernels.Network) else None
-        return loop.learner_row(scaler, network, method.memory, (self._begin, self._layout.often))
+        network = model if isinstance(model, DenseNetworks) else None
+        return loop.learner_descriptor(scaler, network, method.state, (self._begin, self._layout.frequent_bytes))
 
     def _views(self) -> dict[str, NDArray[np.generic]]:
-        """The state of model and scaler, not copied."""
+        """Return the state of model and scaler, not copied."""
         scaler, _, model = self._all
-        if isinstance(model, kernels.Network):
+        if isinstance(model, DenseNetworks):
             views = Training(model.parameters, model.first, model.second, model.powers, model.updates).arrays()
         else:
             views = dict(model.arrays())
@@ -218,7 +223,7 @@ class OnlineLearner:
         return views
 
     def arrays(self) -> State:
-        """Copies of the whole state; see `base.Learner`. With a scaler, `seen` has a row for each slot used so far."""
+        """Return copies of the state; see `api.Learner`. With a scaler, `seen` has a row for each slot used so far."""
         scaler, method, _ = self._all
         arrays = {name: view.copy() for name, view in self._views().items()}
         if scaler.active:
@@ -227,7 +232,7 @@ class OnlineLearner:
         return arrays | dict(method.arrays())
 
     def load(self, arrays: State) -> None:
-        """Become the learner that gave these arrays; see `base.Learner`."""
+        """Take over the state of a learner; see `api.Learner`."""
         mine, views = self.arrays(), self._views()
         if list(arrays) != list(mine):
             raise StateError(f"a learner's state has {', '.join(arrays)}; this one needs {', '.join(mine)}")

@@ -1,8 +1,8 @@
 """Poisson numbers in compiled code, from a counter-based generator whose whole state is six words.
 
 Philox 4x64-10 (Salmon et al. 2011), as NumPy's, keyed and started by a learner's seed like the generator of its
-weights but 2**64 blocks further on, so that the two never meet. Each label opens new blocks; words of its last block
-that it does not need are dropped, so that there is no half-used block to remember.
+weights, but 2**64 blocks later, so that the two never overlap. Each label begins a new block; words of its last block
+that are not needed are dropped, so that no half-used block must be remembered.
 
 A number is found by inversion: one uniform of 53 bits against the sums of the probabilities. Rates above `PART` are
 cut into equal parts, whose numbers are added (a sum of Poisson numbers is one). Only + - * / decide, so all machines
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled
-from stream_app.jit.memory import Address
+from stream_app.jit.memory import Pointer
 from stream_app.learners.networks.simd import high_product
 from stream_app.records import Words
 
@@ -21,13 +21,13 @@ WORDS = 4
 """Words of a block."""
 
 STATE_WORDS = 6
-"""Of the generator: the key (2), then the counter, its lowest word first (4)."""
+"""Words of the generator's state: the key (2), then the counter, its lowest word first (4)."""
 
 PART = 8.0
 """The largest rate of one inversion: e**-8 is far from 0, and 60 sums reach 1 within a double's last bit."""
 
 TABLE_SIZE = 64
-"""The rate that it is for, 62 sums of probabilities, and a number that no uniform reaches."""
+"""Numbers of the table: its rate, 62 sums of probabilities, and a number that no uniform reaches."""
 
 _MULTIPLIERS = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
 _WEYL = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
@@ -37,14 +37,14 @@ _TO_UNIT = 2.0**-53
 
 
 def new_generator(seed: bytes) -> Words:
-    """The state of a generator for a learner's 32-byte seed."""
+    """Return the state of a generator for a learner's 32-byte seed."""
     key, start = np.frombuffer(seed[:16], "<u8"), np.frombuffer(seed[16:], "<u8")
     return np.array([*key, 0, 1, *start], np.uint64)
 
 
 @compiled
-def _next_block(generator: Address, words: Address) -> None:
-    """Count one more, and fill `words`; the counter's lowest word lasts for 2**64 blocks."""
+def _next_block(generator: Pointer, words: Pointer) -> None:
+    """Fill `words` with the next block; the counter's lowest word suffices for 2**64 blocks."""
     generator[2] += _ONE
     a, b, c, d = generator[2], generator[3], generator[4], generator[5]
     first, second = generator[0], generator[1]
@@ -59,7 +59,7 @@ def _next_block(generator: Address, words: Address) -> None:
 
 @compiled
 def _falling_exponential(x: float) -> float:
-    """e**-x for 0 <= x <= `PART`: the series at x / 256, squared eight times."""
+    """Return e**-x for 0 <= x <= `PART`: the series at x / 256, squared eight times."""
     series = 1.0
     for term in range(8, 0, -1):
         series = 1.0 - (x / 256.0) / term * series
@@ -69,8 +69,8 @@ def _falling_exponential(x: float) -> float:
 
 
 @compiled
-def _tabulate(table: Address, rate: float) -> None:
-    """The sums of the probabilities of 0, 1, 2, ..., unless the table is for this rate already."""
+def _tabulate(table: Pointer, rate: float) -> None:
+    """Fill the table with the sums of the probabilities of 0, 1, 2, ..., unless it is for this rate already."""
     if table[0] == rate:
         return
     table[0] = rate
@@ -84,7 +84,7 @@ def _tabulate(table: Address, rate: float) -> None:
 
 
 @compiled
-def draw(generator: Address, words: Address, table: Address, rate: float, numbers: Address, count: int) -> None:
+def draw(generator: Pointer, words: Pointer, table: Pointer, rate: float, numbers: Pointer, count: int) -> None:
     """Fill `numbers` with `count` Poisson numbers of one rate, at least 0."""
     parts = max(1, int(np.ceil(rate / PART)))
     _tabulate(table, rate / parts)
@@ -105,5 +105,5 @@ def draw(generator: Address, words: Address, table: Address, rate: float, number
 
 
 def generator_fits(array: NDArray[np.generic]) -> bool:
-    """Whether this is the state of a generator."""
+    """Say whether this is the state of a generator."""
     return array.shape == (STATE_WORDS,) and array.dtype == np.uint64

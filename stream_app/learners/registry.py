@@ -11,6 +11,7 @@ from stream_app.learners.api import (
     Learner,
 )
 from stream_app.learners.custom import build_own
+from stream_app.learners.method import Method
 from stream_app.learners.methods.adaptive_cs import adaptive_cs
 from stream_app.learners.methods.areba import areba
 from stream_app.learners.methods.baseline import baseline
@@ -18,11 +19,10 @@ from stream_app.learners.methods.oob import oob
 from stream_app.learners.methods.qbr import qbr
 from stream_app.learners.methods.sliding import sliding
 from stream_app.learners.methods.uob import uob
-from stream_app.learners.networks.dense import blank_networks, dense_weights, random_generator, seeded_anew
+from stream_app.learners.networks.dense import blank_networks, dense_weights, random_generator, reseed
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.poisson import new_generator
-from stream_app.learners.queues import Method
-from stream_app.learners.workshop import Workshop
+from stream_app.learners.shared_buffers import LearnerResources
 
 METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = MappingProxyType(
     {
@@ -42,16 +42,16 @@ METHODS: Mapping[str, Callable[[LearnerSettings, int, bytes], Method]] = Mapping
 
 
 def build(
-    name: str, settings: LearnerSettings, features: int, seed: bytes, workshop: Workshop | None = None
+    name: str, settings: LearnerSettings, features: int, seed: bytes, resources: LearnerResources | None = None
 ) -> Learner:
-    """A new learner.
+    """Make a new learner.
 
     Args:
         name: The learner's, for errors.
-        settings: Its method and numbers.
+        settings: Its method, network and numbers.
         features: Numbers in an example.
         seed: 32 bytes, the SHA-256 of application, stream and learner; equal seeds give equal bits.
-        workshop: What learners share that never run at the same time.
+        resources: What learners share that never run at the same time; without it, nothing is shared.
 
     Raises:
         ConfigurationError: There is no such method or network, the network cannot be trained repeatably, or a user's
@@ -61,15 +61,15 @@ def build(
         return build_own(name, settings.method, settings.options, features, seed)
     if settings.method not in METHODS:
         raise ConfigurationError(f"learner {name}: no method {settings.method}; there are {', '.join(METHODS)}")
-    workshop = workshop or Workshop()
+    resources = resources or LearnerResources()
     if settings.network == "dense":
         widths = (features, *settings.hidden, 1)
-        model = workshop.model((features, *settings.key), lambda: _blank(settings, widths, workshop))
-        generator = seeded_anew(workshop.generator, seed)
+        model = resources.template((features, *settings.key), lambda: _without_weights(settings, widths, resources))
+        generator = reseed(resources.generator, seed)
         weights = [dense_weights(widths, generator) for _ in range(model.networks)]
-        return model.twin(np.concatenate(weights), new_generator(seed) if model.draws else None)
+        return model.copy_with(np.concatenate(weights), new_generator(seed) if model.draws_numbers else None)
     method, scaled = METHODS[settings.method](settings, features, seed), settings.scaler == "standard"
-    count, rates, generator = method.memory.networks, (settings.learning_rate, settings.l2), random_generator(seed)
+    count, rates, generator = method.state.networks, (settings.learning_rate, settings.l2), random_generator(seed)
     from stream_app.learners.networks import autograd  # noqa: PLC0415  (Torch takes seconds and half a gigabyte; most do without)
 
     try:
@@ -77,11 +77,11 @@ def build(
         models = autograd.AutogradModels(modules, features, *rates)
     except ConfigurationError as error:
         raise type(error)(f"learner {name}: {line}" for line in error.lines) from error
-    return OnlineLearner(method, models, features, scaled=scaled, scratch=workshop.scratch)
+    return OnlineLearner(method, models, features, scaled=scaled, buffers=resources.buffers)
 
 
-def _blank(settings: LearnerSettings, widths: tuple[int, ...], workshop: Workshop) -> OnlineLearner:
-    """A learner of dense networks that nobody has drawn weights for."""
+def _without_weights(settings: LearnerSettings, widths: tuple[int, ...], resources: LearnerResources) -> OnlineLearner:
+    """Make a learner of dense networks whose weights are zero."""
     method = METHODS[settings.method](settings, widths[0], bytes(32))
-    model = blank_networks(widths, method.memory.networks, settings.learning_rate, settings.l2, method.examples)
-    return OnlineLearner(method, model, widths[0], scaled=settings.scaler == "standard", scratch=workshop.scratch)
+    model = blank_networks(widths, method.state.networks, settings.learning_rate, settings.l2, method.examples)
+    return OnlineLearner(method, model, widths[0], scaled=settings.scaler == "standard", buffers=resources.buffers)

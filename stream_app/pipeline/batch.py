@@ -1,6 +1,6 @@
-"""One batch of a task: both ranges decoded, and their merged sequence.
+"""The steps decode and merge: both ranges of a batch in columns, and their merged sequence.
 
-A position is an index into that sequence; everything that the batch causes is told by position.
+A position is an index into the merged sequence. Every result of a batch refers to a record by its position.
 """
 
 import operator
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled
-from stream_app.join.stream_join import JoinInput
+from stream_app.join.input import JoinInput
 from stream_app.pipeline import merge
 from stream_app.records import (
     DEAD_LETTER_BYTES,
@@ -32,10 +32,10 @@ from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.names import NameList
 
 TRACE_HEADER = "traceparent"
-"""W3C Trace Context, carried from the record that caused an output if there is one, and it is valid."""
+"""The header of W3C Trace Context. If the record that causes an output has a valid one, the output carries it."""
 
 MAX_TRACE_BYTES = 128
-"""A later version may append fields; each output that a record causes carries them, so they have a bound."""
+"""The longest header that is carried: a later version may append fields, and each output of a record has them."""
 
 _TRACE_BYTES = 55
 _TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[\x21-\x7e]*)?")
@@ -43,7 +43,7 @@ _TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]
 
 @dataclass(frozen=True, slots=True)
 class OriginalRecord:
-    """An input record as it came: what a dead letter has to hold."""
+    """An input record as it came, which is what a dead letter contains."""
 
     side: Side
     offset: int
@@ -53,16 +53,16 @@ class OriginalRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """n records of both sides.
+class InputBatch:
+    """A batch: n records of both sides, decoded and merged.
 
     Attributes:
-        raw: Both sides as they came.
+        raw: Both sides as they came, examples first, as in all pairs below.
         decoded: Both sides in columns.
         merged: The columns that the join works on, with `sides` and `rows` of each position.
         times: int64 `[n]`, the timestamp of each position.
-        known: The names that the decoder knew, and perhaps more behind them.
-        sizes: int64, bytes of each row of both sides, were it a dead letter.
+        known: The names of streams that the decoder knew; the task may have appended more since.
+        sizes: int64, the bytes that each row would have as a dead letter.
         trace_headers: The valid trace headers of both sides, by row.
         dropped_traces: Number of records that have a trace header, or several, but no valid one.
     """
@@ -78,11 +78,11 @@ class Batch:
 
     @property
     def unreadable(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """By `Side`, bool `[n]` in offset order: whether the value does not tell its stream."""
+        """By `Side`, bool `[n]` in offset order: whether the value does not name its stream."""
         return self.decoded[0].streams < 0, self.decoded[1].streams < 0
 
     def stream_name(self, position: int) -> str | None:
-        """What the value of this record says; None: it does not."""
+        """Return the stream that the value of this record names; None: it names no stream."""
         decoded = self.decoded[self.merged.sides[position]]
         number = int(decoded.streams[self.merged.rows[position]])
         if number < 0:
@@ -90,13 +90,13 @@ class Batch:
         return self.known[number] if number < decoded.known else decoded.stream_names[number - decoded.known]
 
     def original(self, position: int) -> OriginalRecord:
-        """The record at this position, untouched."""
+        """Return the record at this position as it came."""
         side, row = Side(int(self.merged.sides[position])), int(self.merged.rows[position])
         raw = self.raw[side]
         return OriginalRecord(side, int(raw.offsets[row]), raw.keys[row], raw.values[row], raw.headers.get(row, ()))
 
     def traces(self, positions: Integers) -> Mapping[int, Sequence[Header]]:
-        """The trace headers of the records at these positions, by row of `positions`."""
+        """Return the trace headers of the records at these positions, by row of `positions`."""
         if not any(self.trace_headers):
             return {}
         found: dict[int, Sequence[Header]] = {}
@@ -107,14 +107,14 @@ class Batch:
         return found
 
     def trace_bytes(self) -> int:
-        """Of the largest trace headers that an output of this batch may carry."""
+        """Return the bytes of the largest trace headers that an output of this batch can carry."""
         return max(
             (sum(map(_header_bytes, headers)) for traces in self.trace_headers for headers in traces.values()),
             default=0,
         )
 
     def marks(self) -> Sequence[tuple[int, Mark]]:
-        """Where the control records are, ascending, with what they say."""
+        """Return the control records with their positions, ascending."""
         found = []
         for side, decoded in enumerate(self.decoded):
             if decoded.marks:
@@ -123,7 +123,7 @@ class Batch:
         return sorted(found, key=lambda mark: mark[0])
 
     def first_seen(self, side: Side, kinds: Sequence[Kind]) -> Mapping[str, int]:
-        """The position of the first well-formed record of these kinds on a side, by name of each new stream."""
+        """Return, for each new stream on a side, the position of its first well-formed record of these kinds."""
         decoded, raw = self.decoded[side], self.raw[side]
         fits = (decoded.streams >= decoded.known) & np.isin(decoded.kinds, kinds) & (raw.timestamps > 0)
         rows = np.flatnonzero(fits)
@@ -133,8 +133,15 @@ class Batch:
         return dict(zip(names, positions.tolist(), strict=True))
 
 
-def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, known: NameList) -> Batch:
-    """Decode and merge both ranges of a batch; `known` are names of streams."""
+def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, known: NameList) -> InputBatch:
+    """Decode and merge both ranges of a batch.
+
+    Args:
+        examples: The range of examples.
+        labels: The range of labels.
+        limits: What the decoder accepts.
+        known: The names of the streams that the task has.
+    """
     decoded = (
         decode(examples.values, Side.EXAMPLES, limits, known),
         decode(labels.values, Side.LABELS, limits, known),
@@ -160,13 +167,14 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, k
     )
     traces, dropped = zip(*map(_sort_out_traces, (examples.headers, labels.headers)), strict=True)
     times = _gather(sides, rows, examples.timestamps, labels.timestamps)
-    return Batch((examples, labels), decoded, merged, times, known, sizes, traces, sum(dropped))
+    return InputBatch((examples, labels), decoded, merged, times, known, sizes, traces, sum(dropped))
 
 
 def _refuse_wrong_keys(decoded: Decoded, keys: Sequence[bytes | None], known: NameList) -> None:
-    """The key of a record is the name of its stream: it brings all records of a stream to one partition.
+    """Mark records whose key is not the name of their stream as malformed.
 
-    Where all is well that is one comparison of two lists, which costs less than looking every key up.
+    The key brings all records of a stream to one partition. If all keys are right, one comparison of two lists shows
+    it, which takes less time than to look up every key.
     """
     names = known.encoded
     if decoded.stream_names:
@@ -182,7 +190,7 @@ def _refuse_wrong_keys(decoded: Decoded, keys: Sequence[bytes | None], known: Na
 
 
 def sizes_of(records: RawRecords) -> Longs:
-    """int64 `[n]`, bytes of each record, were it a dead letter: key, value, headers, and `DEAD_LETTER_BYTES`."""
+    """Return int64 `[n]`, the bytes of each record as a dead letter: key, value, headers, and `DEAD_LETTER_BYTES`."""
     sizes = _lengths(records.values) + _lengths(records.keys)
     sizes += DEAD_LETTER_BYTES
     for row, headers in records.headers.items():
@@ -191,7 +199,7 @@ def sizes_of(records: RawRecords) -> Longs:
 
 
 def size_of(record: OriginalRecord) -> int:
-    """The same of one record."""
+    """Return the bytes of one record as a dead letter."""
     headers = sum(map(_header_bytes, record.headers))
     return len(record.key or b"") + len(record.value or b"") + headers + DEAD_LETTER_BYTES
 
@@ -204,12 +212,12 @@ def _header_bytes(header: Header) -> int:
 def _lengths(cells: Sequence[bytes | None]) -> Longs:
     try:
         return np.fromiter(map(len, cells), np.int64, len(cells))  # type: ignore[arg-type]
-    except TypeError:  # a None: rare, so it is not looked for
+    except TypeError:  # a None, which is too rare to look for first
         return np.fromiter((len(cell or b"") for cell in cells), np.int64, len(cells))
 
 
 def is_trace(value: bytes | None) -> bool:
-    """Tell whether this is a `traceparent`: W3C Trace Context, level 1, section 3.2, at most `MAX_TRACE_BYTES` long.
+    """Say whether this is a `traceparent`: W3C Trace Context, level 1, section 3.2, at most `MAX_TRACE_BYTES` long.
 
     Version 00 has 55 bytes; a later one may append fields after a dash. Ids are not all zeros, letters are lower case.
     """
@@ -233,7 +241,7 @@ def _sort_out_traces(headers: Headers) -> tuple[Headers, int]:
 
 @compiled
 def _gather(sides: Bytes, rows: Integers, examples: Longs, labels: Longs) -> Longs:
-    """Values of both sides in merged order."""
+    """Return the values of both sides in merged order."""
     result = np.empty(len(sides), np.int64)
     for position in range(len(sides)):
         row = rows[position]

@@ -1,10 +1,10 @@
-"""Has a learner become worse, since when, and how many labels did it take to come back?
+"""Detect that a learner has become worse, since when, and how many labels it took to recover.
 
-A detector for each class looks at the errors on that class alone, one bit at each of its labels. The errors of all
-labels together would be those of the majority: at 1 % a minority that is no longer recognised at all changes the error
-rate by a hundredth. Wang, Minku, Ghezzi, Caltabiano, Tino, Yao (2013), Concept drift detection for online class
-imbalance learning (DDM-OCI), watch the minority's recall for that reason; here both classes are watched, since which
-one is rare may change. The methods:
+A detector for each class follows the errors on that class only, one bit for each of its labels. The errors on all
+labels would be those of the majority: if a minority of 1 % is no longer recognised at all, the error rate changes by a
+hundredth. Wang, Minku, Ghezzi, Caltabiano, Tino, Yao (2013), Concept drift detection for online class
+imbalance learning (DDM-OCI), watch the minority's recall for that reason; here both classes are watched, since
+either class may become the rare one. The methods:
 
     hddm    HDDM-A of Frias-Blanco et al. (2015): is the mean error since a cut larger than that up to the cut, by more
             than Hoeffding's bound allows at 0.001? It assumes no distribution, and the cut says where the change began.
@@ -15,53 +15,62 @@ Measured on 5,000 labels of a class without any change, error rate 0.002, 0.05, 
 0.3, 0.2, of ddm 6.2, 0.7, 0.3, 0.1; from 0.05 to 0.6 after 200 labels, both take some ten labels of the class. So hddm
 is the default. DDM-OCI gives the rule of ddm a faded recall, whose deviation is another than the rule assumes.
 
-A flag starts its detector anew, and nothing else: no model is reset. What a drift does to both classes is flagged
-twice; so a flag is that of the last change again when it began before the last flag, or when its class had no more
-than 1 / (1 - fading factor) labels since.
+A flag resets its detector and nothing else: no model is reset. A drift that changes both classes is flagged twice; so a
+flag counts as the last change again if its change began before the last flag, or if its class had no more than
+1 / (1 - fading factor) labels since.
 
-Recovery is that of the prequential G-mean (see `evaluate`), as it is published. Its value before is the one at the cut.
-The change began when the G-mean was last so high before the flag: of a rare class the cut may lie long before that. It
-is back when it is at 90 % of its value before, and the labels from the beginning until then are counted. The G-mean
-looks back over some 1 / (1 - fading factor) labels of each class; until each had so many since the flag, it may fall
-(again), and then the count goes on. A learner whose G-mean never fell below 90 % took 0 labels.
+Recovery is defined by the prequential G-mean (see `prequential`), as it is published. The value before the change is
+the value at the cut. The change began when the G-mean was last as high before the flag: for a rare class, the cut can
+be long before that. The G-mean has recovered when it is at 90 % of the value before, and the labels from the beginning
+of the change until then are counted. The G-mean depends on some 1 / (1 - fading factor) labels of each class; until
+each class has had so many since the flag, the G-mean can fall again, and then the count continues. A learner whose
+G-mean never fell below 90 % took 0 labels.
 
-A correction of a label changes the G-mean from then on, and nothing that a detector has seen.
+A correction of a label changes the G-mean from then on, but not the detectors, which keep the class that came first.
 
 All state is in arrays. Square roots, the only function used, are correctly rounded: the bits are the same everywhere.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import ChangeDetector
 from stream_app.errors import StateError
-from stream_app.jit.compiler import bare, bare_inlined
-from stream_app.jit.memory import AHEAD, Address, address_of, column_at, doubles_at, later, prefetch_all, rows_at
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.memory import (
+    PREFETCH_DISTANCE,
+    Number,
+    Pointer,
+    address_of,
+    column_at,
+    doubles_at,
+    offset_pointer,
+    prefetch_all,
+    rows_at,
+)
 from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
 from stream_app.records import Longs
 
 Doubles: TypeAlias = NDArray[np.float64]
-Number: TypeAlias = int | np.integer[Any]
-"""In compiled code these are one."""
 
 RECOVERED = 0.9
-"""The share of the value before at which a G-mean counts as back."""
+"""The share of the value before the change at which a G-mean counts as recovered."""
 
 HDDM, DDM = 1, 2
 
 LOG_1_0001 = 6.907755278982137
 LOG_2_0001 = 7.600902459542082
-"""ln(1 / 0.001) and ln(2 / 0.001), for the confidence of the authors; written out: libraries round differently."""
+"""ln(1 / 0.001) and ln(2 / 0.001), for the authors' confidence; written out because libraries round differently."""
 
 WARM_UP = 30
-"""Labels of its class before ddm says anything; its authors' number."""
+"""Labels of its class before ddm decides anything; its authors' number."""
 
 DEVIATIONS = 3.0
-"""Above the lowest error rate, where ddm flags; its authors' number."""
+"""Standard deviations above the lowest error rate at which ddm flags; its authors' number."""
 
 # Columns of the detectors: mean error and labels now; mean error and labels (ddm: its deviation) at the cut
 MEAN, COUNT, CUT_MEAN, CUT_OTHER = 0, 1, 2, 3
@@ -82,11 +91,11 @@ _STATE_SIZE = sum(math.prod(shape) for shape in _NAMES.values())
 
 
 class Change(NamedTuple):
-    """What is known of changes after some label; None where there was none, or it is not known.
+    """The last change of a learner, as known after some label; None: there was no change, or the number is not known.
 
     Attributes:
-        changes: Those flagged so far.
-        flagged: Labels accepted when the last one was flagged.
+        changes: Changes flagged so far.
+        flagged: Labels accepted when the last change was flagged.
         began: Labels accepted when the G-mean was last at its value before.
         gmean_before: That value.
         labels_to_recover: Labels from then until the G-mean was back.
@@ -99,9 +108,9 @@ class Change(NamedTuple):
     labels_to_recover: int | None
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _hddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
-    """Whether the cut is here, and whether the mean has risen behind it: the one-sided test of the paper."""
+    """Say whether the cut is here, and whether the mean has risen since the cut: the one-sided test of the paper."""
     mean, count = detectors[row, MEAN], detectors[row, COUNT]
     cut_mean, cut_count = detectors[row, CUT_MEAN], detectors[row, CUT_OTHER]
     if cut_count == 0.0 or cut_mean + math.sqrt(1.0 / (2.0 * cut_count) * LOG_1_0001) >= mean + math.sqrt(
@@ -114,9 +123,9 @@ def _hddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
     return False, mean - cut_mean >= math.sqrt(ratio / 2.0 * LOG_2_0001)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _ddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
-    """Whether the error rate was never lower than here, and whether it is three deviations above its lowest."""
+    """Say whether the error rate is the lowest so far, and whether it is three deviations above its lowest."""
     mean, count = detectors[row, MEAN], detectors[row, COUNT]
     if count <= WARM_UP:
         return False, False
@@ -128,9 +137,9 @@ def _ddm(detectors: Doubles, row: Number) -> tuple[bool, bool]:
     return cut, mean + deviation > detectors[row, CUT_MEAN] + DEVIATIONS * detectors[row, CUT_OTHER]
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _follow(watches: Doubles, row: Number, labels: float, gmean: float) -> None:
-    """Take in the G-mean after a label; one that is not known is not back."""
+    """Take the G-mean after a label into a watch; a G-mean that is not known (NaN) has not recovered."""
     if row != FLAGGED and gmean >= watches[row, BEFORE]:
         watches[row, BEGAN] = labels
         watches[row, TOOK] = 0.0
@@ -140,9 +149,9 @@ def _follow(watches: Doubles, row: Number, labels: float, gmean: float) -> None:
         watches[row, TOOK] = labels - watches[row, BEGAN]
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _flag(watches: Doubles, counts: Doubles, label: Number, memory: float) -> None:
-    """The change that the detector of this class has found, unless it is the last one, told of again."""
+    """Count the change that the detector of this class has found, unless it is the last change again."""
     if counts[CHANGES] > 0.0 and (counts[OPEN + label] > 0.0 or watches[label, BEGAN] < counts[FLAGGED_AT]):
         return
     for column in range(3):
@@ -153,7 +162,7 @@ def _flag(watches: Doubles, counts: Doubles, label: Number, memory: float) -> No
     counts[OPEN + 1] = memory
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _report(watches: Doubles, counts: Doubles, reports: Doubles, row: Number) -> None:
     reports[row, 0] = counts[CHANGES]
     reports[row, 1] = counts[FLAGGED_AT]
@@ -161,10 +170,14 @@ def _report(watches: Doubles, counts: Doubles, reports: Doubles, row: Number) ->
         reports[row, 2 + column] = watches[FLAGGED, column]
 
 
-@bare_inlined
-def _look(method: int, memory: float, state: Address, label: Number, right: bool, sums: Doubles, k: Number) -> None:
-    """Take in one label; `sums` has the prequential sums after it in row k."""
-    detectors, watches, counts = rows_at(state, 2, 4), rows_at(later(state, 8), 3, 3), column_at(later(state, 17), 5)
+@inlined_without_refcounts
+def _look(method: int, memory: float, state: Pointer, label: Number, right: bool, sums: Doubles, k: Number) -> None:
+    """Take one label into a monitor; row k of `sums` has the prequential sums after the label."""
+    detectors, watches, counts = (
+        rows_at(state, 2, 4),
+        rows_at(offset_pointer(state, 8), 3, 3),
+        column_at(offset_pointer(state, 17), 5),
+    )
     gmean = np.nan
     if sums[k, 1] > 0.0 and sums[k, 3] > 0.0:
         gmean = math.sqrt(sums[k, 0] / sums[k, 1] * (sums[k, 2] / sums[k, 3]))
@@ -189,7 +202,7 @@ def _look(method: int, memory: float, state: Address, label: Number, right: bool
             detectors[label, column] = 0.0
 
 
-@bare
+@compiled_without_refcounts
 def run(
     states: Longs,
     method: int,
@@ -199,26 +212,28 @@ def run(
     sums: Doubles,
     reports: Doubles,
 ) -> None:
-    """Take in the labels of one learner of each stream.
+    """Take the labels of p streams into the monitor of one learner of each stream.
 
     Args:
         states: int64 `[p]`, addresses of the monitors' states; 0: the stream has no such learner.
         method: `HDDM` or `DDM`.
-        memory: Labels of a class that the G-mean looks back over.
+        memory: Labels of a class that the G-mean depends on, from `memory_of`.
         labelled: The labels.
         predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
         sums: float64 `[k, 4]`, the prequential sums after each label.
-        reports: float64 `[r, 5]`, filled: what is known at each report, see `change_of`.
+        reports: float64 `[r, 5]`, filled: the last change at each report, see `change_of`.
     """
     for part in range(len(states)):
-        prefetch_all(states[min(part + AHEAD, len(states) - 1)], 176)
+        prefetch_all(states[min(part + PREFETCH_DISTANCE, len(states) - 1)], 176)
         if states[part] == 0:
             continue
         state = doubles_at(states[part])
         report, last = labelled.reports[part], labelled.reports[part + 1]
         for k in range(labelled.bounds[part], labelled.bounds[part + 1] + 1):
             while report < last and labelled.seen[report] == k:
-                _report(rows_at(later(state, 8), 3, 3), column_at(later(state, 17), 5), reports, report)
+                _report(
+                    rows_at(offset_pointer(state, 8), 3, 3), column_at(offset_pointer(state, 17), 5), reports, report
+                )
                 report += 1
             if k < labelled.bounds[part + 1] and labelled.labels[k] < CORRECTED:
                 if predicted[k] == UNPREDICTED:
@@ -229,17 +244,17 @@ def run(
 
 
 def method_of(detector: ChangeDetector) -> int:
-    """The number that `run` knows; 0: none."""
+    """Return the number of a detector for `run`; 0: none."""
     return {"none": 0, "hddm": HDDM, "ddm": DDM}[detector]
 
 
 def memory_of(fading: float) -> float:
-    """Labels of a class that sums with this factor look back over."""
+    """Return the number of labels of a class that faded sums depend on, given the fading factor."""
     return float(round(1 / (1 - fading))) if fading < 1 else math.inf
 
 
 class ChangeMonitor:
-    """Changes of one learner on one stream.
+    """The detectors, and the last change, of one learner on one stream.
 
     Args:
         detector: `hddm`, `ddm`, or `none`, which finds nothing.
@@ -252,20 +267,20 @@ class ChangeMonitor:
 
     @property
     def address(self) -> int:
-        """Of the state, for `run`; as long as this lives."""
+        """The address of the state, for `run`; valid as long as this object lives."""
         return address_of(self._state)
 
     def run(self, predicted: NDArray[np.int8], labels: NDArray[np.int8], sums: Doubles, seen: Longs) -> list[Change]:
-        """Take in k labels, one after the other.
+        """Take k labels into the monitor, one after the other.
 
         Args:
             predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
             labels: int8 `[k]`, the class, 0 or 1.
-            sums: float64 `[k, 4]`, the prequential sums after each label, by `evaluate.COLUMNS`.
+            sums: float64 `[k, 4]`, the prequential sums after each label, by `prequential.COLUMNS`.
             seen: int64 `[r]`, ascending, how many of these labels come before each report.
 
         Returns:
-            What is known at each report.
+            The last change at each report.
         """
         reports = np.zeros((len(seen), REPORT_COLUMNS))
         if self._method and (len(labels) or len(seen)):
@@ -275,12 +290,12 @@ class ChangeMonitor:
             run(state, self._method, self._memory, labelled, predicted, sums, reports)
         return [change_of(row) for row in reports.tolist()]
 
-    def begin_behind(self, labels: int) -> None:
-        """So many labels of the stream came before the first."""
+    def begin_after(self, labels: int) -> None:
+        """Begin with so many labels of the stream already counted."""
         self._views()["change_counts"][LABELS] = labels
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """A copy of the state."""
+        """Return a copy of the state."""
         return {name: array.copy() for name, array in self._views().items()}
 
     def _views(self) -> Mapping[str, Doubles]:
@@ -288,10 +303,10 @@ class ChangeMonitor:
         return {name: part.reshape(shape) for (name, shape), part in zip(_NAMES.items(), parts, strict=True)}
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from these.
+        """Take over the state.
 
         Raises:
-            StateError: They are not the arrays of a monitor.
+            StateError: The arrays are not those of a monitor.
         """
         for name, own in self._views().items():
             array = arrays.get(name)
@@ -302,7 +317,7 @@ class ChangeMonitor:
 
 
 def change_of(row: Sequence[float]) -> Change:
-    """What is known of changes, by a row of reports."""
+    """Return the change that a row of reports describes."""
     changes, flagged, began, before, took = row
     if not changes:
         return Change(0, None, None, None, None)

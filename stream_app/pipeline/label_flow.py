@@ -1,13 +1,13 @@
-"""Do the labels of a stream still come? Event time decides, from what the join holds; no result depends on it.
+"""Whether the labels of a stream still arrive, from event time and the state of its join; no result depends on it.
 
-Two things are wrong. Labels stopped: none was joined for longer than twice the usual delay (the 99th percentile of all
-delays so far) although examples came, and that is no chance. Or too many examples end without a label: the share of
-`unlabelled` among the newest closed ones exceeds a setting.
+There are two problems. Labels have stopped: no label was joined for longer than twice the usual delay (the 99th
+percentile of all delays so far) although examples came, and this is not chance. Or too many examples end without a
+label: the share of `unlabelled` among the newest closed examples exceeds a setting.
 
-When is it chance? An example is overdue when it came after the newest join and has waited for longer than the usual
-delay, and than two producers may be apart. If labels came as ever, it would have met its own with the probability of
-the share of examples that get a label at all, so `n` overdue examples and no join have the probability
-`(1 - share)^n`. A stream with an example an hour, or with a label for every hundredth example, is silent for long, and
+Whether it is chance: an example is overdue if it came after the newest join, and has waited for longer than the usual
+delay and longer than two producers can be apart. If labels came as before, its label would have come with a probability
+of the share of examples that get a label at all; so the probability of `n` overdue examples without a join is
+`(1 - share)^n`. A stream with one example an hour, or with a label for every hundredth example, has long silences, and
 nothing is wrong.
 """
 
@@ -15,48 +15,47 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.join.stream_join import (
+from stream_app.join.constants import (
     CLOSED_FIRST,
     CLOSED_LIFE_MS,
     CLOSED_NEXT,
-    DELAY_STEPS,
     EVICTED,
-    EXACT_DELAYS_MS,
     IS_PENDING,
-    JOINED,
+    JOINED_KIND,
     LABELLED,
     STREAM_TIME,
     UNLABELLED,
     UNLABELLED_KIND,
-    StreamJoin,
 )
+from stream_app.join.delays import DELAY_STEPS, EXACT_DELAYS_MS
+from stream_app.join.stream_join import StreamJoin
 from stream_app.records import Bytes, Longs
 
 WINDOW = 1_000
-"""Closed examples, the newest, whose share of `unlabelled` is looked at."""
+"""How many of the newest closed examples decide the share of `unlabelled`."""
 
 ENOUGH = 100
-"""Labels until their delay is a usual one, and closed examples until a share of them says anything."""
+"""The fewest labels that make a usual delay, and the fewest closed examples that make a share."""
 
 USUAL_SHARE = 0.99
-"""Of the delays, which are at most the usual one."""
+"""The share of delays that are at most the usual delay."""
 
 SKEW_MS = 1_000
-"""Examples and labels come in two topics: where both have one time, the labels may still be read this much later."""
+"""Examples and labels come from two topics: labels of the same time can be read this much later."""
 
 CHANCE = 0.001
-"""Silence that is less probable than this has a cause."""
+"""A silence with a lower probability is taken to have a cause."""
 
 
 class LabelFlow(NamedTuple):
-    """How the labels of a stream come. Times are event time in milliseconds; None: nothing is known yet.
+    """The flow of a stream's labels. Times are event time in milliseconds; None: not known yet.
 
     Attributes:
-        silence_ms: Since the newest join.
+        silence_ms: Time since the newest join.
         usual_delay_ms: 99 % of the joined labels came within it.
-        labelled_share: Of all closed examples, those that were joined.
+        labelled_share: The share of all closed examples that were joined.
         overdue: Examples since the newest join that have waited for longer than the usual delay, and `SKEW_MS`.
-        unlabelled_share: Of the newest closed examples, those that ended `unlabelled`.
+        unlabelled_share: The share of the newest closed examples that ended `unlabelled`.
     """
 
     silence_ms: int | None
@@ -66,7 +65,7 @@ class LabelFlow(NamedTuple):
     unlabelled_share: float | None
 
     def problem(self, max_unlabelled_share: float) -> str | None:
-        """What is wrong, for people."""
+        """Return a sentence that says what is wrong; None: nothing."""
         silence_ms, usual_ms = self.silence_ms, self.usual_delay_ms
         if (
             silence_ms is not None
@@ -82,7 +81,7 @@ class LabelFlow(NamedTuple):
 
 
 def flow_of(join: StreamJoin) -> LabelFlow:
-    """How the labels of this stream come."""
+    """Return the flow of labels of a stream, given its join."""
     state = join.arrays()
     counters = state["counters"]
     labelled, now_ms = int(counters[LABELLED]), int(counters[STREAM_TIME])
@@ -94,7 +93,7 @@ def flow_of(join: StreamJoin) -> LabelFlow:
     share = labelled / closed if closed else 0.0
     if labelled < ENOUGH:
         return LabelFlow(None, None, share, 0, unlabelled)
-    joined_ms = now_ms - int(state["settings"][CLOSED_LIFE_MS])  # at the latest, where no closed example is remembered
+    joined_ms = now_ms - int(state["settings"][CLOSED_LIFE_MS])  # if none is remembered, it is older
     if first < end:
         joined_ms = _newest_join(state["closed_outcomes"], state["closed_times"], first, end)
     usual_ms = _usual_delay_ms(state["delays"], labelled)
@@ -104,17 +103,17 @@ def flow_of(join: StreamJoin) -> LabelFlow:
 
 
 def _newest_join(outcomes: Bytes, times: Longs, first: int, end: int) -> int:
-    """Event time of the newest join that is remembered; of the first closed example that is, where there is no join."""
+    """Return the event time of the newest remembered join, else that of the oldest remembered closed example."""
     for stop in range(end, first, -WINDOW):
         places = np.arange(max(first, stop - WINDOW), stop) % len(times)
-        joined = np.flatnonzero(outcomes[places] == JOINED)
+        joined = np.flatnonzero(outcomes[places] == JOINED_KIND)
         if len(joined):
             return int(times[places[joined[-1]]])
     return int(times[first % len(times)])
 
 
 def _usual_delay_ms(delays: Longs, labelled: int) -> int:
-    """The delay that `metrics` publish as `delay_ms_p99`: the middle of its bucket in the histogram of the join."""
+    """Return the delay that `metrics` publish as `delay_ms_p99`: the middle of its bucket in the join's histogram."""
     bucket = int(np.searchsorted(np.cumsum(delays), np.ceil(USUAL_SHARE * labelled)))
     if bucket < EXACT_DELAYS_MS:
         return bucket

@@ -1,7 +1,7 @@
-"""What a stream held when an operator reset it: pending examples and waiting labels, each with the end that it gets.
+"""The pending examples and waiting labels of a stream that an operator has reset, and the outputs that close them.
 
-The act itself has no place for outputs. So the batch after it begins with them: examples are `evicted`, labels become
-dead letters `orphan-label`, both in order of time and arrival, as if the first record of that batch had closed them.
+A reset itself cannot write outputs. So the next batch begins with them: examples are `evicted`, labels become dead
+letters `orphan-label`, both in order of time and arrival, as if the first record of that batch had closed them.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.join import stream_join
+from stream_app.join.constants import IS_PENDING, IS_WAITING
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.outputs import Collector, DeadLetterRow, OutcomeRows
 from stream_app.pipeline.stream import Stream
@@ -19,16 +19,16 @@ from stream_app.records import NO_LONG, Floats, Integers, Longs, OutcomeKind, Re
 
 
 class Leftovers(NamedTuple):
-    """k pending examples and the waiting labels of one stream.
+    """The k pending examples and the waiting labels of a stream that was reset.
 
     Attributes:
         stream: Its name.
         learners: Names of its learners.
         ids: uint64 `[k, ID_WORDS]`.
         offsets: int64 `[k]`, input offsets of the examples.
-        champions: int32 `[k]`, index into `learners`: whose prediction was the champion's.
-        scores: float32 `[k]`, its score.
-        labels: The labels that wait, as they came.
+        champions: int32 `[k]`, index into `learners`: the champion when the example was predicted.
+        scores: float32 `[k]`, the champion's score.
+        labels: The waiting labels, as they came.
     """
 
     stream: str
@@ -41,16 +41,16 @@ class Leftovers(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of outputs that end them."""
+        """The number of outputs that close them."""
         return len(self.offsets) + len(self.labels)
 
     def bytes(self, costs: Costs) -> int:
-        """Bound the bytes of these outputs."""
+        """Return an upper bound of the bytes of these outputs."""
         return len(self.offsets) * costs.outcome + sum(size_of(label) + costs.letter for label in self.labels)
 
 
 def leftovers_of(stream: Stream) -> Leftovers:
-    """What a stream holds, as copies."""
+    """Return copies of what is open in a stream."""
     state = stream.join.arrays()
 
     def slots(kind: int) -> Integers:
@@ -59,7 +59,7 @@ def leftovers_of(stream: Stream) -> Leftovers:
         by_time: Integers = found[order].astype(np.int32)
         return by_time
 
-    pending = slots(stream_join.IS_PENDING)
+    pending = slots(IS_PENDING)
     champions = state["champions"][pending]
     return Leftovers(
         stream.name,
@@ -68,12 +68,12 @@ def leftovers_of(stream: Stream) -> Leftovers:
         state["offsets"][pending],
         champions,
         state["scores"][champions, pending],
-        [stream.waiting[slot] for slot in slots(stream_join.IS_WAITING).tolist()],
+        [stream.waiting[slot] for slot in slots(IS_WAITING).tolist()],
     )
 
 
 def close(left: Leftovers, streams: Streams, collector: Collector) -> None:
-    """Add the outputs that end these, at the first position of a batch."""
+    """Add the outputs that close the leftovers, at the first position of a batch."""
     count = len(left.offsets)
     numbers = np.array([streams.number_of_learner(name) for name in left.learners], np.int32)
     collector.outcomes(

@@ -1,8 +1,9 @@
 """The deterministic merge of a task's two inputs.
 
-The head with the smaller timestamp goes first, then the next one of that side; examples first on a tie. A side that has
-no head known holds the other back, unless it was read to its end. How far a batch reaches (its two ranges) is decided
-once by `cut`; whoever re-processes merges the same ranges with `merge` and gets the same sequence.
+Of the next example and the next label, the record with the smaller timestamp goes first, the example on a tie. If the
+next record of one side is not known, the other side waits, unless the first side was read to its end. `cut` decides
+once which two ranges a batch has; a process that repeats the batch merges the same ranges with `merge` and gets the
+same sequence.
 """
 
 import numpy as np
@@ -53,13 +54,13 @@ def _merge(example_times: Longs, label_times: Longs) -> tuple[Bytes, Integers]:
 def cut(
     example_times: Longs, label_times: Longs, *, examples_at_end: bool, labels_at_end: bool, limit: int
 ) -> tuple[int, int]:
-    """How many records of each side the next batch takes.
+    """Return how many records of each side the next batch takes.
 
     Args:
-        example_times: int64 `[n]`, timestamps of the examples that wait, in offset order.
-        label_times: int64 `[m]`, the same for the labels.
-        examples_at_end: Whether there is nothing behind the examples that wait.
-        labels_at_end: The same for the labels.
+        example_times: int64 `[n]`, timestamps of the examples that were read and not taken yet, in offset order.
+        label_times: int64 `[m]`, those of the labels.
+        examples_at_end: Whether the topic has no examples after these.
+        labels_at_end: Whether the topic has no labels after these.
         limit: The largest number of records in a batch.
     """
     taken_examples, taken_labels = _cut(example_times, label_times, examples_at_end, labels_at_end, limit)
@@ -67,7 +68,7 @@ def cut(
 
 
 def merge(example_times: Longs, label_times: Longs) -> tuple[Bytes, Integers]:
-    """The sequence of one batch, both ranges whole.
+    """Merge the two ranges of a batch.
 
     Returns:
         uint8 `[n + m]`, the `Side` of each position, and int32 `[n + m]`, its row on that side.

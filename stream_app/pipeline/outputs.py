@@ -1,8 +1,8 @@
-"""What a batch becomes: collected, brought into merge order, encoded for the output topics.
+"""The step encode: the outputs of a batch are collected, put into merge order and encoded for the output topics.
 
-Records of one topic leave in merge order, whatever the split by stream: at one position first what the record closed,
-then its own, learners in configured order (the order in which they were collected). Their timestamps and trace headers
-are those of the record that caused them.
+The records of a topic are in merge order, whatever the order of the streams. At one position, the records that the
+input record closed come first, then its own, learners in configured order, as they were collected. Their timestamps
+and trace headers are those of the input record that caused them.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.pipeline.batch import Batch, OriginalRecord
+from stream_app.pipeline.batch import InputBatch, OriginalRecord
 from stream_app.records import (
     Bytes,
     Floats,
@@ -34,20 +34,20 @@ from stream_app.serialization.names import NameList
 
 DEAD_LETTERS = "dead-letters"
 OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", DEAD_LETTERS)
-"""In the order in which the digest covers them."""
+"""The output topics without their prefix, in the order in which the digest covers them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What one batch became.
+    """The outputs of one batch.
 
     Attributes:
         topics: Records by unprefixed topic name, all of `OUTPUT_TOPICS`.
-        unreadable: By `Side`, bool `[n]` in offset order: whether the value does not tell its stream.
-        dead: The dead letters, counted; empty for nearly all batches.
+        unreadable: By `Side`, bool `[n]` in offset order: whether the value does not name its stream.
+        dead: Counts of dead letters; empty for nearly all batches.
         stream_names: The streams of the task.
-        stream_records: int64 `[streams]`, how many records came to each.
-        dropped_traces: Number of records whose trace context is not valid, so that nothing carries it.
+        stream_records: int64 `[streams]`, the number of input records of each.
+        dropped_traces: Number of records whose trace context is not valid, so that no output carries it.
     """
 
     topics: Mapping[str, OutputRecords]
@@ -59,25 +59,25 @@ class Outputs:
 
     @property
     def records(self) -> int:
-        """Number of output records."""
+        """The number of output records."""
         return sum(len(records) for records in self.topics.values())
 
     @property
     def bytes(self) -> int:
-        """Bytes of their keys, values and headers."""
+        """The bytes of their keys, values and headers."""
         return sum(map(bytes_of, self.topics.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class InputTopics:
-    """Full names of a task's inputs, by `Side`, and its partition: where dead letters came from."""
+    """The full names of a task's input topics, by `Side`, and its partition: the source of its dead letters."""
 
     names: tuple[str, str]
     partition: int
 
 
 class Names(NamedTuple):
-    """What the indices in columns stand for."""
+    """The names that the indices in columns stand for."""
 
     streams: NameList
     learners: NameList
@@ -112,7 +112,7 @@ class OutcomeRows(NamedTuple):
 
 
 class DeadLetterRow(NamedTuple):
-    """An input record that becomes a dead letter, and the reason; `stream` is None if its value does not name one."""
+    """An input record that cannot be processed, and the reason; `stream` is None if its value names no stream."""
 
     reason: Reason
     record: OriginalRecord
@@ -120,9 +120,9 @@ class DeadLetterRow(NamedTuple):
 
 
 class DeadCount(NamedTuple):
-    """Dead letters of one batch that have reason, stream (None: not told) and input in common.
+    """The dead letters of one batch with the same reason, stream (None: not named) and input.
 
-    The name of a stream is the producer's: it may hold anything that UTF-8 can. `offset` is the largest input offset.
+    The producer chooses the name of a stream, which may be any UTF-8 text. `offset` is the largest input offset.
     """
 
     reason: Reason
@@ -136,7 +136,7 @@ Rows = TypeVar("Rows", PredictionRows, OutcomeRows)
 
 
 def _together(kind: type[Rows], chunks: Sequence[Rows]) -> Rows:
-    """All rows in merge order; those of one position are in one chunk, in the order in which they leave."""
+    """Return all rows in merge order; rows of one position are in one chunk, in the order of the output."""
     if len(chunks) == 1:
         return chunks[0]
     columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
@@ -148,16 +148,16 @@ NOTHING = OutputRecords((), (), ())
 
 
 def bytes_of(records: OutputRecords) -> int:
-    """Bytes of keys, values and headers."""
+    """Return the bytes of keys, values and headers."""
     cells = sum(map(len, filter(None, records.keys))) + sum(map(len, filter(None, records.values)))
     headers = (header for headers in records.headers.values() for header in headers)
     return cells + sum(len(name.encode(errors="surrogatepass")) + len(value or b"") for name, value in headers)
 
 
 class Collector:
-    """Takes the outputs of one batch and encodes them."""
+    """The outputs of one batch, until they are encoded."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: InputBatch) -> None:
         self._batch = batch
         self._predictions: list[PredictionRows] = []
         self._outcomes: list[OutcomeRows] = []
@@ -165,7 +165,7 @@ class Collector:
         self._dead: list[tuple[int, DeadLetterRow]] = []
 
     def predictions(self, rows: PredictionRows) -> None:
-        """Add all predictions of some positions; of one, the learner that comes first in the configuration first."""
+        """Add all predictions of some positions; at one position, learners are in the order of the configuration."""
         if len(rows.positions):
             self._predictions.append(rows)
 
@@ -179,15 +179,15 @@ class Collector:
         self._metrics.append((position, metric))
 
     def dead(self, position: int, letter: DeadLetterRow) -> None:
-        """Add a dead letter; the record need not be the one at the position that caused its end."""
+        """Add a dead letter that the record at a position caused; it can be a label that had waited."""
         self._dead.append((position, letter))
 
     def bury(self, position: int, reason: Reason) -> None:
-        """The record at this position becomes a dead letter."""
+        """Add the record at this position as a dead letter."""
         self.dead(position, DeadLetterRow(reason, self._batch.original(position), self._batch.stream_name(position)))
 
     def encode(self, names: Names, inputs: InputTopics, stream_records: Longs, dead_letter_bytes: int) -> Outputs:
-        """Encode everything as bytes; a dead letter is at most `dead_letter_bytes` large, see `left_out`."""
+        """Return all outputs, encoded; a dead letter has at most `dead_letter_bytes` bytes, see `left_out`."""
         topics = {
             "predictions": self._encode_predictions(names) if self._predictions else NOTHING,
             "outcomes": self._encode_outcomes(names) if self._outcomes else NOTHING,
@@ -225,7 +225,7 @@ class Collector:
         return OutputRecords(keys, values, self._times(positions), self._batch.traces(positions))
 
     def _times(self, positions: Integers) -> list[int]:
-        """A record without a time cannot give it to what it causes, and the client takes 0 for now."""
+        """Return the timestamps of outputs: at least 1, since a record may have none and the client takes 0 for now."""
         times: list[int] = self._batch.times[positions].clip(min=1).tolist()
         return times
 
@@ -274,12 +274,12 @@ GENESIS = bytes(32)
 
 
 def chain_digest(previous: bytes, ranges: Sequence[int], outputs: Outputs) -> bytes:
-    """The next link of a task's digest chain: over both offset ranges and all of the outputs, headers and times too.
+    """Return the next link of a task's digest chain, over both offset ranges and all outputs with headers and times.
 
     Args:
         previous: 32 bytes, the link before.
         ranges: Start and end of the examples, then of the labels.
-        outputs: What the batch became.
+        outputs: The outputs of the batch.
     """
     digest = hashlib.sha256(previous)
     digest.update(struct.pack("<4q", *ranges))

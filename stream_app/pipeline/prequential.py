@@ -1,15 +1,16 @@
 """Prequential recall, specificity and G-mean with a fading factor (Gama, Sebastião, Rodrigues 2013), by class.
 
-Each class has two sums, of its labels and of those that were predicted right. Both start at 0, and fade only at a label
-of that class: `sum = fading * sum + (1 or 0)`. So a class that stays away keeps its figure.
+Each class has two sums: of its labels, and of its labels that were predicted right. Both start at 0, and fade only at a
+label of that class: `sum = fading * sum + (1 or 0)`. So the figure of a class without labels does not change.
 
-A correction moves what its example counts for, and nothing else. With N_c labels of class c so far and n_c of them up
+A correction moves the contribution of its example, and nothing else. With N_c labels of class c so far, n_c of them up
 to the example's own, all as they came, the pair of sums of class c is the sum of `f ** (N_c - n_c) * (right or not, 1)`
-over the examples of class c. This one leaves the pair of its old class with `f ** (N_old - n_old)`, and enters that of
-its new one with `f ** (N_new - n_new)`, the weight of the last label of that class before it. The fading that its label
-brought about stays: labels that came are a fact, and so a second correction takes back the first. Without fading the
-figures are those of the corrected labels. It costs the same however long ago the label came, and is exact but for
-rounding: of a class that has no example left both sums are 0, and no class has more right than labels.
+over the examples of class c. The corrected example leaves the pair of its old class with `f ** (N_old - n_old)`, and
+enters that of its new class with `f ** (N_new - n_new)`, the weight of the last label of that class before it. The
+fading that its label caused is not undone, so a second correction cancels the first. Without fading, the figures are
+those of the corrected labels. The time does not depend on how long ago the label came. The result is exact except for
+rounding, which is bounded: if a class has no example left, both of its sums are 0, and no class has more right
+predictions than labels.
 """
 
 import math
@@ -20,31 +21,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import StateError
-from stream_app.jit.compiler import bare, bare_inlined
-from stream_app.jit.memory import AHEAD, Address, address_of, doubles_at, prefetch_all
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.memory import PREFETCH_DISTANCE, Pointer, address_of, doubles_at, prefetch_all
 from stream_app.records import Longs
 
 COLUMNS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
-"""The columns of the sums."""
+"""The columns of the sums, all faded."""
 
 _NAME = "prequential_sums"
 
 
 CORRECTED = 2
-"""Added to the new class where there is no label, but a correction."""
+"""Added to the class of an entry of `Labelled.labels` that is a correction, not a label."""
 
 UNPREDICTED = -1
-"""In the place of a predicted class: the example was there before the learner was. It does not count for it."""
+"""The predicted class of a learner that was added after the example came: the example does not count for it."""
 
 ROUNDING = 1e-12
-"""Relative to the weight that leaves a sum of that weight alone: what may be left by rounding."""
+"""What rounding may leave of a sum when its only weight is subtracted, relative to that weight."""
 
 
 class Labelled(NamedTuple):
-    """k labels or corrections of p streams, one stream's behind the other's.
+    """k labels or corrections of p streams, one stream after the other.
 
     Attributes:
-        labels: int8 `[k]`, the classes, 0 or 1, with `CORRECTED` those that were corrected.
+        labels: int8 `[k]`, the class, 0 or 1; of a correction, `CORRECTED` plus the new class.
         bounds: int64 `[p + 1]`, where each stream's begin, and the end.
         seen: int64 `[r]`, how many of all k labels come before each report.
         reports: int64 `[p + 1]`, where each stream's reports begin, and the end.
@@ -61,9 +62,9 @@ class Labelled(NamedTuple):
     corrections: Longs
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _power(fading: float, age: int) -> float:
-    """`fading ** age` by squaring: libraries round theirs differently."""
+    """Return `fading ** age`, by squaring: the functions of libraries round differently."""
     power = 1.0
     while age > 0:
         if age % 2 == 1:
@@ -73,9 +74,9 @@ def _power(fading: float, age: int) -> float:
     return power
 
 
-@bare_inlined
-def _correct(own: Address, fading: float, ages: Longs, row: int, label: int, predicted: int) -> None:
-    """Move an example from the other class to this one; see above."""
+@inlined_without_refcounts
+def _correct(own: Pointer, fading: float, ages: Longs, row: int, label: int, predicted: int) -> None:
+    """Move an example from the other class to this class; see the module."""
     if predicted == UNPREDICTED:
         return
     new, old = (0, 2) if label == 1 else (2, 0)
@@ -90,9 +91,9 @@ def _correct(own: Address, fading: float, ages: Longs, row: int, label: int, pre
     own[new + 1] += weight
 
 
-@bare_inlined
-def _count(own: Address, fading: float, label: int, predicted: int) -> None:
-    """Take in a label; see above."""
+@inlined_without_refcounts
+def _count(own: Pointer, fading: float, label: int, predicted: int) -> None:
+    """Take a label into the sums; see the module."""
     if predicted == UNPREDICTED:
         return
     column = 0 if label == 1 else 2
@@ -100,7 +101,7 @@ def _count(own: Address, fading: float, label: int, predicted: int) -> None:
     own[column + 1] = fading * own[column + 1] + 1.0
 
 
-@bare
+@compiled_without_refcounts
 def run(
     sums: Longs,
     fading: float,
@@ -109,18 +110,18 @@ def run(
     after: NDArray[np.float64],
     reported: NDArray[np.float64],
 ) -> None:
-    """Take in the labels of one learner of each stream.
+    """Take the labels of p streams into the sums of one learner of each stream.
 
     Args:
         sums: int64 `[p]`, addresses of the learners' sums; 0: the stream has no such learner.
-        fading: The factor.
+        fading: The fading factor.
         labelled: The labels.
         predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
         after: float64 `[k, 4]`, filled: the sums after each label or correction.
-        reported: float64 `[r, 4]`, filled: those at each report.
+        reported: float64 `[r, 4]`, filled: the sums at each report.
     """
     for part in range(len(sums)):
-        prefetch_all(sums[min(part + AHEAD, len(sums) - 1)], 32)
+        prefetch_all(sums[min(part + PREFETCH_DISTANCE, len(sums) - 1)], 32)
         if sums[part] == 0:
             continue
         own = doubles_at(sums[part])
@@ -143,10 +144,10 @@ def run(
 
 
 class Prequential:
-    """The sums of one learner on one stream.
+    """The prequential sums of one learner on one stream.
 
     Args:
-        fading: The factor, in (0, 1]; 0.99 in the paper, 1 counts all labels alike.
+        fading: The fading factor, in (0, 1]; 0.99 in the paper; 1 gives all labels the same weight.
     """
 
     def __init__(self, fading: float = 0.99) -> None:
@@ -156,7 +157,7 @@ class Prequential:
         self._sums = np.zeros(len(COLUMNS))
 
     def run(self, predicted: NDArray[np.int8], labels: NDArray[np.int8]) -> NDArray[np.float64]:
-        """Take in k labels, one after the other.
+        """Take k labels into the sums, one after the other.
 
         Args:
             predicted: int8 `[k]`, the class of the prediction made on the example's arrival.
@@ -172,23 +173,23 @@ class Prequential:
         return after
 
     def sums(self) -> NDArray[np.float64]:
-        """float64 `[4]`, a copy of the sums as they are now, by `COLUMNS`."""
+        """Return a copy of the sums, float64 `[4]`, by `COLUMNS`."""
         return self._sums.copy()
 
     @property
     def address(self) -> int:
-        """Of the sums, for `run`; as long as this lives."""
+        """The address of the sums, for `run`; valid as long as this object lives."""
         return address_of(self._sums)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """A copy of the state."""
+        """Return a copy of the state."""
         return {_NAME: self._sums.copy()}
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from these.
+        """Take over the state.
 
         Raises:
-            StateError: They are not four sums, which are finite and not negative.
+            StateError: The state is not four sums that are finite and not negative.
         """
         sums = arrays.get(_NAME)
         if sums is None or sums.shape != self._sums.shape:
@@ -200,7 +201,7 @@ class Prequential:
 
 
 def scores_of(sums: NDArray[np.float64]) -> tuple[float | None, float | None, float | None]:
-    """Recall, specificity and G-mean of one row of sums; all None until both classes were seen."""
+    """Return recall, specificity and G-mean of one row of sums; all None until both classes have had a label."""
     positive_correct, positive_total, negative_correct, negative_total = sums.tolist()
     if positive_total == 0.0 or negative_total == 0.0:
         return None, None, None

@@ -1,9 +1,9 @@
-"""The streams of a task under other settings: their state is taken out as arrays, fitted, and put into new streams.
+"""The streams of a task under other settings: their state is exported as arrays, adapted, and loaded into new streams.
 
-What does not depend on learners stays as it is. A learner of the same name goes on with its state or, where a setting
-that shapes the state changed, starts afresh; its prequential sums go on, since examples that its former self predicted
-still wait for their labels. A learner that is new has predicted none of those: they do not count for it, but it learns
-them. `config.changes` refused whatever could not be fitted.
+State that does not depend on learners does not change. A learner of the same name keeps its state or, if a setting that
+shapes the state has changed, starts again from the beginning; it keeps its prequential sums, because examples that it
+predicted before still wait for their labels. A new learner has not predicted these examples: they do not count for it,
+but it learns from them. `config.changes` has refused all changes that cannot be made in this way.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_app.config import StreamSettings, TaskSettings, begins_afresh
-from stream_app.join.stream_join import ANSWERS, LABELLED, NO_ANSWER
-from stream_app.learners.api import PREDICT, Operations
+from stream_app.join.constants import ANSWERS, LABELLED, NO_ANSWER
+from stream_app.learners.api import Operations
 from stream_app.pipeline.prequential import UNPREDICTED
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams
@@ -26,21 +26,21 @@ from stream_app.pipeline.stream_state import (
     with_champion,
     without_seen,
 )
-from stream_app.records import Longs
+from stream_app.records import PREDICT, Longs
 from stream_app.snapshot.format import Arrays, Columns, named, part_of
 
 NOWHERE = -1
 
 
 class Origin(NamedTuple):
-    """Where a learner comes from: its number before (`NOWHERE`: it is new), and whether it starts afresh."""
+    """A learner's number before the change (`NOWHERE`: it is new), and whether it starts again from the beginning."""
 
     number: int
     afresh: bool
 
 
 def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequence[str]) -> bool:
-    """Whether streams that have state feel anything of the change."""
+    """Say whether the change affects streams that have state."""
     apart = {"streams", "default_stream", "unknown_streams", "limits", "dead_letter_bytes"}
     if before.model_dump(exclude=apart) != after.model_dump(exclude=apart):
         return True
@@ -48,7 +48,7 @@ def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequenc
 
 
 def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Streams:
-    """The same streams, in their order, under other settings."""
+    """Return the same streams, in their order, under other settings."""
     new = Streams(after, streams.hash_key)
     same_detector = before.metrics.change_detector == after.metrics.change_detector
     for stream in streams:
@@ -58,7 +58,7 @@ def rebuilt(streams: Streams, before: TaskSettings, after: TaskSettings) -> Stre
 
 
 def _dump(settings: TaskSettings, stream: str) -> Mapping[str, Any]:
-    """With the learners in their order, which equal mappings need not share."""
+    """Return the settings of a stream with the learners in their order, which equal mappings need not share."""
     return settings.of_stream(stream).model_dump(mode="json")
 
 
@@ -94,15 +94,15 @@ def _learner(core: Arrays, new: Stream, number: int, origin: Origin) -> Columns:
 
 
 def _sums(core: Arrays, new: Stream, number: int, origin: Origin, same_detector: bool) -> Columns:
-    """Prequential sums and what is known of changes; another detector begins afresh."""
-    new.changes[number].begin_behind(counter_of(core, LABELLED))
+    """Return prequential sums and the change monitor's state; another detector starts from the beginning."""
+    new.changes[number].begin_after(counter_of(core, LABELLED))
     sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
     known = part_of(core, f"sums.{origin.number}.")
     return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}
 
 
 def _pending(state: StreamState, new: Stream, origins: Sequence[Origin], places: Longs) -> Columns:
-    """The rows of pending examples, as the learners have them now."""
+    """Return the rows of pending examples, with a column for each learner as there are now."""
     before = state.pending_rows(state.pending_arrivals())
     count = len(before["ids"])
     rows = {name: array for name, array in before.items() if not name.startswith(f"{SEEN}.")}
@@ -122,7 +122,7 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[Origin], places:
 
 
 def _closed(state: StreamState, origins: Sequence[Origin]) -> Columns:
-    """The rows of closed ids; with corrections they say what each learner had predicted."""
+    """Return the rows of closed ids, with the bits of what each learner predicted, if there are corrections."""
     rows = dict(state.closed_rows(*state.closed_span()))
     if EVALUATIONS not in rows:
         return rows
@@ -138,7 +138,7 @@ def _closed(state: StreamState, origins: Sequence[Origin]) -> Columns:
 
 
 def _see(stream: Stream, origins: Sequence[Origin], pending: int) -> None:
-    """Let scalers that are new see the pending examples, by arrival: what is learned is what was seen."""
+    """Let new scalers scale the pending examples, by arrival, since learners learn examples as they were scaled."""
     if not pending:
         return
     state = stream.join.arrays()

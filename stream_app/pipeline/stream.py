@@ -1,4 +1,4 @@
-"""One stream of a task: its join, learners, scores and open marks. `streams` runs them, all streams in one go."""
+"""One stream of a task: its join, learners, scores and open marks; `stream_set` runs all streams in one call."""
 
 import hashlib
 import struct
@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import Running, StreamSettings, TaskSettings
-from stream_app.join.stream_join import CLOSED_FIRST, StreamJoin
+from stream_app.join.constants import CLOSED_FIRST
+from stream_app.join.stream_join import StreamJoin
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import build
-from stream_app.learners.workshop import Workshop
+from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.pipeline.batch import OriginalRecord
 from stream_app.pipeline.degradation import Change, ChangeMonitor
 from stream_app.pipeline.prequential import Prequential, scores_of
@@ -22,59 +23,59 @@ if TYPE_CHECKING:
     from stream_app.learners.api import Learner
 
 Waiting: TypeAlias = dict[int, OriginalRecord]
-"""The labels that wait, as they came, by slot of the join."""
+"""The waiting labels, as they came, by slot of the join."""
 
 
 OBJECT_BYTES = 4_000
-"""A stream and its parts as Python objects, measured on CPython 3.11."""
+"""Bytes of a stream and its parts as Python objects, measured on CPython 3.11."""
 
 RECORD_OBJECT_BYTES, HEADER_OBJECT_BYTES = 300, 160
-"""The same of a label that waits, and of each of its headers, beside key, value, names and values of headers."""
+"""Bytes of a waiting label, and of each of its headers, besides key, value, and names and values of headers."""
 
 
 def held_bytes(record: OriginalRecord) -> int:
-    """What a record takes that is kept as it came, about."""
+    """Return the approximate bytes of a record that is kept as it came."""
     headers = sum(HEADER_OBJECT_BYTES + len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_OBJECT_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
 class OpenMark(NamedTuple):
-    """An `advance` mark whose twin has not been merged yet: the side it came from and its time."""
+    """An `advance` mark whose counterpart from the other side has not come yet: its own side, and its time."""
 
     side: Side
     time_ms: int
 
 
-class Shared(NamedTuple):
+class TaskResources(NamedTuple):
     """What the streams of a task share.
 
     Attributes:
         settings: Bounds and intervals.
-        hash_key: Of their tables of ids, `HASH_KEY_BYTES`.
-        workshop: For their learners, which never run at the same time.
+        hash_key: `HASH_KEY_BYTES` bytes, the key of their tables of ids.
+        learner_resources: For their learners, which never run at the same time.
     """
 
     settings: TaskSettings
     hash_key: bytes
-    workshop: Workshop
+    learner_resources: LearnerResources
 
 
 class Stream:
-    """Join, learners with their scores, prequential sums, open marks.
+    """One stream: its join, its learners with their prequential sums and change monitors, and its open marks.
 
     Args:
         name: The record key.
         settings: Its learners and dimension.
-        shared: With the other streams of the task.
+        shared: What all streams of the task share.
 
     Attributes:
-        features: Numbers in an example; 0 while nobody knows.
-        learners: None of them while nobody knows the features.
-        waiting: What a dead letter needs, should it come to that.
+        features: The number of features of an example; 0: not known yet.
+        learners: Empty until the number of features is known.
+        waiting: The waiting labels as they came: any of them may become a dead letter.
         amended: Numbers of closed ids that were corrected since the last snapshot; some may be forgotten by now.
     """
 
-    def __init__(self, name: str, settings: StreamSettings, shared: Shared) -> None:
+    def __init__(self, name: str, settings: StreamSettings, shared: TaskResources) -> None:
         task = shared.settings
         self.name = name
         self.features = 0
@@ -90,21 +91,23 @@ class Stream:
         self.amended: set[int] = set()
         self._settings = settings
         self._task = task
-        self._workshop = shared.workshop
+        self._learner_resources = shared.learner_resources
         self._open_marks: dict[OpenMark, None] = {}
 
     def set_features(self, features: int) -> None:
-        """Fix the dimension, by configuration or the first example: now the learners can be built."""
+        """Fix the number of features, from the configuration or the first example, and build the learners."""
         self.features = features
         self.join.set_features(features)
         self.learners = tuple(
-            build(name, settings, features, seed_of(self._task.application_id, self.name, name), self._workshop)
+            build(
+                name, settings, features, seed_of(self._task.application_id, self.name, name), self._learner_resources
+            )
             for name, settings in self._settings.learners.items()
         )
         self._make_room_to_learn()
 
     def make_room(self, rows: int) -> None:
-        """See to it that so many records can be applied."""
+        """Make sure that so many records can be applied."""
         slots = self.join.slots
         self.join.make_room(rows)
         if slots != self.join.slots:
@@ -117,32 +120,32 @@ class Stream:
 
     @property
     def allocated_bytes(self) -> int:
-        """What it has allocated, about; learners of your own are not counted."""
+        """The approximate bytes of the stream, without those of a user's own learners."""
         learners = sum(learner.allocated_bytes for learner in self.learners if isinstance(learner, OnlineLearner))
         return OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(held_bytes, self.waiting.values()))
 
     def running(self) -> Running:
-        """What a change of settings must know."""
+        """Return what a change of settings must know."""
         awaited = self.join.awaited_champions()
         names = frozenset(self.learner_names[number] for number in awaited)
         return Running(self.features, self.learner_names[self.join.champion], names)
 
     def promote(self, learner: str | None) -> bool:
-        """Make a learner the champion; whether there is one of this name."""
+        """Make a learner the champion; say whether the stream has a learner of this name."""
         known = learner in self.learner_names
         if known:
             self.join.champion = self.learner_names.index(str(learner))
         return known
 
     def note_amended(self, number: int) -> None:
-        """A closed id was corrected; there are never many more of them than are remembered."""
+        """Note that a closed id was corrected; forgotten ids are dropped when there are many."""
         self.amended.add(number)
         if len(self.amended) > 2 * self._task.join.max_closed_per_stream + 1_000:
             first = int(self.join.arrays()["counters"][CLOSED_FIRST])
             self.amended = {amended for amended in self.amended if amended >= first}
 
-    def meet(self, side: Side, time_ms: int) -> bool:
-        """Take an `advance` mark in; whether it is the second of its pair."""
+    def match_mark(self, side: Side, time_ms: int) -> bool:
+        """Take an `advance` mark; say whether it is the second of a pair. If too many are open, drop the oldest."""
         twin = OpenMark(Side(1 - side), time_ms)
         if twin in self._open_marks:
             del self._open_marks[twin]
@@ -153,24 +156,24 @@ class Stream:
         return False
 
     def open_marks(self) -> Sequence[OpenMark]:
-        """Those whose twin has not come, oldest first."""
+        """Return the marks whose counterpart has not come, oldest first."""
         return tuple(self._open_marks)
 
     def take_marks(self, marks: Iterable[OpenMark]) -> None:
-        """Go on from these."""
+        """Take over open marks, oldest first."""
         self._open_marks = dict.fromkeys(marks)
 
     def metric(
         self, number: int, counts: Longs, report: NDArray[np.float64], sums: NDArray[np.float64], change: Change
     ) -> Metric:
-        """What is published about a learner.
+        """Return the record of metrics of a learner.
 
         Args:
-            number: Of the learner.
+            number: The learner's number.
             counts: int64 `[10]`, a row of `JoinOutput.reports`.
             report: float64 `[7]`, a row of `Answers.reports`.
             sums: float64 `[4]`, the prequential sums.
-            change: What is known of changes.
+            change: The last change of the learner.
         """
         recall, specificity, gmean = scores_of(sums)
         labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
@@ -212,6 +215,6 @@ class Stream:
 
 
 def seed_of(application_id: str, stream: str, learner: str) -> bytes:
-    """32 bytes that seed a learner: SHA-256 of application, stream and learner, each with its length before it."""
+    """Return 32 bytes that seed a learner: the SHA-256 of application, stream and learner, each after its length."""
     parts = (part.encode() for part in (application_id, stream, learner))
     return hashlib.sha256(b"".join(struct.pack("<I", len(part)) + part for part in parts)).digest()

@@ -1,6 +1,6 @@
-"""A stream's state as arrays, and back: rows by arrival and by closing number, whatever slots they had.
+"""The state of a stream as arrays for a snapshot, and back: rows are by arrival and by closing number, not by slot.
 
-Slots, hash tables and heaps depend on where batches were cut, and no result depends on them; they are made anew.
+Slots, hash tables and heaps depend on where batches were cut, but no result depends on them; they are built again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import StateError
-from stream_app.join import stream_join
+from stream_app.join import constants as join
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.stream import OpenMark, Stream
 from stream_app.records import ID_WORDS, Bytes, Integers, Longs, Side
@@ -28,35 +28,35 @@ CLOSED_COLUMNS = (
     "closed_times",
 )
 EVALUATIONS = "closed_evaluations"
-"""One more of them with corrections."""
+"""The column that closed ids have only with corrections."""
 
 KEPT_COUNTERS = (
-    stream_join.STREAM_TIME,
-    stream_join.ARRIVALS,
-    stream_join.EXAMPLES,
-    stream_join.LABELLED,
-    stream_join.UNLABELLED,
-    stream_join.EVICTED,
-    stream_join.DUPLICATES,
-    stream_join.CLOSED_FIRST,
-    stream_join.CLOSED_NEXT,
-    stream_join.CHAMPION,
+    join.STREAM_TIME,
+    join.ARRIVALS,
+    join.EXAMPLES,
+    join.LABELLED,
+    join.UNLABELLED,
+    join.EVICTED,
+    join.DUPLICATES,
+    join.CLOSED_FIRST,
+    join.CLOSED_NEXT,
+    join.CHAMPION,
 )
-"""The others count slots and places of the table."""
+"""The counters that a snapshot has; the others count slots and places of the table."""
 
-LABEL_COUNTERS = (stream_join.POSITIVES, stream_join.TURNED)
-"""Kept with corrections."""
+LABEL_COUNTERS = (join.POSITIVES, join.CORRECTED_POSITIVES)
+"""The counters that a snapshot has only with corrections."""
 
 SEEN = "seen"
 """A learner's array by slot: the features as scaled when the example was predicted."""
 
 
 class StreamState:
-    """A stream as a snapshot sees it: `snapshot.Exporting`.
+    """A stream as a snapshot sees it, `snapshot.Exporting`.
 
     Args:
-        stream: Must not change while this is in use.
-        has_changed: Whether any record has touched it since the snapshot before.
+        stream: The stream; it must not change while this object is in use.
+        has_changed: Whether a record has changed it since the last snapshot.
     """
 
     def __init__(self, stream: Stream, *, has_changed: bool = True) -> None:
@@ -75,17 +75,17 @@ class StreamState:
 
     @cached_property
     def _pending(self) -> Integers:
-        return self._slots(stream_join.IS_PENDING)
+        return self._slots(join.IS_PENDING)
 
     def _slots(self, kind: int) -> Integers:
-        """The slots of all that is pending (or waiting), by arrival."""
+        """Return the slots in a state, `IS_PENDING` or `IS_WAITING`, by arrival."""
         slots = np.flatnonzero(self._join["states"] == kind)
         by: Integers = slots[np.argsort(self._join["arrivals"][slots], kind="stable")].astype(np.int32)
         return by
 
     def core_state(self) -> Arrays:
-        """All but the rows of pending examples and closed ids."""
-        waiting = self._slots(stream_join.IS_WAITING)
+        """Return all state except the rows of pending examples and closed ids."""
+        waiting = self._slots(join.IS_WAITING)
         arrays: Columns = {
             "features_count": np.array([self._stream.features]),
             "counters": self._join["counters"][list(KEPT_COUNTERS)],
@@ -105,12 +105,12 @@ class StreamState:
         return arrays
 
     def pending_arrivals(self) -> Longs:
-        """int64, ascending."""
+        """Return int64, the arrival of each pending example, ascending."""
         arrivals: Longs = self._join["arrivals"][self._pending]
         return arrivals
 
     def pending_rows(self, arrivals: Longs) -> Arrays:
-        """Their columns: `PENDING_COLUMNS`, what each learner had predicted, and the features as it saw them."""
+        """Return the rows of these pending examples, with each learner's prediction and scaled features."""
         slots = self._pending[np.searchsorted(self.pending_arrivals(), arrivals)]
         rows: Columns = {name: self._join[name][slots] for name in PENDING_COLUMNS}
         rows |= {name: np.ascontiguousarray(self._join[name][:, slots].T) for name in ("scores", "classes")}
@@ -120,12 +120,12 @@ class StreamState:
         return rows
 
     def closed_span(self) -> tuple[int, int]:
-        """The first number of a closed id that is remembered, and the next one."""
+        """Return the number of the first closed id that is remembered, and that of the next one to close."""
         counters = self._join["counters"]
-        return int(counters[stream_join.CLOSED_FIRST]), int(counters[stream_join.CLOSED_NEXT])
+        return int(counters[join.CLOSED_FIRST]), int(counters[join.CLOSED_NEXT])
 
     def closed_rows(self, first: int, end: int) -> Arrays:
-        """`CLOSED_COLUMNS`, and `EVALUATIONS` with corrections."""
+        """Return `CLOSED_COLUMNS`, with corrections also `EVALUATIONS`, of the numbers from `first` up to `end`."""
         rows = np.arange(first, end) % len(self._join["closed_times"])
         return {name: self._join[name][rows] for name in _closed_columns(self._join)}
 
@@ -135,22 +135,22 @@ def _closed_columns(state: Mapping[str, NDArray[Any]]) -> Sequence[str]:
 
 
 def counter_of(core: Arrays, which: int) -> int:
-    """One of `KEPT_COUNTERS`, by its place in the join's own: `join.LABELLED`, say."""
+    """Return one of `KEPT_COUNTERS`, given its number in the join, such as `join.LABELLED`."""
     return int(np.asarray(core["counters"])[KEPT_COUNTERS.index(which)])
 
 
 def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns) -> None:
-    """Become the stream that a snapshot was taken of; it is new, with its features fixed.
+    """Load the state of a stream from a snapshot.
 
     Args:
-        stream: To be filled.
-        core: Its core.
+        stream: A new stream whose number of features is fixed.
+        core: All state except the rows that follow.
         pending: The rows of all pending examples, by arrival.
-        closed: Those of all remembered closed ids, by number.
+        closed: The rows of all remembered closed ids, by number.
 
     Raises:
         StateError: The arrays are not those of such a stream.
-        KeyError: One is missing.
+        KeyError: An array is missing.
     """
     waiting = part_of(core, "waiting.")
     _check(stream, core, pending, waiting, closed)
@@ -169,9 +169,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         state[name][:, :awaited] = pending[name].T
     for name in WAITING_COLUMNS:
         state[name][awaited : awaited + parked] = waiting[name]
-    rows = (counter_of(core, stream_join.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(
-        state["closed_times"]
-    )
+    rows = (counter_of(core, join.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(state["closed_times"])
     for name in closed_columns:
         state[name][rows] = closed[name]
     originals = _originals_of(part_of(core, "originals."))
@@ -187,23 +185,23 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
 
 
 def with_champion(core: Arrays, places: Longs) -> NDArray[Any]:
-    """The counters with the champion at another place: int64 `[before]`, the new places of learners."""
+    """Return the counters with the champion's new number; `places` is int64, the new number of each old learner."""
     counters = np.array(core["counters"])
-    at = KEPT_COUNTERS.index(stream_join.CHAMPION)
+    at = KEPT_COUNTERS.index(join.CHAMPION)
     counters[at] = places[counters[at]]
     return counters
 
 
 def without_seen(arrays: Arrays) -> Columns:
-    """A learner's state apart from what it saw of pending examples."""
+    """Return a learner's state without the scaled features of pending examples."""
     return {name: array for name, array in arrays.items() if name != SEEN}
 
 
 def learner_state(mine: Arrays, loaded: Columns, seen: Columns) -> Columns:
-    """All arrays of a learner, in its own order, of those that were kept and what it saw of pending examples.
+    """Return all arrays of a learner in its order: the loaded arrays, and the scaled features of pending examples.
 
     Raises:
-        StateError: They are not those of such a learner.
+        StateError: They are not the arrays of such a learner.
     """
     if {*loaded, *seen} != set(mine):
         raise StateError(f"a learner's state has {', '.join(loaded)}; this one needs {', '.join(mine)}")
@@ -211,12 +209,12 @@ def learner_state(mine: Arrays, loaded: Columns, seen: Columns) -> Columns:
 
 
 def _learner_arrays(mine: Arrays, loaded: Columns, pending: Columns, number: int) -> Columns:
-    """What it saw goes to the slots 0, 1, ... that the pending examples have now."""
+    """Return a learner's arrays; its scaled features go to the slots 0, 1, ... of the loaded pending examples."""
     return learner_state(mine, loaded, {SEEN: pending[f"{SEEN}.{number}"]} if SEEN in mine else {})
 
 
 def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, closed: Columns) -> None:
-    """Whether compiled code may be given these: shapes, dtypes, and every number that is an index."""
+    """Check all that compiled code takes for granted: shapes, dtypes, and every number that is an index."""
     state, learners = stream.join.arrays(), len(stream.learner_names)
     shapes = {"counters": (len(KEPT_COUNTERS),), "delays": core["delays"].shape, "delay_counts": core["delays"].shape}
     for name, shape in shapes.items():
@@ -235,9 +233,9 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
         )
     for ids in (pending["ids"], waiting["ids"], closed["closed_ids"]):
         _same("ids", ids, bool((ids[:, 0] <= 8 * (ID_WORDS - 1)).all()))
-    champions = [counter_of(core, stream_join.CHAMPION), *pending["champions"]]
+    champions = [counter_of(core, join.CHAMPION), *pending["champions"]]
     _same("champions", pending["champions"], all(0 <= number < learners for number in champions))
-    first, end = counter_of(core, stream_join.CLOSED_FIRST), counter_of(core, stream_join.CLOSED_NEXT)
+    first, end = counter_of(core, join.CLOSED_FIRST), counter_of(core, join.CLOSED_NEXT)
     _same("counters", core["counters"], first >= 0 and end - first == len(closed["closed_ids"]))
     bins = core["delays"]
     _same("delays", bins, bins.ndim == 1 and bool(((bins >= 0) & (bins < len(state["delays"]))).all()))
@@ -248,14 +246,14 @@ def _same(name: str, array: NDArray[Any], right: bool) -> None:
         raise StateError(f"{name} of a stream: {array.dtype} {list(array.shape)} is not what this stream can have")
 
 
-# Labels that wait, as they came ---------------------------------------------------------------------------------------
+# Waiting labels, as they came -----------------------------------------------------------------------------------------
 
 NONE = -1
-"""The length of a value that is null."""
+"""The length that stands for a null."""
 
 
 def _columns_of(records: Sequence[OriginalRecord]) -> Columns:
-    """Records in columns: all bytes behind one another, and their lengths."""
+    """Return records in columns: all their bytes, one value after the other, and the lengths."""
     parts: list[bytes | None] = []
     for record in records:
         parts += [record.key, record.value]
@@ -271,10 +269,10 @@ def _columns_of(records: Sequence[OriginalRecord]) -> Columns:
 
 
 def _originals_of(columns: Mapping[str, NDArray[Any]]) -> list[OriginalRecord]:
-    """The inverse.
+    """Return the records of columns that `_columns_of` made.
 
     Raises:
-        StateError: The lengths are not those of the bytes.
+        StateError: The lengths do not fit the bytes.
     """
     lengths = columns["lengths"].tolist()
     held = sum(length for length in lengths if length > 0)

@@ -1,8 +1,8 @@
-"""One task: all work of one partition number, the stages in order: decode, order, join, learn, evaluate, encode.
+"""One task: all work on one partition number, in six steps: decode, merge, join, learn, evaluate, encode.
 
-`Task.step` takes one batch (a range of `examples[p]` and a range of `labels[p]`) and returns what it makes of it. It is
-deterministic: the result depends on the records before it, never on the clock, the machine's load or where a batch was
-cut.
+`Task.step` takes one batch, a range of `examples[p]` and a range of `labels[p]`, and returns its output records. It is
+deterministic: the result depends on the records so far, never on the clock, the load of the machine, or where the
+records were cut into batches.
 """
 
 import hashlib
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from stream_app.config import Running, StreamSettings, TaskSettings, begins_afresh
 from stream_app.errors import StateError
-from stream_app.jit.compiler import compiled
-from stream_app.join.stream_join import NO_HASH_KEY, JoinInput
-from stream_app.pipeline.batch import Batch, open_batch
+from stream_app.join.stream_join import NO_HASH_KEY
+from stream_app.pipeline.batch import InputBatch, open_batch
 from stream_app.pipeline.leftovers import Leftovers, close, leftovers_of
 from stream_app.pipeline.outputs import Collector, InputTopics, Names, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
+from stream_app.pipeline.steps.route import RoutedColumns, route_records
 from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
@@ -32,7 +32,6 @@ from stream_app.records import (
     SEED,
     SKIP,
     Act,
-    Bytes,
     Integers,
     Kind,
     RawRecords,
@@ -44,71 +43,18 @@ from stream_app.snapshot.format import Columns
 from stream_app.snapshot.imported_state import Seed, Seeds
 
 BY_SLOT = "seen"
-"""A learner's array by the join's slots, whose numbers depend on where batches were cut; no result does."""
-
-_DATA = int(Kind.DATA)
-_MALFORMED = int(Kind.MALFORMED)
-_WRONG_DIMENSION = int(Reason.WRONG_DIMENSION)
-_BAD_TIME = int(Reason.BAD_TIME)
-_UNKNOWN_STREAM = int(Reason.UNKNOWN_STREAM)
-
-
-@compiled
-def _sort_out(
-    batch: JoinInput,
-    kinds: tuple[Bytes, Bytes],
-    reasons: tuple[Bytes, Bytes],
-    streams: tuple[Integers, Integers],
-    counts: Integers,
-    names: tuple[Integers, Integers],
-    known: int,
-    opened: Integers,
-    dimensions: Integers,
-    max_features: int,
-) -> tuple[Integers, Bytes]:
-    """The stream of each position (-1: a dead letter) and, where it is dead, the reason.
-
-    The first `known` numbers of the decoder's streams are the task's own; `names` has the task's (-1: unknown) of the
-    others. `opened` is the position from which on a stream is there. `dimensions` is fixed by a stream's first example.
-    """
-    of = np.empty(len(batch.sides), np.int32)
-    why = np.zeros(len(batch.sides), np.uint8)
-    for position in range(len(batch.sides)):
-        row = batch.rows[position]
-        example = batch.sides[position] == 0
-        of[position] = -1
-        kind = kinds[0][row] if example else kinds[1][row]
-        time = batch.example_times[row] if example else batch.label_times[row]
-        if kind == _MALFORMED:
-            why[position] = reasons[0][row] if example else reasons[1][row]
-            continue
-        if time <= 0:
-            why[position] = _BAD_TIME
-            continue
-        stream = streams[0][row] if example else streams[1][row]
-        if stream >= known:
-            stream = names[0][stream - known] if example else names[1][stream - known]
-        if stream < 0 or position < opened[stream]:
-            why[position] = _UNKNOWN_STREAM
-            continue
-        if example and kind == _DATA:
-            if dimensions[stream] == 0 and counts[row] <= max_features:
-                dimensions[stream] = counts[row]
-            if dimensions[stream] != counts[row]:
-                why[position] = _WRONG_DIMENSION
-                continue
-        of[position] = stream
-    return of, why
+"""A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
 
 
 class Task:
     """The state of one task and its `step`.
 
     Args:
-        partition: Its number.
+        partition: Its partition number.
         settings: Everything that changes a result.
         topics: Full names of the two input topics, `examples` first.
-        hash_key: 16 bytes that senders of records must not know, see `join`; no result depends on it.
+        hash_key: `HASH_KEY_BYTES` bytes that senders of records must not know, see `join.id_table`; no result depends
+            on it.
     """
 
     def __init__(
@@ -124,14 +70,14 @@ class Task:
 
     @property
     def stream_names(self) -> tuple[str, ...]:
-        """The streams that have state here."""
+        """The names of the streams that have state, in the order in which they were opened."""
         return tuple(self._streams.names)
 
     def stream(self, name: str) -> Stream:
-        """One of them; not to be changed.
+        """Return the stream of a name, which the caller must not change.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: There is no such stream.
         """
         number = self._streams.number_of(name)
         if number < 0:
@@ -140,30 +86,30 @@ class Task:
 
     @property
     def allocated_bytes(self) -> int:
-        """What the state has allocated, about; tables double as they grow, and never shrink."""
+        """The approximate bytes of the state; tables double as they grow, and never shrink."""
         return self._streams.allocated_bytes
 
     def apply(self, act: Act) -> bool:
-        """Go through an act that changes results and is no input; whether older snapshots have nothing to add to.
+        """Apply an act, which changes results without being an input; say whether the next snapshot must be a full one.
 
         Raises:
-            StateError: This version knows no such act, or its text is none.
+            StateError: This version does not know the act, or cannot read its text.
         """
         if act.kind == CONFIGURATION:
             return self.apply_settings(TaskSettings.from_json(act.text))
         if act.kind == SEED:
             seed = self._seeds.add(act.text)
             if seed is not None:
-                self._sow(seed)
+                self._load_seed(seed)
         elif act.kind == RESET:
             self._reset(act.text)
             return True
-        elif act.kind not in (RESUME, SKIP, REPAIR, ADOPT):  # these change what is processed, not a model
+        elif act.kind not in (RESUME, SKIP, REPAIR, ADOPT):  # these change which records are processed
             raise StateError(f"there is no act {act.kind!r} in this version")
         return False
 
     def _reset(self, name: str) -> None:
-        """Let a stream begin anew; what it held is closed by the next batch.
+        """Begin a stream from the start; the next batch closes what the stream held.
 
         After a `skip`, the state may be older than the stream: then there is nothing to reset.
         """
@@ -174,8 +120,12 @@ class Task:
         self._streams.begin(number, self.settings.of_stream(name))
         self._changed.add(name)
 
-    def _sow(self, seed: Seed) -> None:
-        """Let a learner go on from a state that comes from elsewhere."""
+    def _load_seed(self, seed: Seed) -> None:
+        """Give a learner an imported state.
+
+        Raises:
+            StateError: The state does not fit the configuration or the stream.
+        """
         where = f"a seed for learner {seed.learner!r} of stream {seed.stream!r}"
         settings = self._settings_of(seed.stream)
         if settings is None or seed.learner not in settings.learners:
@@ -204,12 +154,12 @@ class Task:
         self._changed.add(seed.stream)
 
     def _settings_of(self, stream: str) -> StreamSettings | None:
-        """None: it is not configured, and streams that are not have no model."""
+        """Return the settings of a stream; None: it is not configured, and such streams have no model."""
         default = self.settings.default_stream if self.settings.unknown_streams == "model" else None
         return self.settings.streams.get(stream, default)
 
     def apply_settings(self, settings: TaskSettings) -> bool:
-        """Go on under other settings (`config.changes` refused what cannot be); whether streams were rebuilt."""
+        """Continue under other settings, which `config.changes` accepted; say whether streams were rebuilt."""
         before, self.settings = self.settings, settings
         if not needs_rebuilding(before, settings, self._streams.names):
             return False
@@ -218,19 +168,43 @@ class Task:
         return True
 
     def running(self) -> Mapping[str, Running]:
-        """The streams that have state, as `config.changes` asks for them."""
+        """Return what `config.changes` must know of each stream that has state."""
         return {stream.name: stream.running() for stream in self._streams}
 
+    # The six steps --------------------------------------------------------------------------------------------------
+
     def step(self, examples: RawRecords, labels: RawRecords) -> Outputs:
-        """Carry one batch through all stages."""
+        """Carry one batch through all six steps; a worker calls `open` and `run`, and cuts the batch between them."""
         return self.run(self.open(examples, labels))
 
-    def open(self, examples: RawRecords, labels: RawRecords) -> Batch:
-        """Decode and merge one batch; the next that is to `run`."""
+    def open(self, examples: RawRecords, labels: RawRecords) -> InputBatch:
+        """Carry one batch through the steps decode and merge; it must be the next to `run`."""
         return open_batch(examples, labels, self._limits, self._streams.names)
 
-    def fitting(self, batch: Batch, room: Room) -> tuple[int, int]:
-        """How many of its first examples and labels surely fit into this room of a transaction; perhaps none."""
+    def run(self, batch: InputBatch) -> Outputs:
+        """Carry an opened batch through the other steps: join, learn, evaluate, encode.
+
+        Join and learn are one compiled call over the streams in turn: a learner needs the examples of its stream while
+        they are in the CPU's cache, and its answers complete the outcomes of the join. They are repeated in rounds if
+        the batch has control records.
+        """
+        self._seeds.clear()
+        collector = Collector(batch)
+        for leftovers in self._leftovers:
+            close(leftovers, self._streams, collector)
+        self._leftovers.clear()
+        streams = self._route(batch, collector)
+        for work in self._streams.rounds(batch, streams, collector):
+            result = self._streams.join_and_learn(batch, work)
+            self._streams.evaluate(result, collector)
+            self._streams.collect(batch, result, collector)
+        records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
+        self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
+        names = Names(self._streams.names, self._streams.learner_names)
+        return collector.encode(names, self._inputs, records, self.settings.dead_letter_bytes)
+
+    def fitting(self, batch: InputBatch, room: Room) -> tuple[int, int]:
+        """Return how many of its first examples and labels surely fit into this room of a transaction; 0 if none do."""
         new = {name for side in batch.decoded for name in side.stream_names}
         rules = Rules(
             max((len(self.settings.of_stream(name).learners) for name in new), default=0),
@@ -240,36 +214,23 @@ class Task:
         one, two = (self._streams.numbers_of(side.stream_names) for side in batch.decoded)
         longest = max((len(name.encode()) for name in new), default=0)
         costs = costs_of(batch, max(longest, self._streams.longest_name), self._inputs.names)
-        left = room.less(self.reset_records, sum(left.bytes(costs) for left in self._leftovers))
-        return fitting(batch, columns_of(batch, (one, two)), self._streams.held, rules, costs, left)
+        reset_bytes = sum(leftovers.bytes(costs) for leftovers in self._leftovers)
+        remaining = room.less(self.reset_records, reset_bytes)
+        return fitting(batch, columns_of(batch, (one, two)), self._streams.table, rules, costs, remaining)
 
     @property
     def reset_records(self) -> int:
-        """The number of outputs with which the next batch begins: what streams held that were reset since the last."""
-        return sum(left.records for left in self._leftovers)
+        """The number of outputs that the next batch begins with, for streams that were reset since the last batch."""
+        return sum(leftovers.records for leftovers in self._leftovers)
 
-    def run(self, batch: Batch) -> Outputs:
-        """Carry an opened batch through all other stages."""
-        self._seeds.clear()
-        collector = Collector(batch)
-        for left in self._leftovers:
-            close(left, self._streams, collector)
-        self._leftovers.clear()
-        streams, reasons = self._sort_out(batch)
-        for position in np.flatnonzero(reasons).tolist():
-            collector.bury(position, Reason(int(reasons[position])))
-        self._streams.run(batch, streams, collector)
-        records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
-        self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
-        names = Names(self._streams.names, self._streams.learner_names)
-        return collector.encode(names, self._inputs, records, self.settings.dead_letter_bytes)
+    # State ----------------------------------------------------------------------------------------------------------
 
     def states(self) -> Sequence[StreamState]:
-        """The streams in their order, as a snapshot sees them; until the next `step`."""
+        """Return the streams in their order, as a snapshot sees them; valid until the next `step`."""
         return [StreamState(stream, has_changed=stream.name in self._changed) for stream in self._streams]
 
     def take_states(self) -> Sequence[StreamState]:
-        """The same, for a snapshot that is written: what changes from now on is for the next one."""
+        """Return the `states` for a snapshot that is written: changes from now on are for the next snapshot."""
         states = self.states()
         self._changed.clear()
         for stream in self._streams:
@@ -277,11 +238,11 @@ class Task:
         return states
 
     def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
-        """Open a stream and let it go on where a snapshot was taken; streams come in their order.
+        """Open a stream and load its state from a snapshot; streams come in their order.
 
         Raises:
             StateError: The arrays are not those of such a stream under these settings.
-            KeyError, ValueError, IndexError, TypeError, OverflowError: They have not even the form of any.
+            KeyError, ValueError, IndexError, TypeError, OverflowError: The arrays have not even the form of a stream's.
         """
         features = int(core["features_count"][0])
         if not 0 <= features <= self.settings.limits.max_features or self._streams.number_of(name) >= 0:
@@ -289,7 +250,7 @@ class Task:
         load_stream(self._streams.open(name, self.settings.of_stream(name), features), core, pending, closed)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """All model state by `stream/learner/array`, for digests and snapshots."""
+        """Return all model state by `stream/learner/array`, for digests and snapshots."""
         return {
             f"{stream.name}/{name}/{key}": array
             for stream in self._streams
@@ -298,7 +259,7 @@ class Task:
         }
 
     def model_digests(self) -> Mapping[str, str]:
-        """SHA-256 of each learner's state, by `stream/learner`, in order; equal whatever the cut of the batches."""
+        """Return the SHA-256 of each learner's state by `stream/learner`; the cut of the batches does not matter."""
         digests: dict[str, hashlib._Hash] = {}
         for name, array in self.arrays().items():
             stream, learner, key = name.rsplit("/", 2)
@@ -309,41 +270,40 @@ class Task:
             digest.update(np.ascontiguousarray(array).tobytes())
         return {name: digest.hexdigest() for name, digest in digests.items()}
 
-    # Which stream -------------------------------------------------------------------------------------------------
+    # Which stream ---------------------------------------------------------------------------------------------------
 
-    def _sort_out(self, batch: Batch) -> tuple[Integers, Bytes]:
-        first = self._meet_streams(batch) if any(side.stream_names for side in batch.decoded) else {}
+    def _route(self, batch: InputBatch, collector: Collector) -> Integers:
+        """Find the stream of each position, int32 `[n]`; -1: the record is a dead letter, which the collector gets."""
+        first = self._open_streams(batch) if any(side.stream_names for side in batch.decoded) else {}
         opened = np.zeros(len(self._streams), np.int32)
         for number, position in first.items():
             opened[number] = position
-        names = [self._streams.numbers_of(side.stream_names) for side in batch.decoded]
+        one, two = batch.decoded
+        columns = RoutedColumns(
+            kinds=(one.kinds, two.kinds),
+            reasons=(one.reasons, two.reasons),
+            streams=(one.streams, two.streams),
+            names=(self._streams.numbers_of(one.stream_names), self._streams.numbers_of(two.stream_names)),
+            known=one.known,
+            feature_counts=one.feature_counts,
+        )
         known = self._streams.dimensions
         dimensions = known.copy()
-        one, two = batch.decoded
-        streams, reasons = _sort_out(
-            batch.merged,
-            (one.kinds, two.kinds),
-            (one.reasons, two.reasons),
-            (one.streams, two.streams),
-            one.feature_counts,
-            (names[0], names[1]),
-            one.known,
-            opened,
-            dimensions,
-            self.settings.limits.max_features,
-        )
+        streams, reasons = route_records(batch.merged, columns, opened, dimensions, self.settings.limits.max_features)
         for stream in np.flatnonzero(dimensions != known).tolist():
             self._streams.set_features(stream, int(dimensions[stream]))
-        return streams, reasons
+        for position in np.flatnonzero(reasons).tolist():
+            collector.bury(position, Reason(int(reasons[position])))
+        return streams
 
-    def _meet_streams(self, batch: Batch) -> Mapping[int, int]:
-        """Open the streams that this batch names first, as far as the policy and the bound allow.
+    def _open_streams(self, batch: InputBatch) -> Mapping[int, int]:
+        """Open the streams that this batch is the first to name, if the settings and `max_streams_per_task` allow them.
 
-        A stream that is not configured is opened by its first example: names made up by whoever sends labels or marks
+        A stream that is not configured is opened only by an example: the invented names of a sender of labels or marks
         must not use up `max_streams_per_task`.
 
         Returns:
-            By number of each new stream, the position of the record that opened it.
+            The position of the record that opened each new stream, by the stream's number.
         """
         configured = self.settings.streams.keys()
         first: dict[str, int] = {}

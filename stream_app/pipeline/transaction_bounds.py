@@ -1,16 +1,16 @@
-"""How much of a batch one transaction takes: an upper bound of what the first records of it can become.
+"""How much of a batch fits into one transaction: an upper bound of the outputs of its first records.
 
-Input records alone bound nothing: a record that moves the time of its stream can close all that waits there. The bound
-of the first n records of a merged sequence is the sum of
+The number of input records is no bound: a record that advances the time of its stream can close all open ids of the
+stream. The bound for the first n records of a merged sequence is the sum of
 
-1. what each of these can become itself: its predictions, and one outcome or dead letter; for each stream, the metrics
-   that so many labels can ask for, and those of `advance` marks;
-2. for each stream that they touch, what waits there already and expires by the largest of their times, or is closed by
-   an `advance` mark (taken for one whose twin has come), or has to make room for them.
+1. the outputs of each of these records itself: its predictions, and one outcome or dead letter; for each stream, the
+   metrics that so many labels can cause, and those of `advance` marks;
+2. for each stream of these records, the outputs of open ids that expire by the largest of their times, are closed by an
+   `advance` mark (which is taken for the second of its pair), or must make room for the records.
 
-It grows with n, so the longest sequence that fits is found by halving. Where a batch is cut changes no result: the
-bound may be too large, and it is never too small. It costs a look at the counters of each stream; heaps are looked into
-only where all that waits in these streams would be too much.
+The bound grows with n, so the longest sequence that fits is found by bisection. Where a batch is cut changes no result,
+so the bound may be too large; it is never too small. It reads the counters of each stream, and its heaps only if all
+open ids of these streams together would not fit.
 """
 
 from typing import NamedTuple
@@ -18,14 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_app.config import MAX_HELD, MAX_HELD_BYTES
-from stream_app.jit.compiler import bare, bare_inlined, compiled
-from stream_app.jit.memory import longs_at
-from stream_app.join.stream_join import (
+from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.memory import Number, longs_at
+from stream_app.join.constants import (
     COUNTERS,
-    EVICTIONS,
-    FIXED,
     LABELLED,
     LIFE_MS,
+    MAX_EVICTIONS,
     MAX_PENDING,
     MAX_WAITING,
     MAX_WAITING_BYTES,
@@ -33,47 +32,45 @@ from stream_app.join.stream_join import (
     STREAM_TIME,
     WAITING,
     WAITING_BYTES,
-    JoinArrays,
-    JoinInput,
-    Number,
-    opened,
 )
-from stream_app.pipeline.batch import Batch
+from stream_app.join.input import JoinInput
+from stream_app.join.layout import FIXED, JoinArrays, view_of
+from stream_app.pipeline.batch import InputBatch
 from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind, Longs, MarkKind, Side
 
 NUMBERS_BYTES = 150
-"""A prediction's or outcome's value beside its names, at most: an id, some numbers, what tells their schema."""
+"""The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema's number."""
 
 METRIC_BYTES = 350
-"""The same of a record of metrics."""
+"""The most bytes of the value of a record of metrics, without its names."""
 
 LETTER_BYTES = 340
-"""The headers of a dead letter beside the name of the input topic, which they have twice, at most."""
+"""The most bytes of the headers of a dead letter, without the name of the input topic, which they have twice."""
 
 LEARNER_BYTES = 64
-"""The longest name of a learner."""
+"""The most bytes of the name of a learner."""
 
 _DATA, _MARK = int(Kind.DATA), int(Kind.MARK)
 
 
 class Room(NamedTuple):
-    """What a transaction may still take: records, and bytes of their keys, values and headers."""
+    """The room of a transaction: output records, and bytes of their keys, values and headers."""
 
     records: int
     bytes: int
 
     def less(self, records: int, size: int) -> "Room":
-        """What is left behind these."""
+        """Return the room that remains after these."""
         return Room(self.records - records, self.bytes - size)
 
 
 TRANSACTION = Room(MAX_HELD, MAX_HELD_BYTES)
-"""Of all tasks together: a million small records took 7.8 s of the ten that a transaction may take on two busy cores.
-What a single record closes is not cut: at most all that waits in one stream."""
+"""The room of a transaction of all tasks: a million small records took 7.8 s on two busy cores, of the ten seconds that
+a transaction may take. The outputs of a single record are not cut: at most all that is open in one stream."""
 
 
 class Costs(NamedTuple):
-    """Bytes of one output record, at most; `letter` is what a dead letter has beyond `DEAD_LETTER_BYTES`."""
+    """The most bytes of one output record; `letter` is what a dead letter has beyond `DEAD_LETTER_BYTES`."""
 
     prediction: int
     outcome: int
@@ -82,7 +79,7 @@ class Costs(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the settings say: learners of a new stream at most, labels between two reports, whether all predict."""
+    """Settings: the most learners of a new stream, labels between two reports, whether all predictions are written."""
 
     learners: int
     every_labels: int
@@ -90,13 +87,13 @@ class Rules(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """A batch, as far as the bound depends on it.
+    """The columns of a batch that decide the bound.
 
     Attributes:
         kinds: uint8, of both sides.
-        streams: int32, of both sides: the task's own number; -1: unknown.
+        streams: int32, of both sides: the task's number of the stream; -1: unknown.
         sizes: int64, of both sides: bytes as a dead letter.
-        closes: int64, of both sides, without rows where there are no marks: `advance` marks close what lies below this.
+        closes: int64, of both sides, empty if there are no marks: an `advance` mark closes times below this.
     """
 
     kinds: tuple[Bytes, Bytes]
@@ -105,15 +102,15 @@ class Columns(NamedTuple):
     closes: tuple[Longs, Longs]
 
 
-class Held(NamedTuple):
-    """The streams of a task: addresses of their joins, and how many learners they have; int64 `[s]`."""
+class StreamTable(NamedTuple):
+    """The streams of a task: the address of each join's descriptor, and the number of its learners; int64 `[s]`."""
 
     joins: Longs
     learners: Longs
 
 
 class _Touched(NamedTuple):
-    """What the first records of a batch mean for each stream; int64 `[s]`."""
+    """The first records of a batch by stream; int64 `[s]`: their numbers, their times, and the marks' times."""
 
     examples: Longs
     labels: Longs
@@ -124,11 +121,11 @@ class _Touched(NamedTuple):
     below: Longs
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _expired(state: JoinArrays, heap: Integers, length: Number, limit: Number, most: Number) -> tuple[int, int]:
-    """How many of a heap have times below the limit, and (of labels) their bytes; a count above `most` is enough.
+    """Return how many slots of a heap have times below the limit, and the bytes of labels; stop above `most`.
 
-    Goes down from each that has, to the next on the right from each that has not.
+    The walk is in preorder: below a slot that has not expired, no slot has.
     """
     count, size, at = 0, np.int64(0), 0
     while count <= most:
@@ -145,27 +142,27 @@ def _expired(state: JoinArrays, heap: Integers, length: Number, limit: Number, m
     return count, int(size)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _largest(state: JoinArrays, length: Number) -> int:
-    """Bytes of the largest label that waits."""
+    """Return the bytes of the largest waiting label."""
     largest = np.int64(0)
     for at in range(length):
         largest = max(largest, np.int64(state.fingerprints[state.waiting_heap[at]]))
     return int(largest)
 
 
-@bare
+@compiled_without_refcounts
 def _touch(
-    batch: JoinInput, count: int, columns: Columns, held: Held, rules: Rules, costs: Costs, touched: _Touched
+    batch: JoinInput, count: int, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, touched: _Touched
 ) -> tuple[int, int]:
-    """What the first records become themselves: records and bytes; `touched` is filled."""
+    """Bound the outputs of the first records themselves, in records and bytes; fill `touched`."""
     records, size, fresh = 0, 0, 0
     for position in range(count):
         row, example = batch.rows[position], batch.sides[position] == 0
         kind = columns.kinds[0][row] if example else columns.kinds[1][row]
         stream = columns.streams[0][row] if example else columns.streams[1][row]
         own = columns.sizes[0][row] if example else columns.sizes[1][row]
-        learners = held.learners[stream] if stream >= 0 else rules.learners
+        learners = table.learners[stream] if stream >= 0 else rules.learners
         records += 1
         size += max(costs.outcome, own + costs.letter)
         if kind == _MARK:
@@ -197,44 +194,47 @@ def _touch(
     return records + reports, size + reports * costs.metric
 
 
-@bare
-def _closed(held: Held, rules: Rules, costs: Costs, touched: _Touched, left: int, looks: bool) -> tuple[int, int]:
-    """What these records close, and metrics: records (above `left`: perhaps more) and bytes.
+@compiled_without_refcounts
+def _closed(
+    table: StreamTable, rules: Rules, costs: Costs, touched: _Touched, left: int, looks: bool
+) -> tuple[int, int]:
+    """Bound the outputs of open ids that these records close, and the metrics, in records and bytes.
 
-    Unless it `looks` at what expires, it takes all that waits.
+    Without `looks`, all open ids of a stream count; with it, those that the heaps say can close. Beyond `left` records
+    the count stops, and is too small.
     """
     records, size = 0, 0
-    for stream in range(len(held.joins)):
+    for stream in range(len(table.joins)):
         examples, labels = touched.examples[stream], touched.labels[stream]
         if examples + labels + touched.marks[stream] == 0:
             continue
-        row = longs_at(held.joins[stream])
-        counters = longs_at(row[FIXED])
+        descriptor = longs_at(table.joins[stream])
+        counters = longs_at(descriptor[FIXED])
         reports = (counters[LABELLED] % rules.every_labels + examples + labels) // rules.every_labels
-        records += reports * held.learners[stream]
-        size += reports * held.learners[stream] * costs.metric
+        records += reports * table.learners[stream]
+        size += reports * table.learners[stream] * costs.metric
         pending, waiting = counters[PENDING], counters[WAITING]
         if not looks:
             records += pending + waiting
             size += pending * costs.outcome + counters[WAITING_BYTES] + waiting * costs.letter
             continue
-        state = opened(row)
+        state = view_of(descriptor)
         limit = max(touched.last[stream], counters[STREAM_TIME]) - counters[COUNTERS + LIFE_MS]
         below = max(limit, touched.below[stream])
         gone, _ = _expired(state, state.pending_heap, pending, below, left)
         room = counters[COUNTERS + MAX_PENDING] - pending
-        gone = min(pending, gone + min(max(0, examples - room), EVICTIONS * examples))
+        gone = min(pending, gone + min(max(0, examples - room), MAX_EVICTIONS * examples))
         records += gone
         size += gone * costs.outcome
         if waiting:
             late = examples if touched.first[stream] < limit else 0
             gone, gone_bytes = _expired(state, state.waiting_heap, waiting, below, left)
-            forced = late + min(max(0, waiting + labels - counters[COUNTERS + MAX_WAITING]), EVICTIONS * labels)
+            forced = late + min(max(0, waiting + labels - counters[COUNTERS + MAX_WAITING]), MAX_EVICTIONS * labels)
             excess = counters[WAITING_BYTES] + touched.label_bytes[stream] - counters[COUNTERS + MAX_WAITING_BYTES]
             if forced > 0 or excess > 0:
                 largest = _largest(state, waiting)
                 gone_bytes += forced * largest
-                if excess > 0:  # the last one of those that make room may be much larger than what is missing
+                if excess > 0:  # the last label that makes room may be much larger than the missing room
                     gone_bytes += excess + largest
                     forced += excess // DEAD_LETTER_BYTES + 1
             gone = min(waiting, gone + forced)
@@ -247,9 +247,9 @@ def _closed(held: Held, rules: Rules, costs: Costs, touched: _Touched, left: int
 
 @compiled
 def _bound(
-    batch: JoinInput, count: int, columns: Columns, held: Held, rules: Rules, costs: Costs, room: Room
+    batch: JoinInput, count: int, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, room: Room
 ) -> tuple[int, int]:
-    streams = len(held.joins)
+    streams = len(table.joins)
     touched = _Touched(
         np.zeros(streams, np.int64),
         np.zeros(streams, np.int64),
@@ -259,16 +259,16 @@ def _bound(
         np.full(streams, NO_LONG),
         np.full(streams, NO_LONG),
     )
-    records, size = _touch(batch, count, columns, held, rules, costs, touched)
+    records, size = _touch(batch, count, columns, table, rules, costs, touched)
     left = room.records - records
-    more, more_bytes = _closed(held, rules, costs, touched, left, False)
+    more, more_bytes = _closed(table, rules, costs, touched, left, False)
     if more > left or size + more_bytes > room.bytes:
-        more, more_bytes = _closed(held, rules, costs, touched, left, True)
+        more, more_bytes = _closed(table, rules, costs, touched, left, True)
     return records + more, size + more_bytes
 
 
-def columns_of(batch: Batch, numbers: tuple[Integers, Integers]) -> Columns:
-    """Columns of a batch; `numbers` are the task's own of the streams that the decoder did not know (-1: new)."""
+def columns_of(batch: InputBatch, numbers: tuple[Integers, Integers]) -> Columns:
+    """Return the columns of a batch; `numbers` are the task's for streams that the decoder did not know (-1: new)."""
     one, two = batch.decoded
     return Columns(
         (one.kinds, two.kinds),
@@ -278,7 +278,7 @@ def columns_of(batch: Batch, numbers: tuple[Integers, Integers]) -> Columns:
     )
 
 
-def _streams(batch: Batch, side: Side, numbers: Integers) -> Integers:
+def _streams(batch: InputBatch, side: Side, numbers: Integers) -> Integers:
     decoded = batch.decoded[side]
     if not len(numbers):
         return decoded.streams
@@ -288,7 +288,7 @@ def _streams(batch: Batch, side: Side, numbers: Integers) -> Integers:
     return streams
 
 
-def _closes(batch: Batch, side: Side) -> Longs:
+def _closes(batch: InputBatch, side: Side) -> Longs:
     decoded = batch.decoded[side]
     closes = np.full(len(decoded.kinds) if decoded.marks else 0, NO_LONG)
     for row, mark in decoded.marks.items():
@@ -297,24 +297,26 @@ def _closes(batch: Batch, side: Side) -> Longs:
     return closes
 
 
-def costs_of(batch: Batch, longest_stream: int, topics: tuple[str, str]) -> Costs:
-    """What output records take at most.
+def costs_of(batch: InputBatch, longest_stream: int, topics: tuple[str, str]) -> Costs:
+    """Return the most bytes of output records.
 
     Args:
         batch: The batch.
-        longest_stream: Bytes of the longest name of a stream of the task or of the batch.
-        topics: Full names of the inputs.
+        longest_stream: Bytes of the longest name of a stream, of the task or the batch.
+        topics: Full names of the input topics.
     """
     names = 2 * longest_stream + LEARNER_BYTES + batch.trace_bytes()
     letter = LETTER_BYTES + 2 * max(len(topic.encode()) for topic in topics) - DEAD_LETTER_BYTES
     return Costs(NUMBERS_BYTES + names, NUMBERS_BYTES + names, METRIC_BYTES + names, max(0, letter))
 
 
-def fitting(batch: Batch, columns: Columns, held: Held, rules: Rules, costs: Costs, room: Room) -> tuple[int, int]:
-    """How many examples and labels of a batch, in merge order, surely fit into the room; perhaps none."""
+def fitting(
+    batch: InputBatch, columns: Columns, table: StreamTable, rules: Rules, costs: Costs, room: Room
+) -> tuple[int, int]:
+    """Return how many examples and labels of a batch, in merge order, surely fit into the room; 0 if none do."""
 
     def fits(count: int) -> bool:
-        records, size = _bound(batch.merged, count, columns, held, rules, costs, room)
+        records, size = _bound(batch.merged, count, columns, table, rules, costs, room)
         return records <= room.records and size <= room.bytes
 
     count = len(batch.times)

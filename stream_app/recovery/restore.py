@@ -36,7 +36,7 @@ from stream_app.errors import (
     WrongSchemaError,
 )
 from stream_app.join.stream_join import HASH_KEY_BYTES
-from stream_app.pipeline.batch import Batch as Opened
+from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.pipeline.transaction_bounds import Room
@@ -965,7 +965,7 @@ class OwnedTask:
             fields[f"{name}_records"] = len(outputs.topics[topic])
         return fields
 
-    def _open(self, rows: tuple[int, int], room: Room, *, must: bool) -> Opened | None:
+    def _open(self, rows: tuple[int, int], room: Room, *, must: bool) -> InputBatch | None:
         """The next records, as many of them as fit; the others wait on."""
         task = self._live_task()
         taken = self.waiting[0].take(rows[0]), self.waiting[1].take(rows[1])

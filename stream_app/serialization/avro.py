@@ -19,7 +19,7 @@ import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 import schemas
-from stream_app.jit.compiler import bare, bare_inlined
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.records import (
     Act,
     Bytes,
@@ -97,7 +97,7 @@ DOUBLE_BYTES = 8
 # at once, at any address, and vectorizes loops.
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_word(buffer: Bytes, position: int) -> np.uint64:
     """Read eight bytes, little-endian."""
     place = np.uintp(position)
@@ -107,7 +107,7 @@ def read_word(buffer: Bytes, position: int) -> np.uint64:
     return word
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_float_bits(buffer: Bytes, position: int) -> np.uint32:
     """Read four bytes, little-endian."""
     place = np.uintp(position)
@@ -117,7 +117,7 @@ def read_float_bits(buffer: Bytes, position: int) -> np.uint32:
     return word
 
 
-@bare_inlined
+@inlined_without_refcounts
 def is_ascii(buffer: Bytes, position: int, end: int) -> bool:
     """Say whether no byte is above 127."""
     joined = np.uint8(0)
@@ -126,7 +126,7 @@ def is_ascii(buffer: Bytes, position: int, end: int) -> bool:
     return bool(joined < 0x80)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_long(buffer: Bytes, position: int, end: int) -> tuple[Any, int]:
     """Read a zig-zag varint. Padding with zero bits is accepted, as by fastavro and Java."""
     bits = np.uint64(0)
@@ -143,7 +143,7 @@ def read_long(buffer: Bytes, position: int, end: int) -> tuple[Any, int]:
     return np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1)), position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_int(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read a zig-zag varint of at most 32 bits."""
     value, position = read_long(buffer, position, end)
@@ -152,7 +152,7 @@ def read_int(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return value, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_index(buffer: Bytes, position: int, end: int, count: int) -> tuple[int, int]:
     """Read the index of a union's type or of an enum's symbol: 0 to `count` - 1."""
     value, position = read_long(buffer, position, end)
@@ -161,7 +161,7 @@ def read_index(buffer: Bytes, position: int, end: int, count: int) -> tuple[int,
     return value, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read a well-formed UTF-8 sequence of two to four bytes (Unicode, table 3-7): not overlong, not a surrogate."""
     lead = int(buffer[position])
@@ -182,7 +182,7 @@ def read_code_point(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return code, position + 1 + more
 
 
-@bare_inlined
+@inlined_without_refcounts
 def is_utf8(buffer: Bytes, position: int, end: int) -> bool:
     """Say whether the bytes are well-formed UTF-8."""
     if is_ascii(buffer, position, end):  # almost all names are
@@ -197,7 +197,7 @@ def is_utf8(buffer: Bytes, position: int, end: int) -> bool:
     return True
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_span(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Return where the bytes of a string start and end, without checking that they are UTF-8."""
     length, position = read_long(buffer, position, end)
@@ -210,7 +210,7 @@ def read_span(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return position, position + length
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_text(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Return where the bytes of a string start and end, after checking that they are UTF-8."""
     start, position = read_span(buffer, position, end)
@@ -219,7 +219,7 @@ def read_text(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return start, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Read the head of a block of floats, and return their number (0 at the end); the buffer has all of them.
 
@@ -241,7 +241,7 @@ def read_block(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return count, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def put_long(out: Bytes, position: int, value: Int) -> int:
     """Write a zig-zag varint, and return the next position."""
     bits = np.uint64(value << 1) ^ np.uint64(value >> 63)
@@ -259,13 +259,13 @@ def long_bytes(value: int) -> Bytes:
     return out[: put_long(out, 0, value)]
 
 
-@bare_inlined
+@inlined_without_refcounts
 def skip_bytes(position: int, end: int, size: int) -> int:
     """Return the position after `size` bytes."""
     return position + size if size <= end - position else TRUNCATED
 
 
-@bare_inlined
+@inlined_without_refcounts
 def skip_floats(buffer: Bytes, position: int, end: int) -> int:
     """Return the position after an array of floats."""
     while True:
@@ -275,7 +275,7 @@ def skip_floats(buffer: Bytes, position: int, end: int) -> int:
         position += count * FLOAT_BYTES
 
 
-@bare_inlined
+@inlined_without_refcounts
 def skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int) -> int:
     """Return the position after one field that is not null."""
     if code == STRING:
@@ -301,7 +301,7 @@ def skip_field(buffer: Bytes, position: int, end: int, code: int, argument: int)
     return position
 
 
-@bare
+@compiled_without_refcounts
 def walk(buffer: Bytes, position: int, layout: Longs) -> int:
     """Check the bytes of one record, which must end with the buffer.
 

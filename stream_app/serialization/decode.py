@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import bare, bare_inlined
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.records import (
     ID_WORDS,
     MAX_ID_BYTES,
@@ -170,7 +170,7 @@ def _marks(values: Sequence[bytes], kinds: Bytes) -> MappingProxyType[int, Mark]
     return MappingProxyType(marks)
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _kind(buffer: Bytes, start: int, end: int, data: np.uint64, mark: np.uint64) -> int:
     """Return the kind of record that the header of a value announces: `DATA`, `MARK`, or 0 for a wrong schema."""
     if end - start < avro.HEADER_BYTES or buffer[start] != 0xC3 or buffer[start + 1] != 0x01:
@@ -181,7 +181,7 @@ def _kind(buffer: Bytes, start: int, end: int, data: np.uint64, mark: np.uint64)
     return MARK if found == mark else 0
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _read_features(
     buffer: Bytes, position: int, end: int, max_features: int, out: Bits, used: int
 ) -> tuple[int, int, int]:
@@ -208,7 +208,7 @@ def _read_features(
     return (NOT_FINITE if unusual else 0), count, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _read_label(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, int]:
     """Return the reason (0 if the label is well-formed), class, revision, and the next position."""
     label, position = read_int(buffer, position, end)
@@ -222,7 +222,7 @@ def _read_label(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, 
     return 0, label, revision, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     """Return the reason (0 if the mark is well-formed), and the next position."""
     time, start, learner_end = -1, 0, 0
@@ -242,7 +242,7 @@ def _read_mark(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
     return 0, position
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _copy_id(buffer: Bytes, start: int, end: int, ids: Words, row: int) -> None:
     """Write an id into a row of words that are zeros."""
     ids[row, 0] = np.uint64(end - start)
@@ -280,7 +280,7 @@ class _Columns(NamedTuple):
     revisions: Longs
 
 
-@bare
+@compiled_without_refcounts
 def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
     buffer: Bytes, ends: Longs, expected: _Expected, known: NameTable, new: NewNames, columns: _Columns
 ) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import bare, bare_inlined
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.records import (
     MAX_ID_BYTES,
     MAX_STREAM_BYTES,
@@ -65,7 +65,7 @@ class OutcomeColumns:
     label_offsets: Longs
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_bytes(out: Bytes, position: int, source: Bytes, start: int, end: int) -> int:
     """Copy bytes, and return the next position."""
     for i in range(end - start):
@@ -73,13 +73,13 @@ def _put_bytes(out: Bytes, position: int, source: Bytes, start: int, end: int) -
     return position + end - start
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_text(out: Bytes, position: int, texts: Texts, number: int) -> int:
     """Copy the text with this number, and return the next position."""
     return _put_bytes(out, position, texts.bytes, texts.ends[number], texts.ends[number + 1])
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_id(out: Bytes, position: int, ids: Bytes, row: int) -> int:
     """Write the id of a row, and return the next position."""
     length = int(ids[row, 0])  # at most 64, so the other bytes of the word are 0
@@ -89,7 +89,7 @@ def _put_id(out: Bytes, position: int, ids: Bytes, row: int) -> int:
     return position + length
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_float(out: Bytes, position: int, bits: np.uint32) -> int:
     """Write the bits of a float32, little-endian, and return the next position."""
     for i in range(avro.FLOAT_BYTES):
@@ -97,7 +97,7 @@ def _put_float(out: Bytes, position: int, bits: np.uint32) -> int:
     return position + avro.FLOAT_BYTES
 
 
-@bare_inlined
+@inlined_without_refcounts
 def _put_nullable_long(out: Bytes, position: int, value: Int, null: int) -> int:
     """Write a union of null and a number, and return the next position."""
     if value == null:
@@ -154,7 +154,7 @@ def encode_predictions(columns: PredictionColumns) -> list[bytes]:
     return _sliced(out, ends)
 
 
-@bare
+@compiled_without_refcounts
 def _encode_predictions(out: Bytes, ends: Longs, streams: Texts, learners: Texts, rows: _PredictionRows) -> None:
     """Write the rows one after the other; `ends` gets the end of each."""
     position = 0
@@ -209,7 +209,7 @@ def encode_outcomes(columns: OutcomeColumns) -> list[bytes]:
     return _sliced(out, ends)
 
 
-@bare
+@compiled_without_refcounts
 def _encode_outcomes(out: Bytes, ends: Longs, streams: Texts, learners: Texts, rows: _OutcomeRows) -> None:
     """Write the rows one after the other; `ends` gets the end of each."""
     position = 0
@@ -259,7 +259,7 @@ def encode_examples(stream: str, ids: Sequence[str], features: Floats) -> list[b
     return _sliced(out, ends)
 
 
-@bare
+@compiled_without_refcounts
 def _encode_examples(
     out: Bytes, ends: Longs, prefix: Bytes, ids: Bytes, id_ends: Longs, count: Bytes, features: Bytes
 ) -> None:
@@ -306,7 +306,7 @@ def encode_labels(
     return _sliced(out, ends)
 
 
-@bare
+@compiled_without_refcounts
 def _encode_labels(
     out: Bytes, ends: Longs, prefix: Bytes, ids: Bytes, id_ends: Longs, labels: Longs, revisions: Longs
 ) -> None:

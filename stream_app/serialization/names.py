@@ -6,12 +6,12 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import bare, bare_inlined
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.records import Bytes, Integers, Longs, Words
 from stream_app.serialization.avro import long_bytes
 
 
-@bare_inlined
+@inlined_without_refcounts
 def hash_of(buffer: Bytes, start: int, end: int) -> np.uint64:
     """Return the FNV-1a hash of some bytes; its high bits are mixed into the low bits, which choose the slot."""
     value = np.uint64(0xCBF29CE484222325)
@@ -20,7 +20,7 @@ def hash_of(buffer: Bytes, start: int, end: int) -> np.uint64:
     return value ^ (value >> np.uint64(32))
 
 
-@bare_inlined
+@inlined_without_refcounts
 def same_bytes(buffer: Bytes, first: int, second: int, length: int) -> bool:
     """Say whether `length` bytes are equal at two positions."""
     differ = np.uint8(0)
@@ -45,7 +45,7 @@ class NameTable(NamedTuple):
     slots: Integers
 
 
-@bare
+@compiled_without_refcounts
 def _fill(table: NameTable, first: int) -> None:
     """Compute the hashes of the names from number `first` on, and put the names into free slots."""
     mask = np.uint64(len(table.slots) - 1)
@@ -58,7 +58,7 @@ def _fill(table: NameTable, first: int) -> None:
         table.slots[slot] = number
 
 
-@bare_inlined
+@inlined_without_refcounts
 def number_of(buffer: Bytes, start: int, end: int, found: np.uint64, table: NameTable) -> int:
     """Return the number of a name, or -1 when the table does not have it; `found` is its hash."""
     mask = np.uint64(len(table.slots) - 1)
@@ -90,7 +90,7 @@ class NewNames(NamedTuple):
     slots: Integers
 
 
-@bare_inlined
+@inlined_without_refcounts
 def intern(buffer: Bytes, start: int, end: int, found: np.uint64, table: NewNames, distinct: int) -> int:
     """Return the number of a name; a new name is added to the table, and its number is `distinct`.
 

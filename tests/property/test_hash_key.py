@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_app.config import JoinSettings, TaskSettings
-from stream_app.join.stream_join import HASH_KEY_BYTES, NO_HASH_KEY, PENDING, StreamJoin
+from stream_app.join.constants import PENDING
+from stream_app.join.stream_join import HASH_KEY_BYTES, NO_HASH_KEY, StreamJoin
 from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import MAX_ID_BYTES, Longs, Side, Words, pack_id

@@ -8,13 +8,12 @@ import pytest
 from numpy.typing import NDArray
 
 from stream_app.config import Corrections, JoinSettings, LearnerSettings, StreamSettings, TaskSettings
-from stream_app.learners.api import LEARN, PREDICT
 from stream_app.learners.networks.autograd import AutogradModel, DenseNetwork, flatten
 from stream_app.learners.networks.dense import Training, new_training
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS
 from stream_app.pipeline.task import Task
-from stream_app.records import Floats, Longs, Side, unpack_id
+from stream_app.records import LEARN, PREDICT, Floats, Longs, Side, unpack_id
 from tests.learner_oracle import Kept, Network, Queues
 from tests.oracle import Predicted, Record, Settled, merge
 from tests.oracle_checks import SecondOpinion, rows_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT
+from stream_app.records import CORRECT, LEARN, PREDICT, REPORT
 from tests.support.learner_steps import ids, learner, operations, run_in_cuts, same_state, stream
 
 KINDS: tuple[dict[str, Any], ...] = (

@@ -274,7 +274,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "what a stream held when it was reset gets no end",
         "stream_app/pipeline/task.py",
         "Task.run",
-        "close(left, self._streams, collector)",
+        "close(leftovers, self._streams, collector)",
         "pass",
     ),
     "reset-unread": Mutant(
@@ -377,8 +377,8 @@ MUTANTS: Mapping[str, Mutant] = {
         "after a restore the count of corrected labels is lost",
         "stream_app/pipeline/stream_state.py",
         "",
-        "LABEL_COUNTERS = (stream_join.POSITIVES, stream_join.TURNED)",
-        "LABEL_COUNTERS = (stream_join.POSITIVES, stream_join.POSITIVES)",
+        "LABEL_COUNTERS = (join.POSITIVES, join.CORRECTED_POSITIVES)",
+        "LABEL_COUNTERS = (join.POSITIVES, join.POSITIVES)",
         ("tests/property/test_snapshot.py::test_corrected_classes_are_counted_after_a_restore",),
     ),
     "anchor-unchecked": Mutant(
@@ -448,7 +448,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "second-moment": Mutant(
         "Adam's second moment moves as fast as its first",
-        "stream_app/learners/networks/kernels.py",
+        "stream_app/learners/networks/adam.py",
         "",
         "_KEEP2, _TAKE2 = np.float32(BETA2), np.float32(1 - BETA2)",
         "_KEEP2, _TAKE2 = _KEEP1, _TAKE1",

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
-from stream_app.learners.api import LEARN, PREDICT, REPORT, Answers, Learner, Operations
+from stream_app.learners.api import Answers, Learner, Operations
+from stream_app.learners.networks.adam import EPSILON
 from stream_app.learners.networks.autograd import AutogradModels, DenseNetwork, compiled_networks
-from stream_app.learners.networks.kernels import EPSILON
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS, build
-from stream_app.records import ID_WORDS, Floats, Words
+from stream_app.records import ID_WORDS, LEARN, PREDICT, REPORT, Floats, Words
 
 SEED = bytes(range(32))
 
@@ -85,7 +85,7 @@ def same_state(left: Learner, right: Learner) -> bool:
 def pair(settings: LearnerSettings, features: int) -> tuple[OnlineLearner, OnlineLearner]:
     """One learner twice: compiled, and of the same networks as modules under autograd."""
     methods = [METHODS[settings.method](settings, features, SEED) for _ in range(2)]
-    networks = [[DenseNetwork(features, settings.hidden) for _ in range(method.memory.networks)] for method in methods]
+    networks = [[DenseNetwork(features, settings.hidden) for _ in range(method.state.networks)] for method in methods]
     rate, l2, scaled = settings.learning_rate, settings.l2, settings.scaler == "standard"
     compiled = compiled_networks(networks[0], rate, l2, methods[0].examples)
     autograd = AutogradModels(networks[1], features, rate, l2)

@@ -10,12 +10,15 @@ import pytest
 
 from stream_app.backends.base import Committed, Ends, Fetched, TopicInfo, TopicPartition, Watermarks
 from stream_app.config import Config, LearnerSettings
-from stream_app.learners.api import LEARN, PREDICT, REPORT, REPORT_WIDTH, Answers, Operations
+from stream_app.learners.api import REPORT_WIDTH, Answers, Operations
 from stream_app.pipeline import merge
 from stream_app.pipeline import stream as stream_module
 from stream_app.pipeline.outputs import GENESIS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import (
+    LEARN,
+    PREDICT,
+    REPORT,
     Act,
     Commit,
     Example,

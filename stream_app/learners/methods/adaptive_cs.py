@@ -17,45 +17,43 @@ Where the paper leaves a choice, the authors' code decides:
 import numpy as np
 
 from stream_app.jit.compiler import compiled
-from stream_app.learners.queues import (
+from stream_app.learners.method import CLASS_SIZES, COSTS, LABELS, Method
+from stream_app.learners.method_state import (
     ADAPTIVE_CS,
-    CLASS_SIZES,
-    COSTS,
-    LABELS,
     NEGATIVE,
     POSITIVE,
-    Held,
-    Method,
-    alone,
+    Costs,
+    MethodStateView,
     grow_sizes,
-    memory_of,
+    new_method_state,
 )
-from stream_app.learners.scaler import Desk
+from stream_app.learners.queues import gather_one
+from stream_app.learners.scaler import ScalerView
 
 
 @compiled
-def _adapt_costs(held: Held) -> None:
-    sizes = held.sizes
+def _adapt_costs(state: MethodStateView) -> None:
+    sizes = state.sizes
     if sizes[NEGATIVE] == sizes[POSITIVE] or sizes[NEGATIVE] == 0.0 or sizes[POSITIVE] == 0.0:
         return
     minority = POSITIVE if sizes[POSITIVE] < sizes[NEGATIVE] else NEGATIVE
-    held.costs[minority] = min(sizes[1 - minority] / sizes[minority], held.largest_cost)
-    held.costs[1 - minority] = 1.0
+    state.costs[minority] = min(sizes[1 - minority] / sizes[minority], state.largest_cost)
+    state.costs[1 - minority] = 1.0
 
 
 @compiled
-def admit_adaptive_cs(held: Held, desk: Desk, slot: int, label: int) -> int:
-    """Change the costs if it is time; the example is learned with the cost of its class."""
-    grow_sizes(held, label)
-    if held.labels[0] % held.interval == 0:
-        _adapt_costs(held)
-    held.labels[0] += 1
-    held.weight[0] = np.float32(held.costs[label])
-    return alone(held, desk, slot, label)
+def admit_adaptive_cs(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+    """Take a labelled example in, with the cost of its class; change the costs if it is time."""
+    grow_sizes(state, label)
+    if state.labels[0] % state.interval == 0:
+        _adapt_costs(state)
+    state.labels[0] += 1
+    state.weight[0] = np.float32(state.costs[label])
+    return gather_one(state, scaler, slot, label)
 
 
 def adaptive_cs(cost: float, largest_cost: float, interval: int, theta: float, features: int) -> Method:
-    """The method.
+    """Make the method.
 
     Args:
         cost: Of an error in a positive at first; of one in a negative it is 1.
@@ -64,7 +62,5 @@ def adaptive_cs(cost: float, largest_cost: float, interval: int, theta: float, f
         theta: Decay of the class sizes, between 0 and 1.
         features: Numbers in an example.
     """
-    memory = memory_of(
-        ADAPTIVE_CS, features, theta=theta, costs=(1.0, cost), largest_cost=largest_cost, interval=interval
-    )
-    return Method(memory, CLASS_SIZES, COSTS, LABELS)
+    state = new_method_state(ADAPTIVE_CS, features, theta=theta, costs=Costs((1.0, cost), largest_cost, interval))
+    return Method(state, CLASS_SIZES, COSTS, LABELS)

@@ -9,7 +9,7 @@ What this means where one might not expect it (B is the budget):
 - While one class has never been seen, the other's capacity grows by one a label, up to B. A queue that has held an
   example is never empty again, so this does not come back.
 - The first example of a missing minority makes the capacities 2 (its own) and 1: the majority falls from up to B
-  examples to its newest. From there both grow each time the minority's queue is full, the majority one behind, until
+  examples to its newest. From there both grow each time the minority's queue is full, the majority's one smaller, until
   the minority has B / 2; one more example of the minority gives the majority B / 2 too.
 - Only the minority's queue decides, and it must be full. A class that stays away keeps its examples, however old; as
   long as it is the minority and its queue is not full, nothing adapts.
@@ -21,75 +21,69 @@ What this means where one might not expect it (B is the budget):
 - A capacity above B / 2 stays while its class is the minority. With B = 2 and the classes n, p, p, p, n the queues
   hold three examples. No queue holds more than B, both together at most B + 1.
 
-A correction is no step of the algorithm: an example that is still in a queue moves behind the newest of the other
-class's, since its label has just come, and the oldest leaves that one if it was full. Class sizes and capacities stay;
-but a queue that this leaves empty begins again with a capacity of 1, as that of a class never seen. So both together
+A correction is no step of the algorithm: an example that is still in a queue moves to the end of the other class's
+queue, since its label has just come, and the oldest leaves that queue if it was full. Class sizes and capacities stay;
+but a queue that becomes empty begins again with a capacity of 1, as that of a class never seen. So both together
 hold at most B + 1 as before, and the next label adapts them.
 """
 
 from stream_app.jit.compiler import compiled
-from stream_app.learners.queues import (
+from stream_app.learners.method import CLASS_SIZES, QUEUES, Method, check_budget
+from stream_app.learners.method_state import (
     AREBA,
-    CLASS_SIZES,
     NEGATIVE,
     POSITIVE,
-    QUEUES,
-    Held,
-    Method,
-    age_of,
-    append,
-    check_budget,
-    gather,
+    MethodStateView,
+    QueueSizes,
     grow_sizes,
-    memory_of,
-    move_to_class,
-    set_capacity,
+    new_method_state,
 )
-from stream_app.learners.scaler import Desk
+from stream_app.learners.queues import age_of, append, gather, move_to_class, set_capacity
+from stream_app.learners.scaler import ScalerView
 
 
 @compiled
-def _adapt(held: Held) -> None:
-    """Lines 19 to 45 of the algorithm."""
-    lengths, capacities = held.lengths, held.capacities
+def _adapt(state: MethodStateView) -> None:
+    """Adapt the capacities, lines 19 to 45 of the algorithm."""
+    lengths, capacities = state.lengths, state.capacities
     if lengths[NEGATIVE] == 0 or lengths[POSITIVE] == 0:
         present = NEGATIVE if lengths[POSITIVE] == 0 else POSITIVE
-        if capacities[present] < held.budget:
-            set_capacity(held, present, capacities[present] + 1)
+        if capacities[present] < state.budget:
+            set_capacity(state, present, capacities[present] + 1)
         return
-    minority = POSITIVE if held.sizes[NEGATIVE] > held.sizes[POSITIVE] else NEGATIVE
+    minority = POSITIVE if state.sizes[NEGATIVE] > state.sizes[POSITIVE] else NEGATIVE
     majority = 1 - minority
     if lengths[minority] < capacities[minority]:
         return
-    half = held.budget // 2
+    half = state.budget // 2
     if capacities[minority] < half:
-        set_capacity(held, minority, capacities[minority] + 1)
-        set_capacity(held, majority, capacities[minority] - 1)
+        set_capacity(state, minority, capacities[minority] + 1)
+        set_capacity(state, majority, capacities[minority] - 1)
     elif capacities[minority] == half:
-        set_capacity(held, majority, capacities[minority])
+        set_capacity(state, majority, capacities[minority])
 
 
 @compiled
-def admit_areba(held: Held, desk: Desk, slot: int, label: int) -> int:
-    """Lines 13 to 45: take a labelled example in; how many there are to learn from."""
-    grow_sizes(held, label)
-    append(held, desk, slot, label, label)
-    _adapt(held)
-    return gather(held, NEGATIVE, gather(held, POSITIVE, 0))
+def admit_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+    """Take a labelled example in, lines 13 to 45; return the number of examples to learn."""
+    grow_sizes(state, label)
+    append(state, scaler, slot, label, label)
+    _adapt(state)
+    return gather(state, NEGATIVE, gather(state, POSITIVE, 0))
 
 
 @compiled
-def correct_areba(held: Held, desk: Desk, slot: int, label: int) -> None:
-    """Give a queued example the other class."""
-    age = age_of(held, desk, slot, 1 - label)
+def correct_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
+    """Change the class of an example that is in a queue."""
+    age = age_of(state, scaler, slot, 1 - label)
     if age >= 0:
-        move_to_class(held, age, label)
-        if held.lengths[1 - label] == 0:
-            held.capacities[1 - label] = 1
+        move_to_class(state, age, label)
+        if state.lengths[1 - label] == 0:
+            state.capacities[1 - label] = 1
 
 
 def areba(budget: int, theta: float, features: int) -> Method:
-    """The method. Capacities are those of the pseudocode, so each queue has room for B.
+    """Make the method. Capacities are those of the pseudocode, so each queue has room for B.
 
     Args:
         budget: B, even and at least 2.
@@ -97,5 +91,5 @@ def areba(budget: int, theta: float, features: int) -> Method:
         features: Numbers in an example.
     """
     check_budget(budget)
-    memory = memory_of(AREBA, features, theta=theta, queues=2, rows=budget, budget=budget)
-    return Method(memory, CLASS_SIZES, QUEUES)
+    state = new_method_state(AREBA, features, theta=theta, queue_sizes=QueueSizes(2, budget, budget))
+    return Method(state, CLASS_SIZES, QUEUES)

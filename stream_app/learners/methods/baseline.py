@@ -1,8 +1,9 @@
 """Baseline: one step on each labelled example alone, with no memory and nothing against imbalance or drift."""
 
-from stream_app.learners.queues import BASELINE, Method, memory_of
+from stream_app.learners.method import Method
+from stream_app.learners.method_state import BASELINE, new_method_state
 
 
 def baseline(features: int) -> Method:
-    """The method; it has no state of its own."""
-    return Method(memory_of(BASELINE, features))
+    """Make the method; it has no state."""
+    return Method(new_method_state(BASELINE, features))

@@ -17,18 +17,20 @@ take seconds.
 """
 
 from stream_app.jit.compiler import compiled
+from stream_app.learners.method import CLASS_SIZES, GENERATOR, Method
+from stream_app.learners.method_state import OOB, MethodStateView, grow_sizes, new_method_state
 from stream_app.learners.poisson import draw, new_generator
-from stream_app.learners.queues import CLASS_SIZES, GENERATOR, OOB, Held, Method, alone, grow_sizes, memory_of
-from stream_app.learners.scaler import Desk
+from stream_app.learners.queues import gather_one
+from stream_app.learners.scaler import ScalerView
 
 MAX_RATE = 1000.0
-"""Steps on one label that a network is expected to take, at most."""
+"""The most steps on one label that a network is expected to take."""
 
 
 @compiled
-def oversampling_rate(held: Held, label: int) -> float:
-    """Lambda."""
-    own, other = held.sizes[label], held.sizes[1 - label]
+def oversampling_rate(state: MethodStateView, label: int) -> float:
+    """Return lambda."""
+    own, other = state.sizes[label], state.sizes[1 - label]
     if own < other and own != 0.0:
         rate: float = min(other / own, MAX_RATE)
         return rate
@@ -36,33 +38,33 @@ def oversampling_rate(held: Held, label: int) -> float:
 
 
 @compiled
-def admit_drawn(held: Held, desk: Desk, slot: int, label: int, rate: float) -> int:
-    """The example alone, as often for each network as it draws."""
-    draw(held.generator, held.words, held.table, rate, held.steps, held.networks)
-    return alone(held, desk, slot, label)
+def admit_drawn(state: MethodStateView, scaler: ScalerView, slot: int, label: int, rate: float) -> int:
+    """Let each network take as many steps on the example as it draws; return the number of examples."""
+    draw(state.generator, state.words, state.table, rate, state.steps, state.networks)
+    return gather_one(state, scaler, slot, label)
 
 
 @compiled
-def admit_oob(held: Held, desk: Desk, slot: int, label: int) -> int:
-    """Class sizes, lambda, K of each network; how many examples there are to learn from."""
-    grow_sizes(held, label)
-    return admit_drawn(held, desk, slot, label, oversampling_rate(held, label))
+def admit_oob(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+    """Take a labelled example in: class sizes, lambda, K of each network; return the number of examples to learn."""
+    grow_sizes(state, label)
+    return admit_drawn(state, scaler, slot, label, oversampling_rate(state, label))
 
 
 def bagging(kind: int, networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """A method that draws.
+    """Make a method that draws.
 
     Args:
-        kind: Which one.
-        networks: In the ensemble, at least 1.
+        kind: `OOB` or `UOB`.
+        networks: Networks of the ensemble, at least 1.
         theta: Decay of the class sizes, between 0 and 1.
         features: Numbers in an example.
-        seed: 32 bytes, the learner's.
+        seed: The learner's 32-byte seed.
     """
-    memory = memory_of(kind, features, networks=networks, theta=theta, generator=new_generator(seed))
-    return Method(memory, CLASS_SIZES, GENERATOR)
+    state = new_method_state(kind, features, networks=networks, theta=theta, generator=new_generator(seed))
+    return Method(state, CLASS_SIZES, GENERATOR)
 
 
 def oob(networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """The method; of one network it is the paper's OOB_single."""
+    """Make the method; with one network it is the paper's OOB_single."""
     return bagging(OOB, networks, theta, features, seed)

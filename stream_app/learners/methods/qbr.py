@@ -4,61 +4,50 @@ Each class has a queue of its most recently labelled examples, of capacity 1 at 
 its queue, from which the oldest leaves if it was full; a queue that is then full may hold one more, up to B / 2. The
 network takes one step on all that both queues hold.
 
-The pseudocode looks at both queues on each label, the authors' code at the one that the example entered. That is the
-same: the other was not full behind its own last label, or had B / 2 already. While one class is rare the queues are
-as unequal as the stream was of late, which is what AREBA mends. Strictly, a queue of capacity k < B / 2 is never full.
+The pseudocode tests both queues at each label, the authors' code only the queue that the example entered. The result is
+the same: the other queue was not full after its own last label, or had B / 2 already. While one class is rare, the
+queues are as unequal as the recent stream, which AREBA corrects. Strictly, a queue of capacity k < B / 2 is never full.
 
-A corrected example that is still in a queue moves behind the newest of the other class's, by the same rules as one that
-enters it.
+A corrected example that is still in a queue moves to the end of the other class's queue, by the same rules as an
+example that enters it.
 """
 
 from stream_app.jit.compiler import compiled
-from stream_app.learners.queues import (
-    NEGATIVE,
-    POSITIVE,
-    QBR,
-    QUEUES,
-    Held,
-    Method,
-    age_of,
-    append,
-    check_budget,
-    gather,
-    memory_of,
-    move_to_class,
-)
-from stream_app.learners.scaler import Desk
+from stream_app.learners.method import QUEUES, Method, check_budget
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, QBR, MethodStateView, QueueSizes, new_method_state
+from stream_app.learners.queues import age_of, append, gather, move_to_class
+from stream_app.learners.scaler import ScalerView
 
 
 @compiled
-def _grow(held: Held, label: int) -> None:
-    if held.lengths[label] == held.capacities[label] and held.capacities[label] < held.rows:
-        held.capacities[label] += 1
+def _grow(state: MethodStateView, label: int) -> None:
+    if state.lengths[label] == state.capacities[label] and state.capacities[label] < state.rows:
+        state.capacities[label] += 1
 
 
 @compiled
-def admit_qbr(held: Held, desk: Desk, slot: int, label: int) -> int:
-    """Lines 11 to 25: take a labelled example in; how many there are to learn from."""
-    append(held, desk, slot, label, label)
-    _grow(held, label)
-    return gather(held, NEGATIVE, gather(held, POSITIVE, 0))
+def admit_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+    """Take a labelled example in, lines 11 to 25; return the number of examples to learn."""
+    append(state, scaler, slot, label, label)
+    _grow(state, label)
+    return gather(state, NEGATIVE, gather(state, POSITIVE, 0))
 
 
 @compiled
-def correct_qbr(held: Held, desk: Desk, slot: int, label: int) -> None:
-    """Give a queued example the other class."""
-    age = age_of(held, desk, slot, 1 - label)
+def correct_qbr(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
+    """Change the class of an example that is in a queue."""
+    age = age_of(state, scaler, slot, 1 - label)
     if age >= 0:
-        move_to_class(held, age, label)
-        _grow(held, label)
+        move_to_class(state, age, label)
+        _grow(state, label)
 
 
 def qbr(budget: int, features: int) -> Method:
-    """The method; each queue has room for B / 2.
+    """Make the method; each queue has room for B / 2.
 
     Args:
         budget: B, even and at least 2.
         features: Numbers in an example.
     """
     check_budget(budget)
-    return Method(memory_of(QBR, features, queues=2, rows=budget // 2, budget=budget), QUEUES)
+    return Method(new_method_state(QBR, features, queue_sizes=QueueSizes(2, budget // 2, budget)), QUEUES)

@@ -7,70 +7,56 @@ takes one step on the whole window as one batch, as in the authors' code. A corr
 import numpy as np
 
 from stream_app.jit.compiler import compiled
-from stream_app.learners.queues import (
-    SLIDING,
-    Held,
-    Memory,
-    Method,
-    Part,
-    State,
-    age_of,
-    append,
-    gather,
-    held_rows,
-    load_queue,
-    memory_of,
-    queue_arrays,
-    queue_fits,
-    row_of_age,
-)
-from stream_app.learners.scaler import Desk
+from stream_app.learners.method import Method, State, StatePart, load_queue, queue_arrays, queue_fits, queue_rows
+from stream_app.learners.method_state import SLIDING, MethodState, MethodStateView, QueueSizes, new_method_state
+from stream_app.learners.queues import age_of, append, gather, row_of_age
+from stream_app.learners.scaler import ScalerView
 
 _WINDOW = 0
-"""The one queue."""
+"""The number of the only queue."""
 
 
 @compiled
-def admit_sliding(held: Held, desk: Desk, slot: int, label: int) -> int:
-    """Take a labelled example in; how many there are to learn from."""
-    append(held, desk, slot, label, _WINDOW)
-    return gather(held, _WINDOW, 0)
+def admit_sliding(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+    """Take a labelled example in; return the number of examples to learn."""
+    append(state, scaler, slot, label, _WINDOW)
+    return gather(state, _WINDOW, 0)
 
 
 @compiled
-def correct_sliding(held: Held, desk: Desk, slot: int, label: int) -> None:
-    """Give an example of the window the other class."""
-    age = age_of(held, desk, slot, _WINDOW)
+def correct_sliding(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> None:
+    """Change the class of an example in the window."""
+    age = age_of(state, scaler, slot, _WINDOW)
     if age >= 0:
-        held.classes[row_of_age(held, _WINDOW, age)] = np.float32(label)
+        state.classes[row_of_age(state, _WINDOW, age)] = np.float32(label)
 
 
-def _arrays(memory: Memory) -> State:
-    return queue_arrays(memory, _WINDOW, "window") | {
-        "window_labels": memory.classes[held_rows(memory, _WINDOW)].astype(np.int8)
+def _arrays(state: MethodState) -> State:
+    return queue_arrays(state, _WINDOW, "window") | {
+        "window_labels": state.classes[queue_rows(state, _WINDOW)].astype(np.int8)
     }
 
 
-def _fits(memory: Memory, arrays: State) -> bool:
+def _fits(state: MethodState, arrays: State) -> bool:
     labels = arrays["window_labels"]
     return (
-        queue_fits(memory, arrays, "window", memory.rows)
+        queue_fits(state, arrays, "window", state.rows)
         and labels.shape == (len(arrays["window_examples"]),)
         and labels.dtype == np.int8
         and bool(np.isin(labels, (0, 1)).all())
     )
 
 
-def _load(memory: Memory, arrays: State) -> None:
-    memory.classes[load_queue(memory, arrays, _WINDOW, "window")] = arrays["window_labels"]
+def _load(state: MethodState, arrays: State) -> None:
+    state.classes[load_queue(state, arrays, _WINDOW, "window")] = arrays["window_labels"]
 
 
 def sliding(window: int, features: int) -> Method:
-    """The method; its state is the window's examples, ids and labels (int8), oldest first.
+    """Make the method; its state is the window's examples, ids and labels (int8), oldest first.
 
     Args:
         window: W, at least 1.
         features: Numbers in an example.
     """
-    memory = memory_of(SLIDING, features, queues=1, rows=window, budget=window, capacity=window)
-    return Method(memory, Part(_arrays, _fits, _load))
+    state = new_method_state(SLIDING, features, queue_sizes=QueueSizes(1, window, window, window))
+    return Method(state, StatePart(_arrays, _fits, _load))

@@ -9,15 +9,16 @@ learn nothing before the first example of the other class.
 """
 
 from stream_app.jit.compiler import compiled
+from stream_app.learners.method import Method
+from stream_app.learners.method_state import UOB, MethodStateView, grow_sizes
 from stream_app.learners.methods.oob import admit_drawn, bagging
-from stream_app.learners.queues import UOB, Held, Method, grow_sizes
-from stream_app.learners.scaler import Desk
+from stream_app.learners.scaler import ScalerView
 
 
 @compiled
-def undersampling_rate(held: Held, label: int) -> float:
-    """Lambda."""
-    own, other = held.sizes[label], held.sizes[1 - label]
+def undersampling_rate(state: MethodStateView, label: int) -> float:
+    """Return lambda."""
+    own, other = state.sizes[label], state.sizes[1 - label]
     if own > other and other != 0.0:
         rate: float = other / own
         return rate
@@ -25,12 +26,12 @@ def undersampling_rate(held: Held, label: int) -> float:
 
 
 @compiled
-def admit_uob(held: Held, desk: Desk, slot: int, label: int) -> int:
-    """Class sizes, lambda, K of each network; how many examples there are to learn from."""
-    grow_sizes(held, label)
-    return admit_drawn(held, desk, slot, label, undersampling_rate(held, label))
+def admit_uob(state: MethodStateView, scaler: ScalerView, slot: int, label: int) -> int:
+    """Take a labelled example in: class sizes, lambda, K of each network; return the number of examples to learn."""
+    grow_sizes(state, label)
+    return admit_drawn(state, scaler, slot, label, undersampling_rate(state, label))
 
 
 def uob(networks: int, theta: float, features: int, seed: bytes) -> Method:
-    """The method; see `oob.bagging`."""
+    """Make the method; see `oob.bagging`."""
     return bagging(UOB, networks, theta, features, seed)

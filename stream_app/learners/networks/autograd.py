@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import ConfigurationError, OwnCodeError, raised_at
-from stream_app.learners.networks import kernels  # before Torch: it sets the number of threads
+from stream_app.learners.networks import activations, adam  # before Torch: they set the number of threads
 from stream_app.learners.networks.dense import (
     Training,
     class_at,
-    compiled,
     dense_weights,
+    networks_of,
     new_training,
     random_generator,
 )
+from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.records import Floats, Longs
 
 # isort: split
@@ -36,7 +37,7 @@ _PROBE_ROWS = 4
 
 
 class DenseNetwork(torch.nn.Module):
-    """Fully connected: LeakyReLU (0.01) between the layers, logits behind the last.
+    """A fully connected network: LeakyReLU (0.01) between the layers, logits after the last.
 
     Torch sums in float64 and rounds each layer's sums once, so that autograd's answer does not depend on the order in
     which a library adds; the slope of a unit near 0 would otherwise.
@@ -44,11 +45,11 @@ class DenseNetwork(torch.nn.Module):
     Args:
         features: Inputs.
         hidden: Units of each hidden layer, at least one.
-        generator: Where the weights come from (`network.dense_weights`); without one, a fixed seed.
+        generator: Where the weights come from (`dense.dense_weights`); without one, a fixed seed.
 
     Attributes:
         widths: Inputs, hidden units..., 1.
-        flat: float32 `[p]`, as `network.dense_weights` gives it; the parameters view it.
+        flat: float32 `[p]`, as `dense.dense_weights` gives it; the parameters view it.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class DenseNetwork(torch.nn.Module):
         values = examples
         for layer in range(0, len(self.layers), 2):
             if layer > 0:
-                values = torch.nn.functional.leaky_relu(values, float(kernels.LEAK))
+                values = torch.nn.functional.leaky_relu(values, float(activations.LEAK))
             values = (values.double() @ self.layers[layer].double() + self.layers[layer + 1].double()).float()
         return values.squeeze(1)
 
@@ -105,7 +106,7 @@ def _flat_gradients(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor
 
 
 def gathered(modules: Sequence[torch.nn.Module]) -> Training:
-    """Move the parameters of modules of one shape into one memory, with all moments and counts at their beginnings."""
+    """Move the parameters of modules of one shape into one new memory, as before the first step."""
     sizes = {sum(parameter.numel() for parameter in module.parameters()) for module in modules}
     if len(sizes) != 1:
         raise ConfigurationError(f"the networks of an ensemble have {sorted(sizes)} parameters; they must be alike")
@@ -119,17 +120,17 @@ def gathered(modules: Sequence[torch.nn.Module]) -> Training:
 
 def compiled_networks(
     networks: Sequence[DenseNetwork], learning_rate: float, l2: float, examples: int
-) -> kernels.Network:
-    """What compiled code needs to train these networks, of one shape, with at most so many examples a step."""
-    return compiled(gathered(networks), networks[0].widths, learning_rate, l2, examples)
+) -> DenseNetworks:
+    """Return compiled networks with the parameters of these modules, for steps on at most so many examples."""
+    return networks_of(gathered(networks), networks[0].widths, learning_rate, l2, examples)
 
 
 # Autograd -------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _told(module: torch.nn.Module) -> Iterator[None]:
-    """Have an error of a user's own module say whose it is, and where.
+def _naming_module(module: torch.nn.Module) -> Iterator[None]:
+    """Turn an error of a user's own module into one that names the module and the place.
 
     Raises:
         OwnCodeError: There was an error.
@@ -178,14 +179,14 @@ class AutogradModel:
 
     def predict(self, example: Floats) -> np.float32:
         """P(class 1) of one example `[d]`."""
-        with torch.inference_mode(), _told(self.module):
+        with torch.inference_mode(), _naming_module(self.module):
             logit = self.module(torch.from_numpy(example[None])).reshape(())
             return np.float32(torch.sigmoid(logit).item())
 
     def learn(self, examples: Floats, targets: Floats, weight: float = 1.0) -> None:
         """One step on examples `[n, d]` of the classes `targets` `[n]`, 0.0 or 1.0, `weight` times the loss."""
         self._gradients.zero_()
-        with _told(self.module):
+        with _naming_module(self.module):
             logits = self.module(torch.from_numpy(examples)).reshape(-1)
             signs = torch.from_numpy(1.0 - 2.0 * targets)
             loss = weight * torch.nn.functional.softplus(signs * logits).mean()
@@ -195,23 +196,23 @@ class AutogradModel:
         self._adam()
 
     def _adam(self) -> None:
-        """As `kernels` does it, with its limits against denormals."""
+        """Take the step of `adam`, with its limits against denormals."""
         powers = self.training.powers
         self.training.updates[0] += 1
-        powers *= (kernels.BETA1, kernels.BETA2)
-        powers[powers < kernels.POWER_TINY] = 0.0
+        powers *= (adam.BETA1, adam.BETA2)
+        powers[powers < adam.POWER_TINY] = 0.0
         size = self._learning_rate / (1.0 - powers[0])
         scale = 1.0 / math.sqrt(1.0 - powers[1])
         gradients, first, second = self._gradients, self._first, self._second
-        first.mul_(kernels.BETA1).add_(gradients, alpha=1.0 - kernels.BETA1)
-        first.masked_fill_(first.abs() < float(kernels.TINY), 0.0)
-        gradients.masked_fill_(gradients.abs() < float(kernels.TINY_ROOT), 0.0)
-        second.mul_(kernels.BETA2).addcmul_(gradients, gradients, value=1.0 - kernels.BETA2)
-        second.masked_fill_(second < float(kernels.TINY), 0.0)
-        self._flat.sub_(first.mul(size).div_(second.sqrt().mul_(scale).add_(float(kernels.EPSILON))))
+        first.mul_(adam.BETA1).add_(gradients, alpha=1.0 - adam.BETA1)
+        first.masked_fill_(first.abs() < float(activations.TINY), 0.0)
+        gradients.masked_fill_(gradients.abs() < float(adam.TINY_ROOT), 0.0)
+        second.mul_(adam.BETA2).addcmul_(gradients, gradients, value=1.0 - adam.BETA2)
+        second.masked_fill_(second < float(activations.TINY), 0.0)
+        self._flat.sub_(first.mul(size).div_(second.sqrt().mul_(scale).add_(float(adam.EPSILON))))
 
     def buffers(self) -> Mapping[str, NDArray[np.generic]]:
-        """What the module holds besides parameters, as views."""
+        """Return what the module holds besides parameters, not copied."""
         return {name: buffer.numpy() for name, buffer in self.module.named_buffers()}
 
 

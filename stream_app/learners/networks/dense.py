@@ -1,7 +1,7 @@
-"""The memory of networks that are trained here, and the dense ones that compiled code trains. No Torch.
+"""The parameters and optimiser state of networks, and how dense networks are made and their weights drawn. No Torch.
 
 Torch takes half a gigabyte and seconds to import; a worker whose networks are all dense does without it. `autograd` has
-the same networks as Torch modules, and any others.
+the same networks as Torch modules, and all others.
 """
 
 import importlib
@@ -14,24 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.errors import ConfigurationError
-from stream_app.jit.compiler import bare
-from stream_app.learners.networks import kernels
+from stream_app.jit.compiler import compiled_without_refcounts
+from stream_app.learners.networks.dense_networks import CHUNK, DenseNetworks, parameter_count, work_size
 from stream_app.records import Floats, Longs
 
 TRUNCATED_DEVIATION = 0.87962566103423978
-"""The standard deviation of a standard normal number that is cut at 2: what a truncated draw is divided by."""
+"""The standard deviation of a standard normal number truncated at 2; a truncated draw is divided by it."""
 
 
 def random_generator(seed: bytes) -> np.random.Generator:
-    """Philox, keyed by the first half of a 32-byte seed and started at the second: counter-based, no hidden state."""
+    """Return Philox, a counter-based generator: the first half of a 32-byte seed is the key, the second the counter."""
     if len(seed) != 32:
         raise ValueError(f"a seed has 32 bytes, not {len(seed)}")
     key, counter = int.from_bytes(seed[:16], "little"), int.from_bytes(seed[16:], "little")
     return np.random.Generator(np.random.Philox(key=key, counter=counter << 128))
 
 
-def seeded_anew(generator: np.random.Generator, seed: bytes) -> np.random.Generator:
-    """Make of a `random_generator` that of another seed, which costs a tenth of a new generator."""
+def reseed(generator: np.random.Generator, seed: bytes) -> np.random.Generator:
+    """Give a `random_generator` another seed, which takes a tenth of the time of a new generator; return it."""
     generator.bit_generator.state = {
         "bit_generator": "Philox",
         "state": {
@@ -47,7 +47,7 @@ def seeded_anew(generator: np.random.Generator, seed: bytes) -> np.random.Genera
 
 
 def truncated_normal(generator: np.random.Generator, size: int) -> NDArray[np.float64]:
-    """Standard normal numbers, those beyond 2 rejected; only + - * / decide, so the same on any machine."""
+    """Return standard normal numbers, those beyond 2 rejected; only + - * / decide, so all machines draw the same."""
     kept: list[NDArray[np.float64]] = []
     missing = size
     while missing > 0:
@@ -58,9 +58,9 @@ def truncated_normal(generator: np.random.Generator, size: int) -> NDArray[np.fl
     return np.concatenate(kept) if kept else np.empty(0)
 
 
-@bare
+@compiled_without_refcounts
 def _keep(candidates: NDArray[np.float64], chances: NDArray[np.float64]) -> int:
-    """Move the candidates that are kept to the front; how many they are."""
+    """Move the candidates that are kept to the front; return how many there are."""
     count = 0
     for k in range(len(candidates)):
         x = 0.5 * candidates[k] * candidates[k]
@@ -70,9 +70,9 @@ def _keep(candidates: NDArray[np.float64], chances: NDArray[np.float64]) -> int:
     return count
 
 
-@bare
+@compiled_without_refcounts
 def _falling_exponential(x: float) -> float:
-    """e**-x for 0 <= x <= 2, to 1e-14: the series at x / 16, squared four times."""
+    """Return e**-x for 0 <= x <= 2, to 1e-14: the series at x / 16, squared four times."""
     series = 1.0
     for term in range(10, 0, -1):
         series = 1.0 - (x / 16.0) / term * series
@@ -82,13 +82,13 @@ def _falling_exponential(x: float) -> float:
 
 
 def dense_weights(widths: Sequence[int], generator: np.random.Generator) -> Floats:
-    """The parameters of a new dense network, float32 `[p]`: of each layer the weights (inputs by units), then biases.
+    """Return the parameters of a new dense network, float32 `[p]`: by layer weights (inputs by units), then biases.
 
     Weights are He-normal (He et al. 2015; cut at two deviations and corrected for the cut, as Keras does), biases zero.
 
     Args:
         widths: Inputs, hidden units..., 1.
-        generator: Where the weights come from.
+        generator: Draws the weights.
     """
     layers: list[Floats] = []
     for inputs, units in pairwise(widths):
@@ -99,7 +99,7 @@ def dense_weights(widths: Sequence[int], generator: np.random.Generator) -> Floa
 
 
 class Training(NamedTuple):
-    """The memory of n networks with p parameters each, one behind the other.
+    """Parameters and optimiser state of n networks with p parameters each, one network after the other.
 
     Attributes:
         parameters: float32 `[n * p]`.
@@ -116,7 +116,7 @@ class Training(NamedTuple):
     updates: Longs
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """By the names of a snapshot, as views: what is written into them is the networks'."""
+        """Return the arrays by the names of a snapshot, not copied."""
         return {
             "updates": self.updates,
             "beta_powers": self.powers,
@@ -126,7 +126,7 @@ class Training(NamedTuple):
         }
 
     def of(self, number: int) -> "Training":
-        """The memory of one of them."""
+        """Return the memory of one of the networks, as views."""
         size = len(self.parameters) // len(self.updates)
         part = slice(number * size, (number + 1) * size)
         powers = self.powers[2 * number : 2 * number + 2]
@@ -136,7 +136,7 @@ class Training(NamedTuple):
 
 
 def new_training(networks: int, parameters: int) -> Training:
-    """The memory of so many networks with so many parameters each; all moments and counts at their beginnings."""
+    """Return the memory of so many networks with so many parameters each, all of it as before the first step."""
     size = networks * parameters
     return Training(
         parameters=np.zeros(size, np.float32),
@@ -147,12 +147,12 @@ def new_training(networks: int, parameters: int) -> Training:
     )
 
 
-def compiled(
+def networks_of(
     training: Training, widths: tuple[int, ...], learning_rate: float, l2: float, examples: int
-) -> kernels.Network:
-    """What compiled code needs to train the dense networks of this memory, with at most so many examples a step."""
+) -> DenseNetworks:
+    """Return the dense networks of this memory, with buffers for steps on at most so many examples."""
     at_once = max(examples, len(training.updates))
-    return kernels.Network(
+    return DenseNetworks(
         widths=np.array(widths, np.int64),
         parameters=training.parameters,
         first=training.first,
@@ -162,27 +162,27 @@ def compiled(
         updates=training.updates,
         start=np.zeros(1, np.int64),
         places=np.zeros(at_once, np.int64),
-        work=np.zeros(kernels.work_size(widths, at_once), np.float32),
-        sums=np.zeros(at_once * kernels.CHUNK),
+        work=np.zeros(work_size(widths, at_once), np.float32),
+        sums=np.zeros(at_once * CHUNK),
     )
 
 
 def blank_networks(
     widths: tuple[int, ...], count: int, learning_rate: float, l2: float, examples: int
-) -> kernels.Network:
-    """So many dense networks of these widths (inputs, hidden units..., 1), all weights 0; see `compiled`."""
-    return compiled(new_training(count, kernels.parameter_count(widths)), widths, learning_rate, l2, examples)
+) -> DenseNetworks:
+    """Return so many dense networks of these widths (inputs, hidden units..., 1), all weights 0; see `networks_of`."""
+    return networks_of(new_training(count, parameter_count(widths)), widths, learning_rate, l2, examples)
 
 
 def class_at(path: str, what: str) -> type:
-    """A user's own class, `package.module:Class`.
+    """Import a user's own class, `package.module:Class`.
 
     Args:
-        path: Where it is.
-        what: The word for it in errors.
+        path: Its module and name.
+        what: What errors call it.
 
     Raises:
-        ConfigurationError: There is none, or importing its module failed.
+        ConfigurationError: There is no such class, or importing its module failed.
     """
     place, _, name = path.partition(":")
     try:

@@ -1,34 +1,37 @@
-"""Eight or sixteen numbers that compiled code adds, multiplies and compares at once, each in strict IEEE order.
+"""Vectors of eight or sixteen numbers that compiled code adds, multiplies and compares at once, in strict IEEE order.
 
-A lane's result is that of the same scalar operations one after the other, so the bits do not depend on how wide the
-machine's registers are. Numba by itself finds vectors where its optimiser cares to look; a type of its own makes them
-certain and the kernels short. All of this works inside functions compiled by `native.compiled` and nowhere else.
+A lane of a vector has the result of the same scalar operations one after the other, so the bits do not depend on the
+width of the machine's registers. Numba leaves it to LLVM's optimiser to find vectors; with types of our own they are
+certain, and the kernels short. All of this works only inside compiled functions (`jit.compiler`).
 
-Memory is given as the address of a C-contiguous array's first element. Numba counts references to arrays, with atomic
-operations, wherever one is handed on; in a step of half a microsecond that was half the time. Whoever opens an address
-must hold the array. Indices count elements and are not checked.
+Memory is given as a pointer to the first element of a C-contiguous array, not as an array: Numba counts references to
+an array, with atomic operations, wherever it is passed on, which took half of the time of a step of half a microsecond.
+The caller of compiled code must hold the array. Indices count elements and are not checked.
 """
 
 import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from stream_app.jit.memory import Generator, Typing, piece
+from stream_app.jit.memory import Generator, Typing, intrinsic
 
 # isort: split
 from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
 
-Lanes: TypeAlias = Any
-"""Eight or sixteen numbers, float32 unless said; type checkers do not look into compiled code."""
+Float32x8: TypeAlias = Any
+Float32x16: TypeAlias = Any
+Float64x8: TypeAlias = Any
+Vector: TypeAlias = Any
+"""Vectors in compiled code, the last one of any of these types; type checkers do not look into compiled code."""
 
-_FLOAT_ADDRESS = types.CPointer(types.float32)
-_DOUBLE_ADDRESS = types.CPointer(types.float64)
+_FLOAT32_POINTER = types.CPointer(types.float32)
+_FLOAT64_POINTER = types.CPointer(types.float64)
 
 
-class LanesType(types.Type):
-    """The Numba type of so many float32 (or float64) numbers."""
+class VectorType(types.Type):
+    """The Numba type of a vector of `width` float32 (or float64) numbers."""
 
     def __init__(self, width: int, *, double: bool = False) -> None:
         self.width = width
@@ -38,45 +41,45 @@ class LanesType(types.Type):
         super().__init__(name=f"float{64 if double else 32}x{width}")
 
     def every(self, value: float) -> Typing:
-        """The constant with this number in every lane."""
+        """Return the constant with this number in every lane."""
         return ir.Constant(self.floats, [ir.Constant(self.element, value)] * self.width)
 
     def every_integer(self, value: int) -> Typing:
-        """The same of 32-bit integers."""
+        """Return the vector of 32-bit integers with this number in every lane."""
         return ir.Constant(self.integers, [ir.Constant(ir.IntType(32), value)] * self.width)
 
     def broadcast(self, builder: Typing, value: Typing) -> Typing:
-        """One value in every lane."""
+        """Write the instructions for a vector with one value in every lane."""
         nothing = ir.Constant(self.floats, ir.Undefined)
         one = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
         return builder.shuffle_vector(one, nothing, self.every_integer(0))
 
     def call(self, builder: Typing, name: str, value: Typing) -> Typing:
-        """A mathematical function that LLVM knows, such as `sqrt`."""
+        """Write the call of a mathematical function that LLVM knows, such as `sqrt`."""
         kind = ir.FunctionType(self.floats, [self.floats])
         function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{self.width}f32")
         return builder.call(function, [value])
 
 
-EIGHT, SIXTEEN = LanesType(8), LanesType(16)
-EIGHT_DOUBLE = LanesType(8, double=True)
+FLOAT32X8, FLOAT32X16 = VectorType(8), VectorType(16)
+FLOAT64X8 = VectorType(8, double=True)
 
 
-@extending.register_model(LanesType)
-class _LanesModel(extending.models.PrimitiveModel):
-    def __init__(self, manager: Typing, kind: LanesType) -> None:
+@extending.register_model(VectorType)
+class _VectorModel(extending.models.PrimitiveModel):
+    def __init__(self, manager: Typing, kind: VectorType) -> None:
         super().__init__(manager, kind, kind.floats)
 
 
 def _same(left: Typing, right: Typing) -> Typing:
-    return left if isinstance(left, LanesType) and left == right else None
+    return left if isinstance(left, VectorType) and left == right else None
 
 
-def _operator(function: Callable[[Any, Any], Any], instruction: str) -> None:
-    """Let `function` work on two `Lanes`, as one LLVM instruction without fast-math flags."""
+def _define_operator(function: Callable[[Any, Any], Any], instruction: str) -> None:
+    """Let an operator take two vectors of one type, as one LLVM instruction without fast-math flags."""
     extending.type_callable(function)(lambda _context: _same)
 
-    @extending.lower_builtin(function, LanesType, LanesType)
+    @extending.lower_builtin(function, VectorType, VectorType)
     def lower(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
         return getattr(builder, instruction)(*arguments)
 
@@ -87,10 +90,10 @@ for _function, _instruction in (
     (operator.mul, "fmul"),
     (operator.truediv, "fdiv"),
 ):
-    _operator(_function, _instruction)
+    _define_operator(_function, _instruction)
 
 
-@piece
+@intrinsic
 def high_product(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
     """`high_product(a, b)`: the upper 64 bits of the product of two unsigned 64-bit integers."""
 
@@ -104,65 +107,65 @@ def high_product(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing
 
 
 def _load(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
-    place = builder.gep(arguments[0], [arguments[1]])
-    return builder.load(builder.bitcast(place, signature.return_type.floats.as_pointer()), align=4)
+    pointer = builder.gep(arguments[0], [arguments[1]])
+    return builder.load(builder.bitcast(pointer, signature.return_type.floats.as_pointer()), align=4)
 
 
-@piece
-def load8(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
-    """`load8(address, i)`: the eight elements from i on."""
-    return EIGHT(_FLOAT_ADDRESS, types.intp), _load
+@intrinsic
+def load8(_typing: Typing, _pointer: Typing, _index: Typing) -> tuple[Typing, Generator]:
+    """`load8(pointer, i)`: the eight elements from i on."""
+    return FLOAT32X8(_FLOAT32_POINTER, types.intp), _load
 
 
-@piece
-def load8_double(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
-    """`load8_double(address, i)`: the eight float64 elements from i on."""
-    return EIGHT_DOUBLE(_DOUBLE_ADDRESS, types.intp), _load
+@intrinsic
+def load8_double(_typing: Typing, _pointer: Typing, _index: Typing) -> tuple[Typing, Generator]:
+    """`load8_double(pointer, i)`: the eight float64 elements from i on."""
+    return FLOAT64X8(_FLOAT64_POINTER, types.intp), _load
 
 
-@piece
-def load16(_typing: Typing, _address: Typing, _index: Typing) -> tuple[Typing, Generator]:
-    """`load16(address, i)`: the sixteen elements from i on."""
-    return SIXTEEN(_FLOAT_ADDRESS, types.intp), _load
+@intrinsic
+def load16(_typing: Typing, _pointer: Typing, _index: Typing) -> tuple[Typing, Generator]:
+    """`load16(pointer, i)`: the sixteen elements from i on."""
+    return FLOAT32X16(_FLOAT32_POINTER, types.intp), _load
 
 
-@piece
-def load_like(_typing: Typing, _address: Typing, _index: Typing, like: Typing) -> tuple[Typing, Generator]:
-    """`load_like(address, i, x)`: as many elements from i on as x has."""
-    return like(_FLOAT_ADDRESS, types.intp, like), _load
+@intrinsic
+def load_like(_typing: Typing, _pointer: Typing, _index: Typing, like: Typing) -> tuple[Typing, Generator]:
+    """`load_like(pointer, i, x)`: as many elements from i on as x has."""
+    return like(_FLOAT32_POINTER, types.intp, like), _load
 
 
-@piece
-def store(_typing: Typing, _address: Typing, _index: Typing, lanes: Typing) -> tuple[Typing, Generator]:
-    """`store(address, i, x)`: put x into the elements from i on."""
+@intrinsic
+def store(_typing: Typing, _pointer: Typing, _index: Typing, vector: Typing) -> tuple[Typing, Generator]:
+    """`store(pointer, i, x)`: put x into the elements from i on."""
 
     def generate(context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
-        place = builder.gep(arguments[0], [arguments[1]])
-        builder.store(arguments[2], builder.bitcast(place, signature.args[2].floats.as_pointer()), align=4)
+        pointer = builder.gep(arguments[0], [arguments[1]])
+        builder.store(arguments[2], builder.bitcast(pointer, signature.args[2].floats.as_pointer()), align=4)
         return context.get_dummy_value()
 
-    return types.none(_DOUBLE_ADDRESS if lanes == EIGHT_DOUBLE else _FLOAT_ADDRESS, types.intp, lanes), generate
+    return types.none(_FLOAT64_POINTER if vector == FLOAT64X8 else _FLOAT32_POINTER, types.intp, vector), generate
 
 
 def _fill(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
     return signature.return_type.broadcast(builder, arguments[0])
 
 
-@piece
+@intrinsic
 def fill8(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
-    """`fill8(x)`: x in each of eight lanes."""
-    return EIGHT(types.float32), _fill
+    """`fill8(x)`: x in each of eight vector."""
+    return FLOAT32X8(types.float32), _fill
 
 
-@piece
+@intrinsic
 def fill16(_typing: Typing, _value: Typing) -> tuple[Typing, Generator]:
-    """`fill16(x)`: x in each of sixteen lanes."""
-    return SIXTEEN(types.float32), _fill
+    """`fill16(x)`: x in each of sixteen vector."""
+    return FLOAT32X16(types.float32), _fill
 
 
-@piece
+@intrinsic
 def fill_like(_typing: Typing, _value: Typing, like: Typing) -> tuple[Typing, Generator]:
-    """`fill_like(x, y)`: x in as many lanes as y has."""
+    """`fill_like(x, y)`: x in as many vector as y has."""
     return like(types.float32, like), _fill
 
 
@@ -173,19 +176,19 @@ def _convert(instruction: str) -> Generator:
     return generate
 
 
-@piece
-def widen(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
+@intrinsic
+def widen(_typing: Typing, _vector: Typing) -> tuple[Typing, Generator]:
     """`widen(x)`: eight float32 numbers as float64, exactly."""
-    return EIGHT_DOUBLE(EIGHT), _convert("fpext")
+    return FLOAT64X8(FLOAT32X8), _convert("fpext")
 
 
-@piece
-def narrow(_typing: Typing, _lanes: Typing) -> tuple[Typing, Generator]:
+@intrinsic
+def narrow(_typing: Typing, _vector: Typing) -> tuple[Typing, Generator]:
     """`narrow(x)`: eight float64 numbers, rounded to float32."""
-    return EIGHT(EIGHT_DOUBLE), _convert("fptrunc")
+    return FLOAT32X8(FLOAT64X8), _convert("fptrunc")
 
 
-@piece
+@intrinsic
 def join(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
     """`join(x, y)`: the eight numbers of x, then those of y."""
 
@@ -194,21 +197,21 @@ def join(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Genera
         order = ir.Constant(kind, [ir.Constant(ir.IntType(32), k) for k in range(16)])
         return builder.shuffle_vector(arguments[0], arguments[1], order)
 
-    return SIXTEEN(EIGHT, EIGHT), generate
+    return FLOAT32X16(FLOAT32X8, FLOAT32X8), generate
 
 
-@piece
-def first(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+@intrinsic
+def first(_typing: Typing, vector: Typing) -> tuple[Typing, Generator]:
     """`first(x)`: the number in the first lane."""
 
     def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
         return builder.extract_element(arguments[0], ir.Constant(ir.IntType(32), 0))
 
-    return types.float32(lanes), generate
+    return types.float32(vector), generate
 
 
-@piece
-def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+@intrinsic
+def total(_typing: Typing, vector: Typing) -> tuple[Typing, Generator]:
     """`total(x)`: the sum; the upper half is added to the lower until one is left: ((0+4)+(2+6)) + ((1+5)+(3+7))."""
 
     def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
@@ -227,33 +230,33 @@ def total(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
             value = builder.fadd(lower, upper)
         return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
-    return (types.float64 if lanes == EIGHT_DOUBLE else types.float32)(lanes), generate
+    return (types.float64 if vector == FLOAT64X8 else types.float32)(vector), generate
 
 
-@piece
-def root(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+@intrinsic
+def root(_typing: Typing, vector: Typing) -> tuple[Typing, Generator]:
     """`root(x)`: the square roots, correctly rounded."""
 
     def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
         return signature.args[0].call(builder, "sqrt", arguments[0])
 
-    return lanes(lanes), generate
+    return vector(vector), generate
 
 
-@piece
-def where_positive(_typing: Typing, lanes: Typing, _yes: Typing, _no: Typing) -> tuple[Typing, Generator]:
-    """`where_positive(x, a, b)`: a in the lanes where x > 0, elsewhere (and where x is no number) b."""
+@intrinsic
+def where_positive(_typing: Typing, vector: Typing, _yes: Typing, _no: Typing) -> tuple[Typing, Generator]:
+    """`where_positive(x, a, b)`: a in the vector where x > 0, elsewhere (and where x is no number) b."""
 
     def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
         test, yes, no = arguments
         return builder.select(builder.fcmp_ordered(">", test, signature.args[0].every(0.0)), yes, no)
 
-    return lanes(lanes, lanes, lanes), generate
+    return vector(vector, vector, vector), generate
 
 
-@piece
-def below_is_zero(_typing: Typing, lanes: Typing, _limit: Typing) -> tuple[Typing, Generator]:
-    """`below_is_zero(x, c)`: x, and +0 in the lanes where |x| < c."""
+@intrinsic
+def below_is_zero(_typing: Typing, vector: Typing, _limit: Typing) -> tuple[Typing, Generator]:
+    """`below_is_zero(x, c)`: x, and +0 in the vector where |x| < c."""
 
     def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
         kind, value = signature.args[0], arguments[0]
@@ -261,11 +264,11 @@ def below_is_zero(_typing: Typing, lanes: Typing, _limit: Typing) -> tuple[Typin
         small = builder.fcmp_ordered("<", kind.call(builder, "fabs", value), limit)
         return builder.select(small, kind.every(0.0), value)
 
-    return lanes(lanes, types.float32), generate
+    return vector(vector, types.float32), generate
 
 
-@piece
-def clip(_typing: Typing, lanes: Typing, _low: Typing, _high: Typing) -> tuple[Typing, Generator]:
+@intrinsic
+def clip(_typing: Typing, vector: Typing, _low: Typing, _high: Typing) -> tuple[Typing, Generator]:
     """`clip(x, a, b)`: x, a where x < a, b where x > b; what is no number stays so."""
 
     def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
@@ -274,11 +277,11 @@ def clip(_typing: Typing, lanes: Typing, _low: Typing, _high: Typing) -> tuple[T
         value = builder.select(builder.fcmp_ordered("<", value, low), low, value)
         return builder.select(builder.fcmp_ordered(">", value, high), high, value)
 
-    return lanes(lanes, types.float32, types.float32), generate
+    return vector(vector, types.float32, types.float32), generate
 
 
-@piece
-def two_to(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
+@intrinsic
+def two_to(_typing: Typing, vector: Typing) -> tuple[Typing, Generator]:
     """`two_to(k + 1.5 * 2**23)`: 2**k for whole k from -126 to 127, read from the low bits of the sum."""
 
     def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
@@ -286,4 +289,4 @@ def two_to(_typing: Typing, lanes: Typing) -> tuple[Typing, Generator]:
         low = builder.shl(builder.bitcast(arguments[0], kind.integers), kind.every_integer(23))
         return builder.bitcast(builder.add(low, kind.every_integer(127 << 23)), kind.floats)
 
-    return lanes(lanes), generate
+    return vector(vector), generate

@@ -14,7 +14,7 @@ from stream_app.jit.cache import digest_of, sources_of
 
 PACKAGE = Path(stream_app.__file__).parent
 
-DECORATORS = frozenset({"compiled", "inlined", "bare", "bare_inlined"})
+DECORATORS = frozenset({"compiled", "inlined", "compiled_without_refcounts", "inlined_without_refcounts"})
 
 
 class Module(NamedTuple):
@@ -109,11 +109,19 @@ def package(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["records.py", "learners/networks/simd.py", "learners/api.py", "join/stream_join.py", "pipeline/outputs.py"]
+    ("name", "step"),
+    [
+        ("records.py", "join_and_learn"),
+        ("learners/networks/simd.py", "join_and_learn"),
+        ("learners/api.py", "join_and_learn"),
+        ("join/constants.py", "join_and_learn"),
+        ("join/rules.py", "join_and_learn"),
+        ("pipeline/outputs.py", "output_rows"),
+    ],
 )
-def test_an_edit_recompiles_what_compiles_it_in(name: str, package: Path) -> None:
-    """The whole round of all streams calls each of these: its compiled code would keep the old lines."""
-    caller = package / "pipeline" / "stream_set.py"
+def test_an_edit_recompiles_what_compiles_it_in(name: str, step: str, package: Path) -> None:
+    """The compiled step calls each of these files: without a new digest it would run their old lines."""
+    caller = package / "pipeline" / "steps" / f"{step}.py"
     before = digest_of(sources_of(caller, package))
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("ANOTHER = 1\n")
@@ -122,7 +130,7 @@ def test_an_edit_recompiles_what_compiles_it_in(name: str, package: Path) -> Non
 
 def test_an_edit_recompiles_nothing_else(package: Path) -> None:
     """Compiling everything takes minutes; who edits a kernel does not wait for the join."""
-    join = package / "join" / "stream_join.py"
+    join = package / "join" / "rules.py"
     before = digest_of(sources_of(join, package))
     with (package / "learners" / "networks" / "kernels.py").open("a", encoding="utf-8") as file:
         file.write("ANOTHER = 1\n")
@@ -131,5 +139,5 @@ def test_an_edit_recompiles_nothing_else(package: Path) -> None:
 
 def test_checkouts_with_equal_sources_share_compiled_code(package: Path) -> None:
     """An image is built in one folder and run in another, and a second checkout need not compile."""
-    for name in ("join/stream_join.py", "pipeline/stream_set.py"):
+    for name in ("join/rules.py", "pipeline/steps/join_and_learn.py"):
         assert digest_of(sources_of(package / name, package)) == digest_of(sources_of(PACKAGE / name))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT_COLUMNS, Learner
+from stream_app.learners.api import REPORT_COLUMNS, Learner
+from stream_app.records import CORRECT, LEARN, PREDICT
 from tests.support.learner_steps import ids, in_turn, learner, operations
 
 COLUMNS = ("negative_capacity", "positive_capacity", "negative_queue", "positive_queue")

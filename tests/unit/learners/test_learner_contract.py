@@ -8,8 +8,9 @@ import pytest
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
-from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT, Learner
+from stream_app.learners.api import Learner
 from stream_app.learners.registry import METHODS
+from stream_app.records import CORRECT, LEARN, PREDICT, REPORT
 from tests.support.learner_steps import Stream, ids, in_turn, learner, operations, pair, run_in_cuts, same_state, stream
 
 OWN = "tests.unit.learners.test_own_learner:NearestMean"

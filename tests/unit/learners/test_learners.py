@@ -7,8 +7,8 @@ import pytest
 
 from stream_app.config import LearnerSettings
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.learners.api import LEARN, PREDICT, REPORT
 from stream_app.learners.registry import METHODS, build
+from stream_app.records import LEARN, PREDICT, REPORT
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
 
 # isort: split

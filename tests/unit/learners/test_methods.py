@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
 from stream_app.jit.compiler import compiled
-from stream_app.jit.memory import address, address_of
+from stream_app.jit.memory import address_of, pointer_to
 from stream_app.learners import loop as loop_module
 from stream_app.learners.api import REPORT_COLUMNS, Learner
+from stream_app.learners.method import Method
+from stream_app.learners.method_state import BASELINE, new_method_state
 from stream_app.learners.methods.oob import MAX_RATE, oob, oversampling_rate
 from stream_app.learners.methods.uob import undersampling_rate
 from stream_app.learners.networks.autograd import DenseNetwork, compiled_networks
 from stream_app.learners.networks.dense import random_generator
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.poisson import PART, TABLE_SIZE, WORDS, draw, new_generator
-from stream_app.learners.queues import BASELINE, Method, memory_of
 from stream_app.learners.registry import METHODS
 from stream_app.learners.scaler import scaler_of
 from stream_app.records import Longs, Words
@@ -178,10 +179,10 @@ def test_a_cost_multiplies_the_gradient_of_its_class() -> None:
 )
 def test_lambda(sizes: tuple[float, float], of_negative: tuple[float, float], of_positive: tuple[float, float]) -> None:
     """Class sizes (n, p), then lambda of OOB and of UOB at a label of each class."""
-    memory = oob(1, 0.99, 2, SEED).memory
-    memory.sizes[...] = sizes
+    state = oob(1, 0.99, 2, SEED).state
+    state.sizes[...] = sizes
     for label, expected in enumerate((of_negative, of_positive)):
-        rates = [rate.py_func(memory, label) for rate in (oversampling_rate, undersampling_rate)]  # type: ignore[attr-defined]
+        rates = [rate.py_func(state, label) for rate in (oversampling_rate, undersampling_rate)]  # type: ignore[attr-defined]
         assert rates == pytest.approx(expected, rel=1e-12)
 
 
@@ -214,7 +215,7 @@ def reference_poisson(seed: bytes, rates: list[float], count: int) -> list[list[
 
 @compiled
 def _draw(generator: Words, words: Words, table: NDArray[np.float64], rate: float, drawn: Longs) -> None:
-    draw(address(generator), address(words), address(table), rate, address(drawn), len(drawn))
+    draw(pointer_to(generator), pointer_to(words), pointer_to(table), rate, pointer_to(drawn), len(drawn))
 
 
 def drawn_numbers(seed: bytes, rates: list[float], count: int) -> list[list[int]]:
@@ -290,10 +291,10 @@ def test_uob_leaves_most_of_the_majority_out() -> None:
 )
 def test_the_class_is_the_majoritys_and_the_score_the_mean(scores: tuple[float, ...], mean: float, label: int) -> None:
     """They may differ, and the prequential score counts the class."""
-    memory, scaler = oob(len(scores), 0.99, 2, SEED).memory, scaler_of(2, active=False)
-    memory.scores[: len(scores)] = scores
-    row = loop_module.learner_row(scaler, None, memory, (0, 0))
-    score, voted = loop_module.vote(address_of(row))
+    state, scaler = oob(len(scores), 0.99, 2, SEED).state, scaler_of(2, active=False)
+    state.scores[: len(scores)] = scores
+    descriptor = loop_module.learner_descriptor(scaler, None, state, (0, 0))
+    score, voted = loop_module.vote(address_of(descriptor))
     assert score == pytest.approx(mean, abs=1e-7)
     assert voted == label
 
@@ -308,7 +309,7 @@ def test_networks_of_an_ensemble_are_what_they_would_be_alone(networks: int, hid
     generator = random_generator(SEED)
     alone = []
     for _ in range(networks):
-        method = Method(memory_of(BASELINE, features))
+        method = Method(new_method_state(BASELINE, features))
         network = compiled_networks([DenseNetwork(features, hidden, generator)], rate, 0.01, 1)
         alone.append((method, OnlineLearner(method, network, features, scaled=False)))
     for k in range(120):
@@ -317,7 +318,7 @@ def test_networks_of_an_ensemble_are_what_they_would_be_alone(networks: int, hid
         score = which.run(step, examples, ids(120)).scores[0]
         scores = []
         for (method, one), times in zip(alone, updates(which) - before, strict=True):
-            method.memory.steps[0] = times
+            method.state.steps[0] = times
             scores.append(one.run(step, examples, ids(120)).scores[0])
         assert score == np.float32(np.mean(np.array(scores, np.float64)))
     for name in ("parameters", "first_moments", "second_moments", "beta_powers"):

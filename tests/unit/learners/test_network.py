@@ -9,8 +9,9 @@ from producers.datasets import RECIPES, load
 from producers.synthetic import parse_spec, synthetic
 from stream_app.errors import ConfigurationError
 from stream_app.jit.compiler import compiled
-from stream_app.jit.memory import Address, address, address_of, longs_at, row_of
+from stream_app.jit.memory import Pointer, address_of, descriptor_of, longs_at, pointer_to
 from stream_app.learners.networks import kernels
+from stream_app.learners.networks.activations import sigmoid
 from stream_app.learners.networks.autograd import (
     AutogradModel,
     DenseNetwork,
@@ -20,6 +21,7 @@ from stream_app.learners.networks.autograd import (
     require_one_thread,
 )
 from stream_app.learners.networks.dense import random_generator, truncated_normal
+from stream_app.learners.networks.dense_networks import ONE, WIDTH, networks_fields, view_of_networks
 from stream_app.learners.networks.simd import load8, store
 from stream_app.records import Floats
 from tests.support.learner_steps import SEED, single_step_differences, stream
@@ -113,9 +115,9 @@ class Failing(torch.nn.Module):
 
 @compiled
 def _sigmoids(values: Floats) -> None:
-    place: Address = address(values)
-    for k in range(0, len(values), kernels.WIDTH):
-        store(place, k, kernels.sigmoid(load8(place, k)))
+    place: Pointer = pointer_to(values)
+    for k in range(0, len(values), WIDTH):
+        store(place, k, sigmoid(load8(place, k)))
 
 
 def test_our_sigmoid_is_exact_to_float32() -> None:
@@ -242,10 +244,10 @@ def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
     """Each would cost many times a normal number, for ever: 0.9 times the smallest is rounded up to itself."""
     network = compiled_networks([DenseNetwork(2, (8,))], 0.01, 0.0, 1)
     targets = np.ones(8, np.float32)
-    row = row_of(kernels.cells_of(network))
-    _learn_often(address_of(row), np.array([1.0, -1.0], np.float32), targets, 10)
+    descriptor = descriptor_of(networks_fields(network))
+    _learn_often(address_of(descriptor), np.array([1.0, -1.0], np.float32), targets, 10)
     assert network.first[8:16].any()
-    _learn_often(address_of(row), np.array([1.0, 0.0], np.float32), targets, 20_000)
+    _learn_often(address_of(descriptor), np.array([1.0, 0.0], np.float32), targets, 20_000)
     assert not network.first[8:16].any()
     for state in (network.first, network.second, network.powers):
         assert (np.abs(state[state != 0.0]) > 1e-31).all()
@@ -254,10 +256,10 @@ def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
 
 @compiled
 def _learn_often(network: int, examples: Floats, targets: Floats, times: int) -> None:
-    core = kernels.opened(longs_at(network))
+    view = view_of_networks(longs_at(network))
     steps = np.full(1, times)
-    core.start[0] = 0
-    kernels.learn(core, address(examples), core.start, address(targets), kernels.SINGLE, np.float32(1), address(steps))
+    view.start[0] = 0
+    kernels.learn(view, pointer_to(examples), view.start, pointer_to(targets), ONE, np.float32(1), pointer_to(steps))
 
 
 def test_a_users_own_module_is_found_and_seeded() -> None:

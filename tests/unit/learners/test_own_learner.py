@@ -10,8 +10,8 @@ import yaml
 
 from stream_app.config import load
 from stream_app.errors import ConfigurationError, StateError
-from stream_app.learners.api import LEARN, PREDICT
 from stream_app.learners.custom import OwnLearner
+from stream_app.records import LEARN, PREDICT
 from tests.support.learner_steps import ids, in_turn, learner, operations, run_in_cuts, stream
 
 PAGE = Path(__file__).parents[3] / "docs" / "own_learner.md"

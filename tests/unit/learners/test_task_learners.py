@@ -8,9 +8,9 @@ import pytest
 from stream_app.config import LearnerSettings, MetricSettings, StreamSettings, TaskSettings
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.learners.registry import METHODS
-from stream_app.learners.workshop import Workshop
+from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.pipeline.stream import Shared, Stream, seed_of
+from stream_app.pipeline.stream import Stream, TaskResources, seed_of
 from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, Prediction, RawRecords
 from stream_app.serialization import codec
@@ -127,7 +127,7 @@ def test_no_two_learners_have_one_seed() -> None:
         Stream(
             name,
             StreamSettings(features=2, champion=learner, learners={learner: LEARNERS["oob"]}),
-            Shared(settings("oob"), bytes(HASH_KEY_BYTES), Workshop()),
+            TaskResources(settings("oob"), bytes(HASH_KEY_BYTES), LearnerResources()),
         )
         for name, learner in (("ab", "c"), ("a", "bc"))
     )

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.config import MAX_HELD, Config, JoinSettings, TaskSettings, changes
-from stream_app.join.stream_join import EVICTIONS
+from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.pipeline.outputs import bytes_of
 from stream_app.pipeline.task import Task
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
@@ -241,7 +241,7 @@ def test_what_is_above_a_lowered_bound_goes_in_parts() -> None:
     for number in range(3):
         outputs = task.step(_examples("s0", 1, 1_000, 15_000 + number), NONE)
         evicted.append(len(outputs.topics["outcomes"]))
-    assert evicted == [EVICTIONS, 15_002 - EVICTIONS - 10, 1]
+    assert evicted == [MAX_EVICTIONS, 15_002 - MAX_EVICTIONS - 10, 1]
 
 
 # The worker -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,135 @@
+"""How an open id is closed, and how closed ids are remembered and forgotten.
+
+A closed id is remembered so that a repetition, or a label that comes late, is recognised. Closed ids have consecutive
+numbers; those from `counters[CLOSED_FIRST]` to `counters[CLOSED_NEXT]` are remembered.
+"""
+
+import numpy as np
+
+from stream_app.jit.compiler import inlined_without_refcounts
+from stream_app.jit.memory import Number
+from stream_app.join.constants import (
+    CLOSED_FIRST,
+    CLOSED_LIFE_MS,
+    CLOSED_NEXT,
+    EVICTED,
+    FREE_SLOT,
+    MAX_CLOSED,
+    ORPHAN_LABEL,
+    PENDING,
+    STREAM_TIME,
+    UNLABELLED,
+    UNLABELLED_KIND,
+    WAITING,
+    WAITING_BYTES,
+)
+from stream_app.join.expiry_heaps import (
+    is_before,
+    remove_slot,
+)
+from stream_app.join.id_table import (
+    closed_reference,
+    closed_row,
+    place_of_reference,
+    remove_place,
+)
+from stream_app.join.layout import (
+    JoinArrays,
+)
+from stream_app.join.output import (
+    JoinOutput,
+    add_dead_letter,
+    add_outcome,
+    add_released,
+)
+from stream_app.records import (
+    ID_WORDS,
+)
+
+
+@inlined_without_refcounts
+def close_before(state: JoinArrays, out: JoinOutput, limit: Number, position: Number) -> None:
+    """Close all open ids with a timestamp below the limit, in order of (timestamp, arrival) over both heaps."""
+    while True:
+        pending = state.counters[PENDING] > 0 and state.times[state.pending_heap[0]] < limit
+        waiting = state.counters[WAITING] > 0 and state.times[state.waiting_heap[0]] < limit
+        if pending and (not waiting or is_before(state, state.pending_heap[0], state.waiting_heap[0])):
+            close_pending_example(state, out, state.pending_heap[0], position, UNLABELLED_KIND)
+        elif waiting:
+            close_waiting_label(state, out, state.waiting_heap[0], position)
+        else:
+            return
+
+
+@inlined_without_refcounts
+def close_pending_example(state: JoinArrays, out: JoinOutput, slot: Number, position: Number, kind: np.uint8) -> None:
+    """Close an example that has no label, as `unlabelled` or `evicted`; its id is remembered."""
+    remove_slot(state, state.pending_heap, PENDING, slot)
+    state.states[slot] = FREE_SLOT
+    outcome = add_outcome(out, position, kind, slot, state.ids, slot)
+    out.outcome_examples[outcome] = state.offsets[slot]
+    state.counters[UNLABELLED if kind == UNLABELLED_KIND else EVICTED] += 1
+    place = place_of_reference(state, state.hashes[slot], slot)
+    remember_id(state, slot, place, kind, np.int8(-1), 0)
+
+
+@inlined_without_refcounts
+def close_waiting_label(state: JoinArrays, out: JoinOutput, slot: Number, position: Number) -> None:
+    """Close a label that has no example: it becomes a dead letter, and its id is not remembered."""
+    release_label(state, out, slot)
+    remove_place(state, place_of_reference(state, state.hashes[slot], slot))
+    add_dead_letter(out, position, ORPHAN_LABEL, slot)
+
+
+@inlined_without_refcounts
+def release_label(state: JoinArrays, out: JoinOutput, slot: Number) -> None:
+    """End the wait of a label; the caller removes or replaces its place in the table."""
+    remove_slot(state, state.waiting_heap, WAITING, slot)
+    state.counters[WAITING_BYTES] -= np.int64(state.fingerprints[slot])
+    state.states[slot] = FREE_SLOT
+    add_released(out, slot)
+
+
+@inlined_without_refcounts
+def remember_id(
+    state: JoinArrays, slot: Number, place: Number, kind: np.uint8, label: np.int8, revision: Number
+) -> None:
+    """Close the id of a slot: its place in the table now refers to a new row of the ring.
+
+    If more ids are remembered than the settings allow, the oldest is forgotten. The ring always has one row more than
+    that bound (`growth`), so the new id does not overwrite the oldest before it has left the table.
+    """
+    number = state.counters[CLOSED_NEXT]
+    row = closed_row(state, number)
+    for word in range(ID_WORDS):
+        state.closed_ids[row, word] = state.ids[slot, word]
+    state.closed_hashes[row] = state.hashes[slot]
+    state.closed_fingerprints[row] = state.fingerprints[slot]
+    state.closed_labels[row] = label
+    state.closed_revisions[row] = revision
+    state.closed_outcomes[row] = kind
+    state.closed_times[row] = state.counters[STREAM_TIME]
+    state.table_references[place] = closed_reference(number)
+    state.counters[CLOSED_NEXT] = number + 1
+    if number + 1 - state.counters[CLOSED_FIRST] > state.settings[MAX_CLOSED]:
+        forget_oldest_id(state)
+
+
+@inlined_without_refcounts
+def forget_oldest_id(state: JoinArrays) -> None:
+    """Forget the closed id with the smallest number."""
+    number = state.counters[CLOSED_FIRST]
+    id_hash = state.closed_hashes[closed_row(state, number)]
+    remove_place(state, place_of_reference(state, id_hash, closed_reference(number)))
+    state.counters[CLOSED_FIRST] = number + 1
+
+
+@inlined_without_refcounts
+def forget_expired_ids(state: JoinArrays) -> None:
+    """Forget the closed ids that are older than their TTL; numbers ascend with time."""
+    limit = state.counters[STREAM_TIME] - state.settings[CLOSED_LIFE_MS]
+    while (
+        state.counters[CLOSED_FIRST] < state.counters[CLOSED_NEXT]
+        and state.closed_times[closed_row(state, state.counters[CLOSED_FIRST])] < limit
+    ):
+        forget_oldest_id(state)

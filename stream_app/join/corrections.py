@@ -1,0 +1,127 @@
+"""A label for an id that has one already: a repetition, a conflict, or a correction.
+
+`rules.apply_label` decides that it is a correction if the settings allow corrections and its revision is higher.
+"""
+
+import numpy as np
+
+from stream_app.jit.compiler import inlined_without_refcounts
+from stream_app.jit.memory import Number
+from stream_app.join.constants import (
+    A_LEFT,
+    A_NEW_AGE,
+    A_NUMBER,
+    A_OLD_AGE,
+    A_OUTCOME,
+    A_SLOT,
+    AMENDMENTS,
+    CONFLICTING_LABEL,
+    CORRECTED_POSITIVES,
+    CORRECTION_KIND,
+    DUPLICATE_KIND,
+    DUPLICATES,
+    LABELLED,
+    NEGATIVES_THEN,
+    OUTCOMES,
+    POSITIVES,
+    POSITIVES_THEN,
+)
+from stream_app.join.id_table import (
+    closed_row,
+)
+from stream_app.join.input import (
+    JoinInput,
+)
+from stream_app.join.layout import (
+    JoinArrays,
+    take_slot,
+)
+from stream_app.join.output import (
+    JoinOutput,
+    add_dead_letter,
+    add_operation,
+    add_outcome,
+)
+from stream_app.records import (
+    CORRECT,
+)
+
+
+@inlined_without_refcounts
+def repeat_label(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, known: np.int8
+) -> None:
+    """Apply a label whose id has one: with the same class a `duplicate`, else the dead letter conflicting-label."""
+    if known == batch.labels[row]:
+        state.counters[DUPLICATES] += 1
+        outcome = add_outcome(out, position, DUPLICATE_KIND, -1, batch.label_ids, row)
+        out.outcome_labels[outcome] = known
+        out.outcome_label_offsets[outcome] = batch.label_offsets[row]
+    else:
+        add_dead_letter(out, position, CONFLICTING_LABEL, -1)
+
+
+@inlined_without_refcounts
+def correct_waiting_label(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, slot: Number
+) -> None:
+    """Give a label that waits the class and the revision of the record."""
+    known = state.labels[slot]
+    state.labels[slot] = batch.labels[row]
+    state.revisions[slot] = batch.revisions[row]
+    end_correction(state, batch, out, row, position, known)
+
+
+@inlined_without_refcounts
+def correct_joined_example(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, number: Number
+) -> None:
+    """Give the closed id of a joined example the revision of the record, and its class if that is the other one.
+
+    A new class takes a slot during the call, so that the operation for the learners can name the id.
+    """
+    slot, closed = np.int64(-1), closed_row(state, number)
+    known = state.closed_labels[closed]
+    if known != batch.labels[row]:
+        time, offset = batch.label_times[row], batch.label_offsets[row]
+        slot = np.int64(take_slot(state, batch.label_ids, row, state.closed_hashes[closed], time, offset))
+    amend_closed_id(state, batch, out, row, position, number, slot)
+    end_correction(state, batch, out, row, position, known)
+
+
+@inlined_without_refcounts
+def amend_closed_id(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, number: Number, slot: Number
+) -> None:
+    """Change a closed id and add its amendment, which names the outcome that the caller adds next."""
+    closed, label = closed_row(state, number), np.int64(batch.labels[row])
+    state.closed_revisions[closed] = batch.revisions[row]
+    amendment = out.amendments[out.counts[AMENDMENTS]]
+    out.counts[AMENDMENTS] += 1
+    amendment[A_SLOT], amendment[A_NUMBER], amendment[A_OUTCOME] = slot, number, out.counts[OUTCOMES]
+    if slot < 0:
+        return
+    add_operation(out, CORRECT, slot, label, position)
+    state.closed_labels[closed] = label
+    positives, labelled = state.counters[POSITIVES], state.counters[LABELLED]
+    ages = (
+        labelled - positives - state.closed_evaluations[closed, NEGATIVES_THEN],
+        positives - state.closed_evaluations[closed, POSITIVES_THEN],
+    )
+    amendment[A_OLD_AGE], amendment[A_NEW_AGE] = ages[1 - label], ages[label]
+    state.counters[CORRECTED_POSITIVES] += 2 * label - 1
+    positives += state.counters[CORRECTED_POSITIVES]
+    amendment[A_LEFT] = labelled - positives if label == 1 else positives
+
+
+@inlined_without_refcounts
+def end_correction(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, known: np.int8
+) -> None:
+    """Add the outcome of a record with a higher revision: `correction`, or `duplicate` if the class is the same."""
+    if known == batch.labels[row]:
+        repeat_label(state, batch, out, row, position, known)
+        return
+    outcome = add_outcome(out, position, CORRECTION_KIND, -1, batch.label_ids, row)
+    out.outcome_labels[outcome] = batch.labels[row]
+    out.outcome_label_offsets[outcome] = batch.label_offsets[row]

@@ -1,0 +1,213 @@
+"""The output of the join: operations for the learners, outcomes, dead letters, reports; and the code that adds them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.jit.compiler import inlined_without_refcounts
+from stream_app.jit.memory import Number
+from stream_app.join.constants import (
+    AMENDMENT_COLUMNS,
+    DEAD,
+    DUPLICATES,
+    EVICTED,
+    EXAMPLES,
+    LABELLED,
+    OPERATIONS,
+    OUTCOMES,
+    OUTPUT_KINDS,
+    PARKED,
+    PENDING,
+    RELEASED,
+    REPORT_COLUMNS,
+    REPORTS,
+    UNLABELLED,
+    WAITING,
+)
+from stream_app.join.delays import quantile
+from stream_app.join.input import Segments
+from stream_app.join.layout import JoinArrays
+from stream_app.records import ID_WORDS, NO_LONG, REPORT, Bytes, Floats, Integers, Longs, Words
+
+
+class JoinOutput(NamedTuple):
+    """The results of one call, in order, one stream after the other.
+
+    Positions are those of the merged sequence. The arrays are as long as the call may need; `counts` has the lengths
+    that are used. Slots that a call gives up are free only after it, so the results can name them.
+
+    Attributes:
+        counts: int64 `[OUTPUT_KINDS]`, the number of operations, outcomes, dead letters, parked labels, released
+            labels, reports and amendments.
+        bounds: int64 `[s + 1, OUTPUT_KINDS]`, these numbers before each stream, and at the end.
+        champions: int32 `[s]`, the champion of each stream during the call, a number among the stream's learners.
+        codes: uint8, of each operation: `PREDICT`, `LEARN`, `REPORT` or `CORRECT`.
+        slots: int32, its slot; -1 at `REPORT`.
+        classes: int8, its class; -1 at `PREDICT` and `REPORT`.
+        positions: int32, the position that caused it.
+        outcome_positions: int32, of each outcome: the position that caused it.
+        outcome_kinds: uint8, `OutcomeKind`.
+        outcome_ids: uint64 `[outcomes, ID_WORDS]`.
+        outcome_labels: int8, the class; -1: none.
+        outcome_slots: int32, the slot of the example that it closes; -1: it closes no example.
+        outcome_delays: int64, label time less example time in milliseconds; `NO_LONG`: none.
+        outcome_examples: int64, the input offset of the example that it settles; `NO_LONG`: none.
+        outcome_label_offsets: int64, the input offset of the label that it settles; `NO_LONG`: none.
+        outcome_learners: int32, the learner that had predicted as the champion; -1: none.
+        outcome_scores: float32, its score; NaN: none.
+        dead_positions: int32, of each dead letter: the position that caused it.
+        dead_reasons: uint8, `Reason`.
+        dead_slots: int32, the slot of the label that waited; -1: the dead letter is the record at the position itself.
+        parked_slots: int32, the slot of each label that began to wait.
+        parked_positions: int32, its position.
+        released_slots: int32, the slot of each label that no longer waits.
+        reports: int64 `[reports, REPORT_COLUMNS]`.
+        amendments: int64 `[amendments, AMENDMENT_COLUMNS]`, closed ids whose class, or whose revision, has changed.
+    """
+
+    counts: Longs
+    bounds: Longs
+    champions: Integers
+    codes: Bytes
+    slots: Integers
+    classes: NDArray[np.int8]
+    positions: Integers
+    outcome_positions: Integers
+    outcome_kinds: Bytes
+    outcome_ids: Words
+    outcome_labels: NDArray[np.int8]
+    outcome_slots: Integers
+    outcome_delays: Longs
+    outcome_examples: Longs
+    outcome_label_offsets: Longs
+    outcome_learners: Integers
+    outcome_scores: Floats
+    dead_positions: Integers
+    dead_reasons: Bytes
+    dead_slots: Integers
+    parked_slots: Integers
+    parked_positions: Integers
+    released_slots: Integers
+    reports: Longs
+    amendments: Longs
+
+
+def output_of(segments: Segments, closings: int) -> JoinOutput:
+    """Allocate the output of one call.
+
+    Args:
+        segments: The work of the call.
+        closings: The most outcomes or dead letters that it can have, from `segments.wanting`.
+    """
+    streams, rows = len(segments.joins), int((segments.ends - segments.starts).sum())
+    operations = 3 * rows + streams
+    return JoinOutput(
+        counts=np.zeros(OUTPUT_KINDS, np.int64),
+        bounds=np.zeros((streams + 1, OUTPUT_KINDS), np.int64),
+        champions=np.empty(streams, np.int32),
+        codes=np.empty(operations, np.uint8),
+        slots=np.empty(operations, np.int32),
+        classes=np.empty(operations, np.int8),
+        positions=np.empty(operations, np.int32),
+        outcome_positions=np.empty(closings, np.int32),
+        outcome_kinds=np.empty(closings, np.uint8),
+        outcome_ids=np.empty((closings, ID_WORDS), np.uint64),
+        outcome_labels=np.empty(closings, np.int8),
+        outcome_slots=np.empty(closings, np.int32),
+        outcome_delays=np.empty(closings, np.int64),
+        outcome_examples=np.empty(closings, np.int64),
+        outcome_label_offsets=np.empty(closings, np.int64),
+        outcome_learners=np.empty(closings, np.int32),
+        outcome_scores=np.empty(closings, np.float32),
+        dead_positions=np.empty(closings, np.int32),
+        dead_reasons=np.empty(closings, np.uint8),
+        dead_slots=np.empty(closings, np.int32),
+        parked_slots=np.empty(rows, np.int32),
+        parked_positions=np.empty(rows, np.int32),
+        released_slots=np.empty(closings, np.int32),
+        reports=np.empty((rows + streams, REPORT_COLUMNS), np.int64),
+        amendments=np.empty((rows, AMENDMENT_COLUMNS), np.int64),
+    )
+
+
+@inlined_without_refcounts
+def add_operation(out: JoinOutput, code: Number, slot: Number, label: Number, position: Number) -> None:
+    """Append an operation for the learners."""
+    row = out.counts[OPERATIONS]
+    out.codes[row] = code
+    out.slots[row] = slot
+    out.classes[row] = label
+    out.positions[row] = position
+    out.counts[OPERATIONS] = row + 1
+
+
+@inlined_without_refcounts
+def add_outcome(out: JoinOutput, position: Number, kind: np.uint8, slot: Number, ids: Words, id_row: Number) -> Number:
+    """Append an outcome without label, delay and offsets; return its row, where the caller puts those that it has.
+
+    Args:
+        out: The output.
+        position: The position that caused the outcome.
+        kind: `OutcomeKind`.
+        slot: The slot of the example that it closes; -1: it closes no example.
+        ids: The array that has the id.
+        id_row: The row of the id in it.
+    """
+    row = out.counts[OUTCOMES]
+    out.outcome_positions[row] = position
+    out.outcome_kinds[row] = kind
+    for word in range(ID_WORDS):
+        out.outcome_ids[row, word] = ids[id_row, word]
+    out.outcome_labels[row] = -1
+    out.outcome_slots[row] = slot
+    out.outcome_delays[row] = NO_LONG
+    out.outcome_examples[row] = NO_LONG
+    out.outcome_label_offsets[row] = NO_LONG
+    out.counts[OUTCOMES] = row + 1
+    return int(row)
+
+
+@inlined_without_refcounts
+def add_dead_letter(out: JoinOutput, position: Number, reason: np.uint8, slot: Number) -> None:
+    """Append a dead letter: the label that waited in a slot, or with slot -1 the record at the position."""
+    row = out.counts[DEAD]
+    out.dead_positions[row] = position
+    out.dead_reasons[row] = reason
+    out.dead_slots[row] = slot
+    out.counts[DEAD] = row + 1
+
+
+@inlined_without_refcounts
+def add_parked(out: JoinOutput, slot: Number, position: Number) -> None:
+    """Append a label that begins to wait."""
+    row = out.counts[PARKED]
+    out.parked_slots[row] = slot
+    out.parked_positions[row] = position
+    out.counts[PARKED] = row + 1
+
+
+@inlined_without_refcounts
+def add_released(out: JoinOutput, slot: Number) -> None:
+    """Append a label that no longer waits."""
+    row = out.counts[RELEASED]
+    out.released_slots[row] = slot
+    out.counts[RELEASED] = row + 1
+
+
+@inlined_without_refcounts
+def add_report(state: JoinArrays, out: JoinOutput, position: Number) -> None:
+    """Append a report of the stream's counters and delays, and the operation that asks the learners for theirs."""
+    add_operation(out, REPORT, -1, -1, position)
+    row = out.reports[out.counts[REPORTS]]
+    row[0] = state.counters[LABELLED]
+    row[1] = state.counters[EXAMPLES]
+    row[2] = state.counters[UNLABELLED]
+    row[3] = state.counters[EVICTED]
+    row[4] = state.counters[DUPLICATES]
+    row[5] = state.counters[PENDING]
+    row[6] = state.counters[WAITING]
+    row[7] = quantile(state.delays, state.counters[LABELLED], 0.5)
+    row[8] = quantile(state.delays, state.counters[LABELLED], 0.9)
+    row[9] = quantile(state.delays, state.counters[LABELLED], 0.99)
+    out.counts[REPORTS] += 1

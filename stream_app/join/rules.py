@@ -1,0 +1,356 @@
+"""The rules of the join: what happens to an example, a label, a correction, and to what expires.
+
+For each record of a stream, in merge order (`apply_record`):
+
+1. Stream time becomes the largest timestamp so far.
+2. `close_before`: what has expired (timestamp + TTL + clock lead < stream time) is closed, by timestamp, then by
+   arrival: a pending example as `unlabelled`, a waiting label as the dead letter orphan-label.
+3. `forget_expired_ids`: closed ids older than their own TTL are forgotten.
+4. The record is applied. `apply_example`: the example is predicted, then one of `close_late_example`,
+   `join_with_waiting_label` and `wait_for_label`; or it repeats an earlier one, `repeat_example`. `apply_label`: one of
+   `wait_for_example`, `join_with_pending_example`, `repeat_label` and the corrections; or a dead letter.
+
+With `join.corrections: correct`, a label with a higher revision than the one before is a correction. The class of a
+label that still waits changes in place (`correct_waiting_label`). The id of an example that was joined gets the other
+class (`correct_joined_example`), and an operation and an amendment carry the change to the learners and to the
+prequential sums. The record that corrects ends in the outcome `correction`. A higher revision with the same class is a
+`duplicate`; the next correction must exceed that revision.
+
+Everything here is compiled, and works on the memory of one stream. Nothing depends on how the records of the stream
+were cut into calls.
+"""
+
+import numpy as np
+
+from stream_app.jit.compiler import inlined_without_refcounts
+from stream_app.jit.memory import Number
+from stream_app.join.closing import (
+    close_before,
+    close_pending_example,
+    close_waiting_label,
+    forget_expired_ids,
+    release_label,
+    remember_id,
+)
+from stream_app.join.constants import (
+    ARRIVALS,
+    CHAMPION,
+    CLOSED_NEXT,
+    CONFLICTING_EXAMPLE,
+    CORRECTS,
+    DUPLICATE_KIND,
+    DUPLICATES,
+    EVERY_LABELS,
+    EVICTED_KIND,
+    EXAMPLES,
+    FREE_SLOT,
+    IS_PENDING,
+    IS_WAITING,
+    JOINED_KIND,
+    LABELLED,
+    LATE_LABEL,
+    LIFE_MS,
+    MAX_EVICTIONS,
+    MAX_PENDING,
+    MAX_WAITING,
+    MAX_WAITING_BYTES,
+    NEGATIVES_THEN,
+    ORPHAN_LABEL,
+    PENDING,
+    POSITIVES,
+    POSITIVES_THEN,
+    STREAM_TIME,
+    TABLE_USED,
+    UNLABELLED,
+    UNLABELLED_KIND,
+    WAITING,
+    WAITING_BYTES,
+)
+from stream_app.join.corrections import (
+    correct_joined_example,
+    correct_waiting_label,
+    repeat_label,
+)
+from stream_app.join.delays import (
+    bucket_of,
+)
+from stream_app.join.expiry_heaps import (
+    push_slot,
+    remove_slot,
+)
+from stream_app.join.id_table import (
+    EMPTY_PLACE,
+    closed_number,
+    closed_row,
+    find_id,
+    fingerprint_of,
+    hash_id,
+)
+from stream_app.join.input import (
+    JoinInput,
+)
+from stream_app.join.layout import (
+    JoinArrays,
+    take_slot,
+)
+from stream_app.join.output import (
+    JoinOutput,
+    add_dead_letter,
+    add_operation,
+    add_outcome,
+    add_parked,
+    add_report,
+)
+from stream_app.records import (
+    LEARN,
+    PREDICT,
+)
+
+# An example -----------------------------------------------------------------------------------------------------------
+
+
+@inlined_without_refcounts
+def apply_example(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, limit: Number
+) -> None:
+    """Apply an example: predict it, then close it, join it or let it wait; or recognise a repetition.
+
+    Args:
+        state: The stream.
+        batch: The batch.
+        out: Takes the results.
+        row: The row of the example.
+        position: Its position.
+        limit: Timestamps below this have expired.
+    """
+    time, offset = batch.example_times[row], batch.example_offsets[row]
+    id_hash = hash_id(state.settings, batch.example_ids, row)
+    dimension = state.features.shape[1]
+    start = batch.feature_starts[row]
+    fingerprint = fingerprint_of(batch.features, start, dimension)
+    place = find_id(state, id_hash, batch.example_ids, row)
+    reference = state.table_references[place]
+    label_waits = reference >= 0 and state.states[reference] == IS_WAITING
+    if reference != EMPTY_PLACE and not label_waits:
+        repeat_example(state, batch, out, row, position, reference, fingerprint)
+        return
+    slot = take_slot(state, batch.example_ids, row, id_hash, time, offset)
+    state.fingerprints[slot] = fingerprint
+    state.champions[slot] = state.counters[CHAMPION]
+    for column in range(dimension):
+        state.features[slot, column] = batch.features[start + column]
+    state.counters[EXAMPLES] += 1
+    add_operation(out, PREDICT, slot, -1, position)
+    if reference == EMPTY_PLACE:
+        state.table_hashes[place] = id_hash
+        state.counters[TABLE_USED] += 1
+    else:
+        release_label(state, out, reference)
+    state.table_references[place] = slot
+    if time < limit:
+        close_late_example(state, out, slot, place, position)
+        if label_waits:
+            add_dead_letter(out, position, LATE_LABEL, reference)
+    elif label_waits:
+        join_with_waiting_label(state, out, slot, reference, place, position)
+    else:
+        wait_for_label(state, out, slot, position)
+
+
+@inlined_without_refcounts
+def close_late_example(state: JoinArrays, out: JoinOutput, slot: Number, place: Number, position: Number) -> None:
+    """Close an example that had expired when it came: it was predicted, and is `unlabelled` at once."""
+    state.counters[UNLABELLED] += 1
+    outcome = add_outcome(out, position, UNLABELLED_KIND, slot, state.ids, slot)
+    out.outcome_examples[outcome] = state.offsets[slot]
+    remember_id(state, slot, place, UNLABELLED_KIND, np.int8(-1), 0)
+
+
+@inlined_without_refcounts
+def join_with_waiting_label(
+    state: JoinArrays, out: JoinOutput, slot: Number, label_slot: Number, place: Number, position: Number
+) -> None:
+    """Join an example with the label that came before it."""
+    label = state.labels[label_slot]
+    delay_ms = state.times[label_slot] - state.times[slot]
+    outcome = add_outcome(out, position, JOINED_KIND, slot, state.ids, slot)
+    out.outcome_labels[outcome] = label
+    out.outcome_delays[outcome] = delay_ms
+    out.outcome_examples[outcome] = state.offsets[slot]
+    out.outcome_label_offsets[outcome] = state.offsets[label_slot]
+    learn_example(state, out, slot, label, state.revisions[label_slot], delay_ms, position, place)
+
+
+@inlined_without_refcounts
+def wait_for_label(state: JoinArrays, out: JoinOutput, slot: Number, position: Number) -> None:
+    """Let an example wait for its label; the oldest examples are evicted if too many wait."""
+    state.states[slot] = IS_PENDING
+    push_slot(state, state.pending_heap, PENDING, slot)
+    for _ in range(min(MAX_EVICTIONS, state.counters[PENDING] - state.settings[MAX_PENDING])):
+        close_pending_example(state, out, state.pending_heap[0], position, EVICTED_KIND)
+
+
+@inlined_without_refcounts
+def repeat_example(
+    state: JoinArrays,
+    batch: JoinInput,
+    out: JoinOutput,
+    row: Number,
+    position: Number,
+    reference: Number,
+    fingerprint: np.uint64,
+) -> None:
+    """Apply an example with a known id: with equal features a `duplicate`, else the dead letter conflicting-example."""
+    known = (
+        state.fingerprints[reference]
+        if reference >= 0
+        else state.closed_fingerprints[closed_row(state, closed_number(reference))]
+    )
+    if known == fingerprint:
+        state.counters[DUPLICATES] += 1
+        outcome = add_outcome(out, position, DUPLICATE_KIND, -1, batch.example_ids, row)
+        out.outcome_examples[outcome] = batch.example_offsets[row]
+    else:
+        add_dead_letter(out, position, CONFLICTING_EXAMPLE, -1)
+
+
+# An example and its label ---------------------------------------------------------------------------------------------
+
+
+@inlined_without_refcounts
+def learn_example(
+    state: JoinArrays,
+    out: JoinOutput,
+    slot: Number,
+    label: Number,
+    revision: Number,
+    delay_ms: Number,
+    position: Number,
+    place: Number,
+) -> None:
+    """Let the learners learn an example that was joined, count its label and remember its id."""
+    add_operation(out, LEARN, slot, label, position)
+    state.delays[bucket_of(delay_ms)] += 1
+    state.counters[LABELLED] += 1
+    remember_id(state, slot, place, JOINED_KIND, np.int8(label), revision)
+    if state.settings[CORRECTS] != 0:
+        remember_label_counts(state, label)
+    if state.counters[LABELLED] % state.settings[EVERY_LABELS] == 0:
+        add_report(state, out, position)
+
+
+@inlined_without_refcounts
+def remember_label_counts(state: JoinArrays, label: Number) -> None:
+    """Keep with the newest closed id how many labels of each class have come, its own included."""
+    state.counters[POSITIVES] += label
+    evaluation = state.closed_evaluations[closed_row(state, state.counters[CLOSED_NEXT] - 1)]
+    evaluation[NEGATIVES_THEN] = state.counters[LABELLED] - state.counters[POSITIVES]
+    evaluation[POSITIVES_THEN] = state.counters[POSITIVES]
+
+
+# A label --------------------------------------------------------------------------------------------------------------
+
+
+@inlined_without_refcounts
+def apply_label(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, limit: Number
+) -> None:
+    """Apply a label: let it wait, join it, correct an earlier one, or end it as a repetition or a dead letter.
+
+    Args:
+        state: The stream.
+        batch: The batch.
+        out: Takes the results.
+        row: The row of the label.
+        position: Its position.
+        limit: Timestamps below this have expired.
+    """
+    id_hash = hash_id(state.settings, batch.label_ids, row)
+    place = find_id(state, id_hash, batch.label_ids, row)
+    reference = state.table_references[place]
+    if reference == EMPTY_PLACE:
+        if batch.label_times[row] < limit or batch.label_sizes[row] > state.settings[MAX_WAITING_BYTES]:
+            add_dead_letter(out, position, ORPHAN_LABEL, -1)
+        else:
+            wait_for_example(state, batch, out, row, position, place, id_hash)
+    elif reference < 0:
+        closed = closed_row(state, closed_number(reference))
+        if state.closed_outcomes[closed] != JOINED_KIND:
+            add_dead_letter(out, position, LATE_LABEL, -1)
+        elif state.settings[CORRECTS] != 0 and batch.revisions[row] > state.closed_revisions[closed]:
+            correct_joined_example(state, batch, out, row, position, closed_number(reference))
+        else:
+            repeat_label(state, batch, out, row, position, state.closed_labels[closed])
+    elif state.states[reference] == IS_WAITING:
+        if state.settings[CORRECTS] != 0 and batch.revisions[row] > state.revisions[reference]:
+            correct_waiting_label(state, batch, out, row, position, reference)
+        else:
+            repeat_label(state, batch, out, row, position, state.labels[reference])
+    else:
+        join_with_pending_example(state, batch, out, row, position, reference, place)
+
+
+@inlined_without_refcounts
+def wait_for_example(
+    state: JoinArrays,
+    batch: JoinInput,
+    out: JoinOutput,
+    row: Number,
+    position: Number,
+    place: Number,
+    id_hash: np.uint64,
+) -> None:
+    """Let a label wait for its example; the oldest labels become dead letters if too many, or too many bytes, wait."""
+    slot = take_slot(state, batch.label_ids, row, id_hash, batch.label_times[row], batch.label_offsets[row])
+    state.labels[slot] = batch.labels[row]
+    state.revisions[slot] = batch.revisions[row]
+    state.states[slot] = IS_WAITING
+    state.table_hashes[place] = id_hash
+    state.table_references[place] = slot
+    state.counters[TABLE_USED] += 1
+    push_slot(state, state.waiting_heap, WAITING, slot)
+    state.fingerprints[slot] = np.uint64(batch.label_sizes[row])
+    state.counters[WAITING_BYTES] += batch.label_sizes[row]
+    add_parked(out, slot, position)
+    for _ in range(MAX_EVICTIONS):
+        fits = state.counters[WAITING_BYTES] <= state.settings[MAX_WAITING_BYTES]
+        if fits and state.counters[WAITING] <= state.settings[MAX_WAITING]:
+            break
+        close_waiting_label(state, out, state.waiting_heap[0], position)
+
+
+@inlined_without_refcounts
+def join_with_pending_example(
+    state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, slot: Number, place: Number
+) -> None:
+    """Join a label with the example that waits for it."""
+    remove_slot(state, state.pending_heap, PENDING, slot)
+    state.states[slot] = FREE_SLOT
+    label = batch.labels[row]
+    delay_ms = batch.label_times[row] - state.times[slot]
+    outcome = add_outcome(out, position, JOINED_KIND, slot, state.ids, slot)
+    out.outcome_labels[outcome] = label
+    out.outcome_delays[outcome] = delay_ms
+    out.outcome_examples[outcome] = state.offsets[slot]
+    out.outcome_label_offsets[outcome] = batch.label_offsets[row]
+    learn_example(state, out, slot, label, batch.revisions[row], delay_ms, position, place)
+
+
+# Any record -----------------------------------------------------------------------------------------------------------
+
+
+@inlined_without_refcounts
+def apply_record(state: JoinArrays, batch: JoinInput, position: Number, out: JoinOutput) -> None:
+    """Apply the record at a position of the merged sequence; see the rules above."""
+    row = batch.rows[position]
+    is_example = batch.sides[position] == 0
+    time = batch.example_times[row] if is_example else batch.label_times[row]
+    state.counters[STREAM_TIME] = max(state.counters[STREAM_TIME], time)
+    state.counters[ARRIVALS] += 1
+    limit = state.counters[STREAM_TIME] - state.settings[LIFE_MS]
+    close_before(state, out, limit, position)
+    forget_expired_ids(state)
+    if is_example:
+        apply_example(state, batch, out, row, position, limit)
+    else:
+        apply_label(state, batch, out, row, position, limit)

@@ -1,0 +1,232 @@
+"""One call over many streams: apply each stream's records, then put the learners' answers beside its outcomes.
+
+`wanting` says which streams must grow first, `run_segment` applies the records of one stream, and after its learners
+have answered, `settle_segment` and, with corrections, `settle_answers` complete the output. The `prefetch_` functions
+load into the CPU's cache what the segments that follow will need.
+"""
+
+import numpy as np
+
+from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.memory import (
+    PREFETCH_DISTANCE,
+    integer_of,
+    longs_at,
+    pointer_to,
+    prefetch,
+    prefetch_all,
+)
+from stream_app.join.closing import close_before
+from stream_app.join.constants import (
+    A_ANSWERS,
+    A_NUMBER,
+    A_OUTCOME,
+    A_SLOT,
+    AMENDMENTS,
+    ANSWERS,
+    CHAMPION,
+    CLOSED_NEXT,
+    COUNTERS,
+    FREE,
+    MAX_PREFETCHED_BYTES,
+    NO_ANSWER,
+    OUTCOMES,
+    OUTPUT_KINDS,
+    PENDING,
+    RELEASED,
+    SETTINGS,
+    TABLE_USED,
+    WAITING,
+)
+from stream_app.join.growth import wanted_ring_rows
+from stream_app.join.input import JoinInput, Segments
+from stream_app.join.layout import (
+    FEATURES,
+    FIXED,
+    JOIN_FIELDS,
+    RING,
+    RING_BLOCK,
+    RING_PREFETCH_COLUMNS,
+    SLOT_BLOCK,
+    SLOT_PREFETCH_BYTES,
+    SLOTS,
+    TABLE,
+    TABLE_BLOCK,
+    JoinArrays,
+    view_of,
+)
+from stream_app.join.output import JoinOutput, add_report
+from stream_app.join.rules import apply_record
+from stream_app.records import ID_WORDS, NO_LONG, Bytes, Integers
+
+# Before a call --------------------------------------------------------------------------------------------------------
+
+
+def wanting(segments: Segments) -> tuple[Integers, int]:
+    """Find the segments whose streams must `make_room` first, and bound the closings of the call.
+
+    Returns:
+        int32, indices of segments; and the most outcomes or dead letters that there can be, for `output.output_of`.
+    """
+    wants = np.zeros(len(segments.joins), np.uint8)
+    closings = _find_wanting(segments, wants)
+    return np.flatnonzero(wants).astype(np.int32), int(closings)
+
+
+@compiled_without_refcounts
+def _find_wanting(segments: Segments, wants: Bytes) -> int:
+    """Mark the streams that have no room for their records; return the most closings that there can be in all.
+
+    What is pending or waits can close, and each record can close itself and one that it meets.
+    """
+    closings, last = 0, len(segments.joins) - 1
+    for segment in range(last + 1):
+        prefetch_descriptor(segments.joins[min(segment + 2 * PREFETCH_DISTANCE, last)])
+        prefetch_counters(segments.joins[min(segment + PREFETCH_DISTANCE, last)])
+        descriptor = longs_at(segments.joins[segment])
+        counters = longs_at(descriptor[FIXED])
+        rows = segments.ends[segment] - segments.starts[segment]
+        closings += counters[PENDING] + counters[WAITING] + 2 * rows
+        wants[segment] = (
+            counters[FREE] < rows
+            or descriptor[RING] < wanted_ring_rows(counters, rows)
+            or descriptor[TABLE] < 2 * (counters[TABLE_USED] + rows)
+        )
+    return int(closings)
+
+
+# Prefetching ----------------------------------------------------------------------------------------------------------
+
+
+@inlined_without_refcounts
+def prefetch_descriptor(join: int) -> None:
+    """Begin to load the descriptor of a stream, given its address."""
+    prefetch_all(join, 8 * JOIN_FIELDS)
+
+
+@inlined_without_refcounts
+def prefetch_counters(join: int) -> None:
+    """Begin to load the counters and settings of a stream whose descriptor has been loaded."""
+    prefetch_all(longs_at(join)[FIXED], 8 * (COUNTERS + SETTINGS))
+
+
+@inlined_without_refcounts
+def prefetch_segment(batch: JoinInput, segments: Segments, segment: int) -> None:
+    """Begin to load what the records of a segment will need, after the stream's descriptor and counters were loaded.
+
+    These are the stream's slots and table if they are small, the next rows of the ring, and the records themselves.
+    """
+    descriptor = longs_at(segments.joins[segment])
+    slots, ring = descriptor[SLOT_BLOCK], descriptor[RING_BLOCK]
+    slot_bytes = SLOT_PREFETCH_BYTES + 4 * descriptor[FEATURES]
+    prefetch_all(slots, min(MAX_PREFETCHED_BYTES, descriptor[SLOTS] * slot_bytes))
+    prefetch_all(descriptor[TABLE_BLOCK], min(MAX_PREFETCHED_BYTES, 16 * descriptor[TABLE]))
+    count = segments.ends[segment] - segments.starts[segment]
+    closed = longs_at(descriptor[FIXED])[CLOSED_NEXT] % descriptor[RING]
+    prefetch_all(ring + 8 * ID_WORDS * closed, 4 * ID_WORDS * count)
+    for column in range(ID_WORDS, ID_WORDS + RING_PREFETCH_COLUMNS):
+        prefetch(ring + 8 * (column * descriptor[RING] + closed))
+    features, examples = integer_of(pointer_to(batch.features)), integer_of(pointer_to(batch.example_ids))
+    labels = integer_of(pointer_to(batch.label_ids))
+    for at in range(segments.starts[segment], segments.ends[segment]):
+        position = segments.positions[at]
+        row = batch.rows[position]
+        if batch.sides[position] == 0:
+            prefetch_all(features + 4 * batch.feature_starts[row], 4 * descriptor[FEATURES])
+            prefetch_all(examples + 8 * ID_WORDS * row, 8 * ID_WORDS)
+        else:
+            prefetch_all(labels + 8 * ID_WORDS * row, 8 * ID_WORDS)
+
+
+# The call -------------------------------------------------------------------------------------------------------------
+
+
+@inlined_without_refcounts
+def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOutput) -> None:
+    """Apply the records of one segment; the segments before it have been run."""
+    state = view_of(longs_at(segments.joins[segment]))
+    out.champions[segment] = state.counters[CHAMPION]
+    for at in range(segments.starts[segment], segments.ends[segment]):
+        apply_record(state, batch, segments.positions[at], out)
+    if segments.advances[segment] != NO_LONG:
+        close_before(state, out, segments.advances[segment] + 1, segments.marks[segment])
+        add_report(state, out, segments.marks[segment])
+    _free_slots(state, out, segment)
+    for kind in range(OUTPUT_KINDS):
+        out.bounds[segment + 1, kind] = out.counts[kind]
+
+
+@inlined_without_refcounts
+def _free_slots(state: JoinArrays, out: JoinOutput, segment: int) -> None:
+    """Put the slots that the segment gave up on the stack of free slots: those of outcomes, labels and corrections.
+
+    Their contents stay until the next call: the learners' operations name these slots.
+    """
+    free = state.counters[FREE]
+    for row in range(out.bounds[segment, OUTCOMES], out.counts[OUTCOMES]):
+        if out.outcome_slots[row] >= 0:
+            state.free[free] = out.outcome_slots[row]
+            free += 1
+    for row in range(out.bounds[segment, RELEASED], out.counts[RELEASED]):
+        state.free[free] = out.released_slots[row]
+        free += 1
+    for row in range(out.bounds[segment, AMENDMENTS], out.counts[AMENDMENTS]):
+        if out.amendments[row, A_SLOT] >= 0:
+            state.free[free] = out.amendments[row, A_SLOT]
+            free += 1
+    state.counters[FREE] = free
+
+
+# After the learners ---------------------------------------------------------------------------------------------------
+
+
+@inlined_without_refcounts
+def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
+    """Fill `outcome_learners` and `outcome_scores` of one segment, once its learners have answered.
+
+    Args:
+        join: Address of the stream's descriptor.
+        segment: The number of the segment.
+        out: The output of the call.
+    """
+    state = view_of(longs_at(join))
+    for row in range(out.bounds[segment, OUTCOMES], out.bounds[segment + 1, OUTCOMES]):
+        slot, learner = out.outcome_slots[row], -1
+        score = np.float32(np.nan)
+        if slot >= 0:
+            learner = state.champions[slot]
+            score = state.scores[learner, slot]
+        out.outcome_learners[row] = learner
+        out.outcome_scores[row] = score
+
+
+@inlined_without_refcounts
+def settle_answers(join: int, segment: int, out: JoinOutput) -> None:
+    """Keep what was predicted with the closed ids of one segment, and fill `A_ANSWERS` of its amendments.
+
+    Call it only with corrections, and once for each segment, after all learners of the stream have answered.
+
+    Args:
+        join: Address of the stream's descriptor.
+        segment: The number of the segment.
+        out: The output of the call.
+    """
+    state = view_of(longs_at(join))
+    first, last = out.bounds[segment, OUTCOMES], out.bounds[segment + 1, OUTCOMES]
+    amendment, amendments = out.bounds[segment, AMENDMENTS], out.bounds[segment + 1, AMENDMENTS]
+    number, ring = state.counters[CLOSED_NEXT], len(state.closed_times)
+    for row in range(first, last):  # each outcome with a slot closed one id, in order
+        number -= 1 if out.outcome_slots[row] >= 0 else 0
+    for row in range(first, last):  # in order, since a row of the ring can have been taken again in this segment
+        slot = out.outcome_slots[row]
+        if slot >= 0:
+            answers = np.int64(0)
+            for learner in range(len(state.classes)):
+                answers |= np.int64(state.classes[learner, slot] == 1) << learner
+                answers |= np.int64(state.classes[learner, slot] < 0) << (NO_ANSWER + learner)
+            state.closed_evaluations[number % ring, ANSWERS] = answers
+            number += 1
+        while amendment < amendments and out.amendments[amendment, A_OUTCOME] == row:
+            closed = out.amendments[amendment, A_NUMBER] % ring
+            out.amendments[amendment, A_ANSWERS] = state.closed_evaluations[closed, ANSWERS]
+            amendment += 1

@@ -1,0 +1,123 @@
+"""Score the stored predictions at each label, and follow whether learners have become worse."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_app.config import MetricSettings
+from stream_app.jit.compiler import compiled_without_refcounts
+from stream_app.join.constants import (
+    A_ANSWERS,
+    A_LEFT,
+    A_NEW_AGE,
+    A_OLD_AGE,
+    A_SLOT,
+    AMENDMENTS,
+    NO_ANSWER,
+    OPERATIONS,
+    REPORTS,
+)
+from stream_app.join.output import JoinOutput
+from stream_app.pipeline import degradation, prequential
+from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
+from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
+from stream_app.records import CORRECT, LEARN, PREDICT, Integers, Longs
+
+
+class Scores(NamedTuple):
+    """The figures of n learners at r reports.
+
+    Attributes:
+        positions: int32 `[r]`, the position that each report belongs to.
+        sums: float64 `[n, r, 4]`, the prequential sums.
+        changes: float64 `[n, r, degradation.REPORT_COLUMNS]`, see `degradation.change_of`.
+    """
+
+    positions: Integers
+    sums: NDArray[np.float64]
+    changes: NDArray[np.float64]
+
+
+def evaluate(
+    sums: Longs, monitors: Longs, settings: MetricSettings, out: JoinOutput, answers: LearnerAnswers
+) -> Scores:
+    """Take the labels and corrections of all segments into the learners' sums and change monitors.
+
+    Args:
+        sums: int64 `[s, n]`, addresses of the prequential sums of each stream's learners; 0: no such learner.
+        monitors: int64 `[s, n]`, addresses of their change monitors.
+        settings: The fading factor and the change detector.
+        out: The results of the join.
+        answers: The answers of the learners.
+    """
+    (segments, learners), reports, most = sums.shape, out.counts[REPORTS], len(out.parked_slots)
+    labelled = Labelled(
+        labels=np.empty(most, np.int8),
+        bounds=np.empty(segments + 1, np.int64),
+        seen=np.empty(reports, np.int64),
+        reports=np.ascontiguousarray(out.bounds[:, REPORTS]),
+        ages=np.empty((out.counts[AMENDMENTS], 3), np.int64),
+        corrections=np.empty(segments + 1, np.int64),
+    )
+    predicted, positions = np.empty((learners, most), np.int8), np.empty(reports, np.int32)
+    _find_labels(out, answers, labelled, predicted, positions)
+    after, reported = np.empty((most, 4)), np.empty((learners, reports, 4))
+    changes = np.zeros((learners, reports, degradation.REPORT_COLUMNS))
+    fading, method = settings.fading_factor, degradation.method_of(settings.change_detector)
+    for k in range(learners):
+        own, own_monitors = (np.ascontiguousarray(addresses[:, k]) for addresses in (sums, monitors))
+        prequential.run(own, fading, labelled, predicted[k], after, reported[k])
+        if method:
+            memory = degradation.memory_of(fading)
+            degradation.run(own_monitors, method, memory, labelled, predicted[k], after, changes[k])
+    return Scores(positions, reported, changes)
+
+
+@compiled_without_refcounts
+def _find_labels(
+    out: JoinOutput,
+    answers: LearnerAnswers,
+    labelled: Labelled,
+    predicted: NDArray[np.int8],
+    report_positions: Integers,
+) -> None:
+    """Find the labels and corrections, what had been predicted, and the reports among the operations.
+
+    Args:
+        out: The results of the join.
+        answers: The answers of the learners.
+        labelled: Filled, except `reports`.
+        predicted: int8 `[n, ...]`, filled: the class that each learner had predicted.
+        report_positions: int32 `[reports]`, filled.
+    """
+    count, report, amendment, correction = 0, 0, 0, 0
+    for part in range(len(out.champions)):
+        labelled.bounds[part] = count
+        labelled.corrections[part] = correction
+        for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
+            if out.codes[k] == LEARN:
+                labelled.labels[count] = out.classes[k]
+                for learner in range(len(predicted)):
+                    predicted[learner, count] = answers.classes[learner, k]
+                count += 1
+            elif out.codes[k] == CORRECT:
+                while out.amendments[amendment, A_SLOT] < 0:  # only the revision changed: there is no operation
+                    amendment += 1
+                labelled.labels[count] = CORRECTED + out.classes[k]
+                labelled.ages[correction, 0] = out.amendments[amendment, A_OLD_AGE]
+                labelled.ages[correction, 1] = out.amendments[amendment, A_NEW_AGE]
+                labelled.ages[correction, 2] = out.amendments[amendment, A_LEFT]
+                bits = out.amendments[amendment, A_ANSWERS]
+                for learner in range(len(predicted)):
+                    known = (bits >> (NO_ANSWER + learner)) & 1 == 0
+                    predicted[learner, count] = (bits >> learner) & 1 if known else UNPREDICTED
+                amendment += 1
+                correction += 1
+                count += 1
+            elif out.codes[k] != PREDICT:
+                labelled.seen[report] = count
+                report_positions[report] = out.positions[k]
+                report += 1
+    labelled.bounds[len(out.champions)] = count
+    labelled.corrections[len(out.champions)] = correction
