@@ -136,7 +136,7 @@ class InProcess:
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records that could not be processed, each with its reason."""
-        rows = self._rows(self.config.topics.dead_letters)
+        rows = self.rows(self.config.topics.dead_letters)
         letters = (read_dead_letter(row.key, row.value, row.headers) for row in rows)
         return [letter for letter in letters if letter is not None]
 
@@ -167,11 +167,12 @@ class InProcess:
         found = self._cluster.committed(self.config.group_id, self._inputs)
         return tuple(offset.offset if (offset := found[partition]) else 0 for partition in self._inputs)
 
-    def _rows(self, topic: str) -> Iterator[Row]:
+    def rows(self, topic: str) -> Iterator[Row]:
+        """Yield all committed records of a topic as they are on the log."""
         yield from read_rows(self._cluster.reader(TopicPartition(topic, 0)), topic)
 
     def _outputs(self, topic: str, kind: type[Output]) -> list[Output]:
-        records = (decode_one(row.value or b"") for row in self._rows(topic))
+        records = (decode_one(row.value or b"") for row in self.rows(topic))
         return [record for record in records if isinstance(record, kind)]
 
 
