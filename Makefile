@@ -25,7 +25,7 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
 
 demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
-	$(BIN)/areba demo
+	$(BIN)/python -m ops.demo
 
 test: setup ## every test, Kafka included, and half of the simulation
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka"

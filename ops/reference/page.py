@@ -25,8 +25,8 @@ def page() -> str:
         ),
         "## Settings\n",
         (
-            "[ops/areba.yaml](../ops/areba.yaml) is a complete configuration file. [changes.md](changes.md) says what may "
-            "change while an application runs.\n"
+            "[ops/areba.yaml](../ops/areba.yaml) is a complete configuration file. [changes.md](changes.md) says "
+            "what may change while an application runs.\n"
         ),
         *settings_section(),
         "## Commands\n",
@@ -39,8 +39,8 @@ def page() -> str:
         *exit_statuses_section(),
         "## Metrics\n",
         (
-            "`/metrics` of a worker with `worker.http_port` has them in Prometheus' format. Counters of a task begin at 0 "
-            "when the group gives the task to the worker.\n"
+            "`/metrics` of a worker with `worker.http_port` has them in Prometheus' format. Counters of a task begin "
+            "at 0 when the group gives the task to the worker.\n"
         ),
         *metrics_section(),
         "## Log lines\n",
@@ -54,8 +54,9 @@ def page() -> str:
         *reasons_section(),
         "## Topics\n",
         (
-            "Names have the prefix `kafka.topic_prefix`. Values are Avro single objects: `C3 01`, the schema's CRC-64-AVRO "
-            "fingerprint in 8 bytes, the record. Below, records of an application with one stream, decoded.\n"
+            "Names have the prefix `kafka.topic_prefix`. Values are Avro single objects: `C3 01`, the schema's "
+            "CRC-64-AVRO fingerprint in 8 bytes, the record. Below, records of an application with one stream, "
+            "decoded.\n"
         ),
         *topics_section(),
         "## Records\n",
