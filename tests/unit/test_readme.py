@@ -144,7 +144,11 @@ def test_tests_that_are_named_are_there() -> None:
     """A promise whose test is gone is a wish."""
     wrong = []
     for page in PAGES:
-        for path in re.findall(r"`((?:tests|stream_app|ops|study|producers|schemas|docs)/[\w./]+)`", page.read_text()):
+        text = page.read_text(encoding="utf-8")
+        for tier, name in re.findall(r"`(unit|property|contract|simulation|kafka|fuzz)/(test_\w+)`", text):
+            if len(list((ROOT / "tests" / tier).rglob(f"{name}.py"))) != 1:
+                wrong.append(f"{page.name}: {tier}/{name}")
+        for path in re.findall(r"`((?:tests|stream_app|ops|study|producers|schemas|docs)/[\w./]+)`", text):
             if not (ROOT / path).exists():
                 wrong.append(f"{page.name}: {path}")
     assert wrong == []
