@@ -110,7 +110,7 @@ def headings(text: str) -> set[str]:
 def commands(text: str, program: str) -> set[str]:
     """Find the commands of a program in code: in blocks of a shell, and between back quotes in prose."""
     code = "\n".join([*blocks(text, "sh"), *re.findall(r"`([^`\n]+)`", text)])
-    return set(re.findall(rf"(?:^|\s){program} ([a-z-]+(?: [a-z-]+)?)", code, re.MULTILINE))
+    return set(re.findall(rf"^{program} ([a-z-]+(?: [a-z-]+)?)", code, re.MULTILINE))
 
 
 @pytest.mark.parametrize(("program", "group"), [("areba", areba_command), ("areba-replay", replay_command)])
@@ -148,7 +148,6 @@ def test_tests_that_are_named_are_there() -> None:
         for tier, name in re.findall(r"`(unit|property|contract|simulation|kafka|fuzz)/(test_\w+)`", text):
             if len(list((ROOT / "tests" / tier).rglob(f"{name}.py"))) != 1:
                 wrong.append(f"{page.name}: {tier}/{name}")
-        for path in re.findall(r"`((?:tests|stream_app|ops|study|producers|schemas|docs)/[\w./]+)`", text):
-            if not (ROOT / path).exists():
-                wrong.append(f"{page.name}: {path}")
+        paths = re.findall(r"`((?:tests|stream_app|ops|study|producers|schemas|docs)/[\w./]+)`", text)
+        wrong += [f"{page.name}: {path}" for path in paths if not (ROOT / path).exists()]
     assert wrong == []
