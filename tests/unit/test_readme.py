@@ -101,6 +101,11 @@ def test_links_lead_somewhere() -> None:
     assert wrong == []
 
 
+def test_the_picture_is_light() -> None:
+    """Whoever clones pays for each byte of it for ever."""
+    assert (ROOT / "docs" / "demo.png").stat().st_size <= 200_000
+
+
 def headings(text: str) -> set[str]:
     """Return the anchors that GitHub gives the headings of a page."""
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
