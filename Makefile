@@ -9,6 +9,9 @@ N ?= 30
 SEED ?= 1
 FIRST ?= 0
 SEEDS ?= 10000
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# tests on a real Kafka wait more than they compute
+WORKERS ?= $$(($(CORES) + 2))
 
 help: ## this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -19,7 +22,7 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
 	@echo "compiling (a minute, once)"
-	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.start import warm_up; warm_up(Config().task_settings())'
+	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.warm_up import warm_up; warm_up(Config().task_settings())'
 	touch $@
 
 setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
@@ -27,10 +30,10 @@ setup: $(VENV)/.installed ## virtual environment with the pinned dependencies
 demo: setup ## the whole way of the data on a real Kafka, in under 3 minutes
 	$(BIN)/python -m ops.demo
 
-test: setup ## every test, Kafka included, and half of the simulation
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka"
-	$(BIN)/python -m pytest -m kafka
-	$(MAKE) --no-print-directory simulate SEEDS=5000
+test: setup ## every test, Kafka included, and the first 2,000 seeds of the simulation
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone"
+	$(BIN)/python -m pytest -m alone
+	$(MAKE) --no-print-directory simulate SEEDS=2000
 
 simulate: setup ## faults at every call of the shell: SEEDS seeds (10000), the same each time from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))
@@ -59,8 +62,8 @@ bench: setup ## the table of speeds and benchmarks/results.json (a quarter of an
 
 study-quick: setup ## a part of the study, 10 repetitions each, held against the committed results
 	rm -rf .local/study-quick
-	$(BIN)/areba study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
-	$(BIN)/areba study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
+	$(BIN)/python -m study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
+	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
 
 reference: setup ## write docs/reference.md from the code

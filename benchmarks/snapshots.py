@@ -18,15 +18,21 @@ from typing import Any
 from benchmarks.rows import Row, at_most, below
 from ops.local_kafka import start as start_kafka
 from producers import datasets
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.cli import start
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.cli.topic_setup import create_topics
+from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Example, Label
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 
 LIMIT_S = 120.0
 """No life may take longer."""
@@ -135,7 +141,7 @@ def live(name: str, servers: str, prefix: str, application: str, snapshot_after_
     """One life of a worker: until it has processed all records, and stopped."""
     case = CASES[name]
     config = configuration(servers, prefix, case, application, snapshot_after_ms)
-    start.warm_up(config.task_settings())
+    warm_up(config.task_settings())
     clock = SystemClock()
     source = KafkaSource(servers, config.group_id)
     transaction = KafkaTransaction(servers, config.transactional_id)
@@ -185,7 +191,7 @@ def _cost(servers: str) -> list[Row]:
         for policy_ms, found in lives.items():
             application = f"cost-{number}-{policy_ms}"
             config = configuration(servers, "cost.", case, application)
-            start.create_topics(config, 1, 1)
+            create_topics(config, 1, 1)
             if number == 0 and not found and policy_ms == DEFAULT_MS:
                 send(config, case)
             found.append(_life("cost", servers, "cost.", application, policy_ms))
@@ -204,7 +210,7 @@ def _back(servers: str, name: str) -> list[Row]:
     """A first life that processes all and stops cleanly, then one that finds nothing to do but to be back."""
     case, prefix = CASES[name], f"{name}."
     config = configuration(servers, prefix, case)
-    start.create_topics(config, 1, 1)
+    create_topics(config, 1, 1)
     send(config, case)
     first = _life(name, servers, prefix)
     back = [_life(name, servers, prefix) for _ in range(REPETITIONS)]

@@ -21,14 +21,20 @@ from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.keeper import KeptProcess, temporary_folder
 from ops.local_kafka import start as start_kafka
 from stream_app.backends.base import Committed, LogReader, TopicPartition
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.cli import start
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.cli.topic_setup import create_topics
+from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Label, OutputRecords
 from stream_app.serialization import codec
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 
 COUNT = 50_000
 """Labelled examples of one run: the fixed cost of some fifty rounds is in it."""
@@ -80,7 +86,7 @@ def send(servers: str, config: Config, count: int) -> None:
 def run_ours(servers: str, prefix: str, count: int) -> float:
     """CPU seconds of a worker from the assignment to the last commit."""
     config = configuration(servers, prefix)
-    start.warm_up(config.task_settings())
+    warm_up(config.task_settings())
     clock = SystemClock()
     source = KafkaSource(servers, config.group_id)
     transaction = KafkaTransaction(servers, config.transactional_id)
@@ -165,7 +171,7 @@ def _throughput(servers: str) -> Row:
     for number in range(REPETITIONS):
         prefix = f"bench{number}."
         config = configuration(servers, prefix)
-        start.create_topics(config, 1, 1)
+        create_topics(config, 1, 1)
         send(servers, config, COUNT)
         loop.append(_side("loop", servers, prefix, COUNT) / COUNT * 1e6)
         ours.append(_side("ours", servers, prefix, COUNT) / COUNT * 1e6)
@@ -196,7 +202,7 @@ def _worker(config: Config) -> Iterator[None]:
 
 def _latency(servers: str) -> list[Row]:
     config = configuration(servers, "latency.")
-    start.create_topics(config, 1, 1)
+    create_topics(config, 1, 1)
     seen: dict[str, float] = {}
     stop = threading.Event()
     reader = KafkaCluster(servers).reader(TopicPartition(config.topics.predictions, 0))

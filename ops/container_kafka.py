@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 
 from ops.local_kafka import HOST, KAFKA_VERSION, BrokerPorts, ClusterPlan, free_ports, new_cluster_id, properties_of
-from stream_app.backends.kafka import KafkaCluster
+from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import ConfigurationError
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"

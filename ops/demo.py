@@ -1,4 +1,4 @@
-"""`areba demo`: the whole way of the data on a real Kafka, with a worker killed in mid-flow, and the books at the end.
+"""Show the whole way of the data on a real Kafka, with a worker killed in mid-flow: `python -m ops.demo`.
 
     broker -> topics -> two workers, one group -> replay of six streams -> kill, restart -> table, figure, books
 
@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import click
 import numpy as np
 import yaml
 from numpy.typing import NDArray
@@ -41,9 +42,14 @@ from producers.replay import Plan, Schedule, StreamPlan, replay, schedule
 from producers.sources import parse_source
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Cluster, Sender
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, SystemClock
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSender
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.partitioner import partition_of
+from stream_app.cli.process import configure_logging, run_command
 from stream_app.config import Config, load
 from stream_app.errors import ArebaError
 from stream_app.records import Side
@@ -319,7 +325,7 @@ def _world(config: Config, folder: Path, bootstrap_servers: str | None) -> _Worl
         return _World(cluster, cluster, EmbeddedSender(log), ThreadWorkers(config, log))
     settings = dict(config.kafka.all)
     return _World(
-        cluster=KafkaCluster(bootstrap_servers, settings).answering(),
+        cluster=KafkaCluster(bootstrap_servers, settings).require_broker(),
         watching=KafkaCluster(bootstrap_servers, {**settings, **WATCHER_SETTINGS}),
         sender=KafkaSender(bootstrap_servers, settings),
         workers=ProcessWorkers(folder / "demo.yaml", folder, _environment()),
@@ -683,5 +689,14 @@ def _panels(show: _Show, manifest: Manifest) -> Sequence[figure.Panel]:
     return panels
 
 
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--bootstrap-servers", help="Brokers of a running Kafka; by default a local Kafka is started.")
+@click.option("--short", is_flag=True, help="Run with shorter streams.")
+def demo(bootstrap_servers: str | None, short: bool) -> None:
+    """Show the whole way of the data: six streams, two workers, and a worker that is killed half-way."""
+    configure_logging()
+    sys.exit(main(bootstrap_servers=bootstrap_servers, short=short))
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(demo)

@@ -37,7 +37,7 @@ from typing import Self
 
 import click
 
-from stream_app.backends.kafka import KafkaCluster
+from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import ArebaError, ConfigurationError
 from stream_app.terminal import Terminal, say
 

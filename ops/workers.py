@@ -17,8 +17,11 @@ from typing import Protocol
 
 from ops.keeper import KeptProcess
 from stream_app.backends.base import CLIENT_NAME
-from stream_app.backends.kafka import SystemClock
-from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.config import Config
 
 INSTANCE_VARIABLE = "AREBA__APPLICATION__INSTANCE"
@@ -184,9 +187,10 @@ class ThreadWorkers:
         return "thread"
 
     def _run(self, name: str, life: _Life, logger: logging.Logger) -> None:
-        from stream_app.cli.start import warm_up  # noqa: PLC0415  (as above)
-        from stream_app.worker.events import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
-        from stream_app.worker.worker import Ports, Worker  # noqa: PLC0415  (as above)
+        from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (as above)
+        from stream_app.worker.observer import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
+        from stream_app.worker.ports import Ports  # noqa: PLC0415  (as above)
+        from stream_app.worker.worker import Worker  # noqa: PLC0415  (as above)
 
         clock = SystemClock()
         application = self._config.application.model_copy(update={"instance": name})

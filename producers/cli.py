@@ -28,7 +28,9 @@ from producers.replay import Plan, StreamPlan, fitted, replay
 from producers.sources import COMMON_KEYS, Source, parse_source
 from producers.synthetic import CONCEPTS, SPEC_KEYS
 from stream_app.backends.base import Cluster, Sender
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, SystemClock
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import ArebaError, ConfigurationError, TopicError
 from stream_app.terminal import LogFormatter, Terminal, say
 
@@ -218,7 +220,7 @@ def run_command(
         seed=seed,
     )
     plan = replace(plan, start_ms=start_ms, topic_prefix=topic_prefix, rate=_rate(rate), speed=speed, options=_given())
-    plan = fitted(plan, check_topics(KafkaCluster(bootstrap_servers, settings).answering(), plan, partitions))
+    plan = fitted(plan, check_topics(KafkaCluster(bootstrap_servers, settings).require_broker(), plan, partitions))
     done = _send(plan, KafkaSender(bootstrap_servers, settings, partitions))
     if manifest is not None:
         done.save(manifest)

@@ -36,7 +36,8 @@ from producers.manifest import (
 from stream_app.backends.base import Clock, Sender, TopicPartition, Watermarks
 from stream_app.errors import ConfigurationError
 from stream_app.records import MAX_STREAM_BYTES, Mark, MarkKind, Side
-from stream_app.serialization.codec import encode, encode_examples, encode_labels
+from stream_app.serialization.avro import encode
+from stream_app.serialization.codec import encode_examples, encode_labels
 
 MAX_STREAMS = 1_000
 """Of one replay; a task serves 100 by default."""

@@ -1,4 +1,4 @@
-"""What `areba study` does; `stream_app.cli.main` has the options."""
+"""The work of `python -m study`; `study.__main__` has its options."""
 
 import os
 import shlex
@@ -44,7 +44,7 @@ def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: 
     engine = engine_version()
     todo = missing(chosen, Store(store, engine), repetitions)
     if not todo:
-        console.print("every repetition is there; `areba study report` shows them")
+        console.print("every repetition is there; `python -m study report` shows them")
         return 0
     try:
         run_all(todo, store, engine, jobs or os.cpu_count() or 1, console)
@@ -63,7 +63,7 @@ def report(names: Sequence[str], store: Path, results: Path, experiments: Path |
 
     console = Terminal(stderr=True)
     chosen = choose(runs_of(load_all(experiments or FOLDER)), names or ["all"])
-    command = shlex.join(["areba", "study", "report", *names])
+    command = shlex.join(["python", "-m", "study", "report", *names])
     path = write_report(chosen, store, results, command, console)
     console.print(f"wrote {path}")
     if compare is None:

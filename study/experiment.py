@@ -281,7 +281,7 @@ def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
     for pattern in patterns:
         found = [run for run in runs if _named(run, pattern)]
         if not found:
-            raise ConfigurationError(f"{pattern}: no such experiment; `areba study list` names them")
+            raise ConfigurationError(f"{pattern}: no such experiment; `python -m study list` names them")
         chosen.update({run.name: run for run in found})
     return [run for run in runs if run.name in chosen]
 

@@ -93,7 +93,7 @@ def _head(context: Context, engine: str, command: str) -> list[str]:
             "The paper: K. Malialis, C. G. Panayiotou, M. M. Polycarpou, *Online Learning With Adaptive Rebalancing in"
             " Nonstationary Environments*, TNNLS 2020. Ours beside it; every number here is computed from the"
             " repetitions"
-            " by `areba study report`, and stands in `final.csv`, `repetitions.csv`, `tests.csv`, `claims.csv` or"
+            " by `python -m study report`, and stands in `final.csv`, `repetitions.csv`, `tests.csv`, `claims.csv` or"
             " `recovery.csv` beside this page."
         ),
         "",
@@ -103,7 +103,7 @@ def _head(context: Context, engine: str, command: str) -> list[str]:
                 ("engine", f"areba {engine}"),
                 ("versions", f"Python {platform.python_version()}, {versions}"),
                 ("machine", f"{platform.system()} {platform.machine()}"),
-                ("commands", f"`areba study run all`, then `{command}`"),
+                ("commands", f"`python -m study run all`, then `{command}`"),
                 ("seeds", "repetition r of an experiment has its file's seed + r (seed 0 in all files)"),
                 ("data sets", ", ".join(sources) or "none"),
                 ("time", f"{hours:.1f} h of one core in all, {paper_hours / 3600:.1f} h for the paper's experiments"),

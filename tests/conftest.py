@@ -1,13 +1,31 @@
-"""Fixtures for all tests: brokers, started when the first test asks and shared by the session."""
+"""Fixtures for all tests: brokers, started when the first test asks and shared by the session.
+
+With pytest-xdist each worker has a session, and so brokers, of its own.
+"""
 
 import os
 import uuid
 from collections.abc import Iterator
 
 import pytest
+from xdist.remote import Producer
 
 from ops import broker, local_kafka
 from stream_app.errors import ConfigurationError
+from tests.support.scheduling import LongestFirst, longest_first
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst | None:
+    """Hand out the tests in our own order where groups are kept together (`--dist loadgroup`)."""
+    return LongestFirst(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort the tests in the workers of pytest-xdist; without it they run in the order of the files."""
+    if hasattr(config, "workerinput"):
+        longest_first(items)
 
 
 def _without_kafka(reason: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ops.reference.commands import commands_section
 from ops.reference.settings import settings_section
-from ops.reference.text import sentence, table
+from ops.reference.text import table
 from ops.reference.topics import records_section, topics_section
 from ops.reference.worker import exit_statuses_section, log_events, metrics_section, reasons_section
 from producers.cli import main as replay_command
@@ -45,7 +45,7 @@ def page() -> str:
         *metrics_section(),
         "## Log lines\n",
         "A line of the worker's log begins with one of these words; `key=value` pairs follow.\n",
-        *table(("line", "meaning"), ((f"`{name}`", sentence(text)) for name, text in log_events())),
+        *table(("line", "level", "meaning"), ((f"`{name}`", level, text) for name, level, text in log_events())),
         "## Dead-letter reasons\n",
         (
             "The header `areba.reason` of a dead letter. The breaker stops a task after too many records with a reason "

@@ -1,12 +1,12 @@
 """What a worker reports: metrics, log lines, dead-letter reasons and exit statuses."""
 
-import re
+import logging
 from collections.abc import Iterator, Mapping
 
 from ops.reference.text import table
-from stream_app import errors
+from stream_app import errors, events
 from stream_app.records import Reason
-from stream_app.worker import events, metrics
+from stream_app.worker import metrics
 
 REASONS: Mapping[Reason, str] = {
     Reason.UNDECODABLE: "The value is missing, is not Avro of its schema, has bytes left over, or is a mark that asks "
@@ -44,20 +44,10 @@ def metrics_section() -> Iterator[str]:
     yield "`areba_build_info{version,python}` names the version; `process_*` are metrics of the process.\n"
 
 
-def log_events() -> Iterator[tuple[str, str]]:
-    """Yield the first words and the meaning of each line of the worker's log, as `worker.events` declares them."""
-    lines = (events.__doc__ or "").splitlines()
-    name, text = "", ""
-    for line in lines[1:]:
-        start = re.match(r"([a-z][a-z -]*?) {2,}(\S.*)", line) or re.match(r"([a-z]+ over|dead-letters) +(\S.*)", line)
-        if start:
-            if name:
-                yield name, text
-            name, text = start[1], start[2]
-        elif name and line.startswith("   "):
-            text += " " + line.strip()
-    if name:
-        yield name, text
+def log_events() -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the level and the meaning of each line of the log."""
+    for event in events.declared().values():
+        yield event.name, logging.getLevelName(event.level), event.meaning
 
 
 def reasons_section() -> Iterator[str]:

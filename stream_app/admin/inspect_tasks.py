@@ -37,7 +37,7 @@ from stream_app.recovery.restore import (
 )
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.skipped_inputs import read_gap
-from stream_app.worker.events import way_on
+from stream_app.worker.observer import resume_hint
 
 COLUMNS = ("task", "state", "examples", "lag", "labels", "lag", "dead", "silent", "sequence", "snapshot", "engine")
 """Of the table: `dead` are dead letters of the last hour, `silent` streams whose labels are missing; see `recent`."""
@@ -113,7 +113,7 @@ class TaskView:
     def problems(self) -> Iterator[str]:
         """A line for each thing that is wrong."""
         if self.state is State.TRIPPED:
-            yield f"task {self.task}: stopped by the breaker: {self.problem}; {way_on(self.task)}"
+            yield f"task {self.task}: stopped by the breaker: {self.problem}; {resume_hint(self.task)}"
         if self.state is State.BROKEN:
             yield f"task {self.task}: cannot be restored: {self.problem}"
         yield from self.recent.problems()

@@ -1,8 +1,10 @@
-"""The log that an application runs on: the ports, and their two implementations.
+"""The log that an application runs on: the ports, and two implementations of them.
 
-`base` declares the ports (cluster, source, transaction, reader, clock). `kafka` implements them over Apache Kafka and
-is the only place that imports its client; `memory` implements them in one process, for tests and trials. The contract
-suite holds both to the same behaviour.
+`base` declares the ports: source, transaction, log reader, cluster, sender and clock. The package `kafka` implements
+them over Apache Kafka, the package `memory` over a log in this process. `topics` says which topics an application
+needs, `partition_count` how many tasks it has, `partitioner` where a stream belongs, and `reading` reads a partition
+record by record. `certificate` explains why a broker's certificate is not trusted; `clock` has the clocks.
 
-May import `serialization` and `config`. Public: the Protocols of `base`, `topics`, `reading`, `partitioner`.
+May import `serialization` and `config`; only `kafka` may import `confluent_kafka`. Public: the Protocols and types of
+`base`, the modules named here, and what `kafka` and `memory` name in their own docstrings.
 """

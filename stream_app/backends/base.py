@@ -1,6 +1,6 @@
-"""What the worker needs of the world: a source, a transaction, a log reader, a clock. No implementation here.
+"""The ports: everything that the worker and the tools need of a log of records, as Protocols.
 
-`kafka.py` and `embedded.py` both keep these contracts; tests/contract runs one suite over the two.
+`backends.kafka` and `backends.memory` implement them; tests/contract runs one suite over both.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,12 +11,13 @@ from stream_app import __version__
 from stream_app.records import OutputRecords, RawRecords
 
 MAX_BATCH_BYTES = 1_000_000
-"""The largest batch that a transaction sends, but for a record that is larger alone; a broker's limit is on batches."""
+"""The largest batch that a transaction sends, unless one record alone is larger. Brokers limit the size of batches."""
+
 CLIENT_FAMILY = "areba/"
-"""Begins the `client.id` of every client of ours; those of areba 0.x had none."""
+"""The beginning of the `client.id` of every client; clients of areba 0.x had no `client.id`."""
 
 CLIENT_NAME = f"{CLIENT_FAMILY}{__version__}"
-"""Stands before the `client.id` of the configuration, if there is one."""
+"""The `client.id`; a `client.id` in the configuration is appended to it."""
 
 
 class TopicPartition(NamedTuple):
@@ -27,21 +28,24 @@ class TopicPartition(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A committed offset of the group and the string that was stored with it."""
+    """A committed offset of a group, and the string that was stored with it."""
 
     offset: int
     metadata: str
 
 
 class Watermarks(NamedTuple):
-    """The first offset that a partition still has, and the one behind its last record."""
+    """The first offset that a partition still has, and its end: the offset of the last record plus 1."""
 
     low: int
     high: int
 
 
 class Ends(NamedTuple):
-    """The offset up to which committed records may be read (what is open lies behind it), and that of the log's end."""
+    """The last stable offset of a partition, and its end.
+
+    Committed records below `stable` may be read. Records of open transactions are at or above it.
+    """
 
     stable: int
     high: int
@@ -49,13 +53,13 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one partition gave in one poll.
+    """The records of one partition from one poll.
 
     Attributes:
-        partition: Where the records come from.
-        records: Rows in offset order; may be empty.
-        at_end: Whether, behind these records, the partition was read to its end (an end-of-partition event came after
-            the last of them). A partition is absent from a poll that has no news of it.
+        partition: The partition.
+        records: Records in offset order; may be empty.
+        at_end: Whether the partition was read to its end, that is, an end-of-partition event came after the last of
+            these records.
     """
 
     partition: TopicPartition
@@ -66,8 +70,8 @@ class Fetched:
 class Source(Protocol):
     """A member of a consumer group that reads committed records. Not thread-safe.
 
-    The group gives out the partitions of the first topic, eagerly, and a member reads the same partitions of the other
-    topics. (The `range` assignor gives out those alike only while all topics have as many.)
+    The group assigns the partitions of the first topic, eagerly, and a member reads the same partition numbers of the
+    other topics. (The `range` assignor assigns equal numbers only as long as all topics have equally many partitions.)
     """
 
     def subscribe(
@@ -77,108 +81,146 @@ class Source(Protocol):
         on_revoke: Callable[[Sequence[TopicPartition]], None],
         partitions: int,
     ) -> None:
-        """Join the group. Both callbacks run inside `poll` (or `close`); revoke also when partitions were lost.
+        """Join the group; return without waiting for an assignment.
 
-        Of each topic only the first `partitions` are given; there may be more.
-
-        After `on_assign` no partition is read until `start_at` has been called for it.
+        Args:
+            topics: What to read; the first topic decides the assignment.
+            on_assign: Called inside `poll` with the sorted partitions of all topics. None of them is read until
+                `start_at` is called for it.
+            on_revoke: Called inside `poll` or `close` with the same partitions, also if they were lost.
+            partitions: Only the first so many partitions of each topic are given; topics may have more.
         """
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these assigned partitions from these offsets on; what was fetched of them before is dropped."""
-
-    def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read no more of these, until `start_at`."""
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch no more of these for now; nothing that was not yet given by `poll` is lost for good."""
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on behind the last record that `poll` gave."""
-
-    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
-        """At most `max_records` records, as soon as there is any news, else nothing after `timeout_s`.
+        """Read these partitions from these offsets; records that were fetched of them before are discarded.
 
         Raises:
-            OffsetGoneError: One that was to be read was deleted; of other partitions the next poll gives all.
+            ValueError: A partition is not assigned.
+        """
+
+    def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no more records of these partitions until `start_at` is called for them."""
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no more records of these partitions until `resume`; no record is lost."""
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Continue after the last record that `poll` returned of these partitions."""
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        """Return at most `max_records` records as soon as there are any, or the ends of partitions.
+
+        Blocks for at most `timeout_s`, apart from the callbacks of `subscribe`, which may run inside. May return
+        nothing earlier, after a rebalance. A partition without news is absent from the result.
+
+        Raises:
+            OffsetGoneError: The next offset of a partition was deleted, or is larger than its end. The next poll
+                returns the records of the other partitions; none of them is lost.
+            TopicError: The broker refuses to let us read a topic.
+            ConfigurationError: The broker refuses to let us read in this group.
+            FencedError: The group has another member in our place.
         """
 
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float = 30.0
     ) -> Mapping[TopicPartition, Committed | None]:
-        """The group's committed offsets, once no open transaction holds any of them.
+        """Return the group's committed offsets once no open transaction holds any of them; None: never committed.
+
+        Blocks for about `timeout_s` at most.
 
         Raises:
-            UnstableOffsetsError: A transaction still does after this time, or no broker answers.
-            TopicError: The broker refuses us.
+            UnstableOffsetsError: A transaction still holds one after this time, or no broker answers.
+            TopicError: The broker refuses.
         """
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """Asked of the broker, not remembered."""
+        """Ask the broker for the first offset and the end of a partition; `high` includes open transactions.
+
+        Raises:
+            TopicError: The broker refuses.
+            UnknownOutcomeError: No broker answered in time.
+        """
 
     def group_metadata(self) -> object:
-        """What `Transaction.send_offsets` needs to fence members of an older generation."""
+        """Return what `Transaction.send_offsets` needs to refuse offsets of members of an older generation."""
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group; `on_revoke` is called first."""
 
 
 class Transaction(Protocol):
-    """A transactional producer. Not thread-safe. One transaction at a time."""
+    """A transactional producer. Not thread-safe. It has at most one transaction open."""
 
     def initialise(self) -> None:
-        """Fence older producers of this transactional id and abort what they left open; bounded.
+        """Fence older producers of this transactional id and end the transaction that they left open.
 
-        Does nothing where that was done and the client was not replaced since.
+        Does nothing if that was done and the client was not replaced since. Blocks within a bound.
 
         Raises:
-            FencedError: A newer one fenced us meanwhile.
+            FencedError: A newer producer has our id.
             UnknownOutcomeError: The broker did not answer in time.
+            ConfigurationError: The broker refuses.
         """
 
     def begin(self) -> None:
-        """Open a transaction."""
+        """Open a transaction. Raises as `commit` and `initialise` do."""
 
     def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
-        """Queue the records, in order. Once `commit` has returned, `offsets` has grown by where they are, in order.
+        """Queue the records in order; block within a bound while the queue is full.
+
+        Args:
+            partition: Where to write.
+            records: What to write.
+            offsets: Is extended by the records' offsets, in order, by the time that `commit` returns.
 
         Raises:
-            TransactionAbortedError: The transaction cannot be committed any more (`abort` has been done).
+            TransactionAbortedError: The transaction cannot be committed any more; it is aborted already.
             FencedError: A newer producer has our id.
         """
 
     def flush(self) -> None:
-        """Wait until the broker has what was produced. Raises as `commit` does."""
+        """Wait until the broker has all records. Raises as `commit` does."""
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
-        """Make the group's offsets part of the transaction. Raises as `commit` does."""
+        """Make the offsets of the group of `Source.group_metadata` part of the transaction. Raises as `commit` does."""
 
     def commit(self) -> None:
-        """Commit, waiting for all records.
+        """Commit once all records are written; block within a bound.
 
         Raises:
-            TransactionAbortedError: It was given up. It may have been committed all the same where the client had to be
-                replaced: once the new one is initialised, the group's committed offsets tell. `RecordTooLargeError`
-                where a topic did not take a record for its size.
+            TransactionAbortedError: The transaction was given up. Where the client had to be replaced, it may have
+                been committed nevertheless: once the new client is initialised, the group's committed offsets tell.
+            RecordTooLargeError: The transaction was aborted, because a topic did not accept a record for its size.
             FencedError: A newer producer has our id.
-            UnknownOutcomeError: Nobody can say; start again.
+            UnknownOutcomeError: The outcome is unknown and cannot be settled; restart the process.
+            ConfigurationError: The broker refuses.
         """
 
     def abort(self) -> None:
-        """Give the transaction up. Raises as `commit` does, except TransactionAbortedError."""
+        """Abort the transaction if one is open. Raises as `commit` does, except `TransactionAbortedError`."""
 
     def close(self) -> None:
-        """Release the client; an open transaction is aborted if the broker answers in time."""
+        """Release the client; an open transaction is aborted if the broker answers in time. Raises nothing."""
 
 
 class LogReader(Protocol):
-    """Reads one partition of one topic from any offset on, committed records only. Not thread-safe."""
+    """A reader of one partition from any offset, without a group. Not thread-safe."""
 
     def seek(self, offset: int) -> None:
-        """Go on reading from this offset (0 and everything below the first offset: from the first)."""
+        """Continue at this offset, or at the first offset of the partition if that is larger.
+
+        Raises:
+            UnknownOutcomeError: No broker answered in time.
+        """
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """The next records, or None when there was no news in time. `at_end` as in `Fetched`."""
+        """Return at most `max_records` records, or None if there was no news for `timeout_s`.
+
+        Reading continues at the first offset if retention deletes the position meanwhile.
+
+        Raises:
+            OffsetGoneError: The position is larger than the end of the partition.
+        """
 
     def close(self) -> None:
         """Release the client."""
@@ -186,14 +228,14 @@ class LogReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """What start-up checks of a topic.
+    """One topic, as start-up checks it and as it is created.
 
     Attributes:
         name: Its full name.
-        partitions: How many.
-        settings: The broker's effective ones, by Kafka's names.
-        topic_id: What the broker drew when it created the topic (KIP-516); empty: not known.
-        replication: Copies of the partition that has the fewest; None where that is not known.
+        partitions: The number of its partitions.
+        settings: The settings in effect on the broker, by Kafka's names.
+        topic_id: The id that the broker drew when it created the topic (KIP-516); empty: unknown.
+        replication: Copies of the partition that has the fewest; None: unknown.
     """
 
     name: str
@@ -204,74 +246,76 @@ class TopicInfo:
 
 
 class Cluster(Protocol):
-    """Administration: what topics there are. All calls are bounded in time."""
+    """Administration. Every call blocks within a bound, and asks the broker instead of a cache.
+
+    Unless a method says otherwise, it raises `UnknownOutcomeError` if no broker answers in time, and `TopicError` if
+    the broker refuses.
+    """
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Those of the named topics that exist."""
+        """Return those of the named topics that exist."""
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Create topics; one that exists already is left as it is.
+        """Create topics with this number of copies; a topic that exists is left as it is.
 
         Raises:
-            TopicError: The broker refused one.
+            TopicError: The broker refused a topic.
         """
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        """A reader of one partition, at its first offset; `committed=False`: of aborted and open records, too."""
+        """Return a reader at the first offset; with `committed=False` it also reads aborted and open records."""
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """Asked of the broker; records of open transactions lie below `high`."""
+        """Return the first offset and the end of a partition; `high` includes open transactions."""
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
-        """Asked of the broker.
-
-        Raises:
-            UnknownOutcomeError: It does not answer.
-        """
+        """Return the last stable offset and the end of each partition."""
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
-        """A group's stable committed offsets, asked by somebody who is no member of it."""
-
-    def members(self, group_id: str) -> Sequence[str]:
-        """The `client.id` of each consumer that the group has now."""
-
-    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit offsets for a group that nobody is a member of.
+        """Return a group's committed offsets once no open transaction holds any of them; None: never committed.
 
         Raises:
-            StateError: The group has members.
-            TopicError: The broker refuses us.
+            UnknownOutcomeError: A transaction still holds an offset after the timeout, or no broker answers.
+        """
+
+    def members(self, group_id: str) -> Sequence[str]:
+        """Return the `client.id` of each member; a dead member counts until its session times out."""
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit offsets for a group that has no members.
+
+        Raises:
+            StateError: The group has members, or a rebalance is running.
         """
 
     def delete_records(self, partition: TopicPartition, before: int) -> int:
-        """Delete what lies below this offset, for good; the first offset then.
+        """Delete the records below this offset permanently and return the new first offset.
 
         Raises:
-            TopicError: The broker refuses: a permission is lacking.
-            UnknownOutcomeError: It does not answer.
+            TopicError: The broker refuses: a permission is missing.
         """
 
 
 class Clock(Protocol):
-    """Wall time for logs and deadlines; no result ever depends on it."""
+    """Wall time for logs, monotonic time for deadlines; no result depends on either."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
 
     def monotonic_s(self) -> float:
-        """Seconds, never going back."""
+        """Return seconds from an arbitrary start, which never decrease."""
 
     def sleep(self, seconds: float) -> None:
         """Let this time pass."""
 
 
 class Sender(Protocol):
-    """An idempotent producer (acks=all) for tools and replayers. Not thread-safe.
+    """An idempotent producer (acks=all) for tools and replays. Not thread-safe.
 
-    A sender that is made with `partitions` sends a key where Java's default partitioner would if every topic had so
-    many: for topics that have grown since the application began.
+    A key goes to the partition to which Java's default partitioner sends it. A sender that is created with `partitions`
+    computes this as if every topic had so many: for topics that have grown since the application began.
     """
 
     def send(
@@ -283,33 +327,34 @@ class Sender(Protocol):
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> None:
-        """Queue one record; without `partition` it goes where Java's default partitioner sends its key.
-
-        Blocks, bounded, while the queue is full.
+        """Queue one record for `partition`, else for the partition of its key; block, bounded, while the queue is full.
 
         Raises:
-            DeliveryError: An earlier record failed, or the queue stayed full.
+            DeliveryError: An earlier record failed, this one was refused, or the queue stayed full.
         """
 
     def flush(self, timeout_s: float) -> Mapping[TopicPartition, Watermarks]:
-        """Wait for all records; the offsets that this sender has written so far: first, and behind the last.
+        """Wait until all records are delivered; return the offsets that this sender has written so far.
+
+        Returns:
+            For each partition the first offset written, and the last one plus 1.
 
         Raises:
-            DeliveryError: Some were not delivered; the message counts them and has the first reason.
+            DeliveryError: Records were not delivered; the message counts them and gives the first reason.
         """
 
     def close(self) -> None:
-        """Release the client."""
+        """Release the client; records that were not flushed may be lost."""
 
 
 def given_partitions(
     assigned: Iterable[TopicPartition], topics: Sequence[str], partitions: int
 ) -> list[TopicPartition]:
-    """What a member reads, sorted, which the group assigned these partitions: see `Source.subscribe`."""
+    """Return the partitions that a member reads, sorted, from those that its group assigned; see `Source.subscribe`."""
     numbers = {place.partition for place in assigned if place.topic == topics[0] and place.partition < partitions}
     return sorted(TopicPartition(topic, number) for topic in topics for number in numbers)
 
 
 def pair(offsets: tuple[int, int]) -> str:
-    """Offsets of examples and labels, for people."""
+    """Return the offsets of examples and labels as text for people."""
     return f"{offsets[0]}/{offsets[1]}"

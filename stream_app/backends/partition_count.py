@@ -1,8 +1,8 @@
-"""How many tasks an application has: the number of partitions at its first commit, recorded in progress.
+"""The number of tasks of an application: the number of partitions at its first commit, recorded in progress.
 
-Kafka lets topics grow, and sends the key of a stream elsewhere from then on. There the stream would meet an empty
-model, and labels would miss their examples. So the recorded number holds for good: what lies in partitions beyond it is
-not read, and `areba inspect` says so.
+Kafka topics can grow, and producers then send the key of a stream to another partition. There the stream would meet an
+empty model, and labels would miss their examples. So the recorded number never changes. Records in further partitions
+are not read, and `areba inspect` reports such partitions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,15 +16,15 @@ from stream_app.records import Act, Commit
 from stream_app.serialization import codec
 
 TAIL_RECORDS = 1_000
-"""Of progress, read first: seconds of a busy task, and more acts than an operator writes after its last commit."""
+"""Records at the end of progress that are read first: more than an operator writes after the last commit of a task."""
 
 
 def partitions_of(cluster: Cluster, names: Topics) -> int:
-    """The number of tasks: as recorded, else that of the partitions of the progress topic.
+    """Return the number of tasks: the recorded one, or else the number of partitions of the progress topic.
 
     Raises:
-        TopicError: There is no progress topic.
-        UnknownOutcomeError: The broker fell silent.
+        TopicError: The progress topic does not exist.
+        UnknownOutcomeError: The broker stopped answering.
     """
     found = cluster.topics([names.progress])
     if names.progress not in found:
@@ -33,13 +33,13 @@ def partitions_of(cluster: Cluster, names: Topics) -> int:
 
 
 def tasks_of(cluster: Cluster, progress: TopicInfo) -> int | None:
-    """The number of tasks of an application that has begun; None: nothing was ever recorded.
+    """Return the number of tasks of an application that has begun; None if nothing was ever recorded.
 
-    The newest records of any task name it. Where no record does, all are of areba 0.x: there the progress topic's own
-    number is taken, and recorded with the next commit.
+    The newest records of any task contain the number, unless areba 0.x wrote all of them. In that case it is the number
+    of partitions of the progress topic, which the next commit records.
 
     Raises:
-        UnknownOutcomeError: The broker fell silent.
+        UnknownOutcomeError: The broker stopped answering.
     """
     has_begun = False
     for number in range(progress.partitions):
@@ -51,9 +51,9 @@ def tasks_of(cluster: Cluster, progress: TopicInfo) -> int | None:
 
 
 def _newest(cluster: Cluster, place: TopicPartition) -> Sequence[Commit | Act]:
-    """The last records of a task, newest first, back to a commit record at least; what is not ours is left out.
+    """Return the last records of a task, newest first, back to a commit record at least.
 
-    A damaged record parks its own task when that is restored, and no other.
+    Records that cannot be read are skipped: a damaged record must stop its own task only, when that is restored.
     """
     low, high = cluster.watermarks(place)
     size = TAIL_RECORDS
@@ -77,17 +77,17 @@ def _records_from(cluster: Cluster, place: TopicPartition, start: int) -> Iterat
 
 
 def grown(found: Mapping[str, TopicInfo], names: Iterable[str], partitions: int) -> tuple[str, ...]:
-    """A line for each topic that has more partitions than the application has tasks, and a line with the way out."""
+    """Return a line for each topic with more partitions than the application has tasks, and a line with a remedy."""
     lines = [
-        f"{name} has {found[name].partitions} partitions, the application has {partitions} tasks for good: records in "
-        f"partitions from {partitions} on are not read"
+        f"{name} has {found[name].partitions} partitions, the application has {partitions} tasks, which cannot change: "
+        f"records in partitions from {partitions} on are not read"
         for name in names
         if name in found and found[name].partitions > partitions
     ]
     if lines:
         lines.append(
-            f"senders have to keep to {partitions} partitions (`areba-replay run --partitions {partitions}`, "
-            f"KafkaSender(..., partitions={partitions}), or murmur2(key) mod {partitions} as the partition); what lies "
-            f"in partitions from {partitions} on has to be sent again"
+            f"producers must use the first {partitions} partitions only (`areba-replay run --partitions {partitions}`, "
+            f"KafkaSender(..., partitions={partitions}), or murmur2(key) mod {partitions} as the partition); records "
+            f"in partitions from {partitions} on have to be sent again"
         )
     return tuple(lines)

@@ -1,7 +1,8 @@
-"""Where a record belongs: the partition that Java's default partitioner gives to its key, the name of its stream.
+"""The partition that a record belongs to: the one that Java's default partitioner computes from its key.
 
-All producers of an application must agree on this, or a stream has one model in each partition that they choose, and a
-label never meets its example. librdkafka's own default is another one (CRC-32); `partitioner=murmur2_random` is Java's.
+The key is the name of the stream. All producers of an application must agree on the partition of a stream. Otherwise
+the stream has a separate model in each partition that they choose, and labels miss their examples. librdkafka uses
+another partitioner by default (CRC-32); `partitioner=murmur2_random` is Java's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,10 @@ from stream_app.records import Longs
 
 
 def murmur2(data: bytes) -> int:
-    """Austin Appleby's MurmurHash2 with Kafka's seed, as `org.apache.kafka.common.utils.Utils.murmur2` computes it.
+    """Return Austin Appleby's MurmurHash2 with Kafka's seed, as `org.apache.kafka.common.utils.Utils.murmur2` does.
 
     Returns:
-        An unsigned 32-bit number (Java's is the same bits, signed).
+        An unsigned 32-bit number; Java returns the same bits as a signed number.
     """
     mask, factor = 0xFFFFFFFF, 0x5BD1E995
     result = 0x9747B28C ^ len(data)
@@ -32,25 +33,29 @@ def murmur2(data: bytes) -> int:
     return result ^ (result >> 15)
 
 
-@lru_cache(maxsize=4_096)  # keys are names of streams: few, and each comes often
+@lru_cache(maxsize=4_096)  # keys are names of streams: few, and often the same
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where Java's default partitioner sends this key."""
+    """Return the partition, of so many, to which Java's default partitioner sends this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def split_text(stream: str, partitions: Sequence[int]) -> str:
-    """What is wrong with a stream that lives in several partitions."""
+    """Return one line that explains what is wrong with a stream that has records in several partitions."""
     places = ", ".join(map(str, partitions))
     return (
-        f"stream {stream!r} lives in partitions {places}, with a model in each: its producers choose partitions in "
-        "different ways; set partitioner=murmur2_random (Java's default) in all of them"
+        f"stream {stream!r} has records in partitions {places}, and a separate model in each: its producers use "
+        "different partitioners; set partitioner=murmur2_random (Java's default) in all of them"
     )
 
 
 class Misplaced(NamedTuple):
-    """Records of a batch that another partition should have: how many, of how many streams so far, and one of these.
+    """Records of a batch that belong to other partitions.
 
-    `belongs_to` is the partition of that stream.
+    Attributes:
+        records: How many records of the batch.
+        streams: How many streams were misplaced so far, in this batch or before.
+        stream: The name of one of the streams in this batch.
+        belongs_to: The partition that this stream belongs to.
     """
 
     records: int
@@ -60,11 +65,11 @@ class Misplaced(NamedTuple):
 
 
 class Placement:
-    """Counts the records of one task that another partition should have; the key is hashed once for each stream.
+    """A counter of the records of one task that belong to other partitions. Each stream's key is hashed once.
 
     Args:
         partition: The task's number.
-        partitions: How many there are.
+        partitions: The number of tasks.
     """
 
     def __init__(self, partition: int, partitions: int) -> None:
@@ -73,12 +78,12 @@ class Placement:
         self._is_misplaced = np.zeros(0, np.bool_)
 
     def misplaced(self, names: Sequence[str], records: Longs, unknown: Mapping[str, int]) -> Misplaced | None:
-        """What is misplaced of a batch; None: nothing.
+        """Return what is misplaced in a batch; None: nothing.
 
         Args:
-            names: The task's streams; between two calls they only become more.
-            records: int64 `[streams]`, how many records came to each.
-            unknown: Records of streams that the task does not have, by name.
+            names: The task's streams; from one call to the next, names are only appended.
+            records: int64 `[streams]`, the number of records of each.
+            unknown: The number of records of each stream that the task does not have, by name.
         """
         new = range(len(self._is_misplaced), len(records))
         if new:

@@ -1,4 +1,4 @@
-"""All records of a partition, one by one: what tools see of a topic."""
+"""Records of a partition one by one, as tools read them."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,16 +9,16 @@ from stream_app.errors import UnknownOutcomeError
 from stream_app.records import Header
 
 READ_TIMEOUT_S = 30.0
-"""Longest silence of a broker that is being read; a change of leader takes 6-9 s."""
+"""The longest silence of a broker during a read; the election of a leader takes 6-9 s."""
 
 POLL_RECORDS = 2_000
-"""Records at a time: with the largest values some MB."""
+"""Records in one poll: a few MB with the largest values."""
 
 POLL_TIMEOUT_S = 1.0
 
 
 class Row(NamedTuple):
-    """One record as it is on a topic."""
+    """One record of a partition."""
 
     offset: int
     timestamp_ms: int
@@ -28,10 +28,15 @@ class Row(NamedTuple):
 
 
 def read_rows(reader: LogReader, where: str, *, to_end: bool = True) -> Iterator[Row]:
-    """All records up to the end as it is met first, or (not `to_end`) for as long as the caller asks for more.
+    """Yield the records of a partition, from the reader's position.
+
+    Args:
+        reader: The reader.
+        where: The partition, for the error message.
+        to_end: Stop when the end of the partition is first reached; otherwise wait for further records.
 
     Raises:
-        UnknownOutcomeError: Nothing came for `READ_TIMEOUT_S`.
+        UnknownOutcomeError: The broker gave no answer (or, without `to_end`, no record) for `READ_TIMEOUT_S`.
     """
     heard_s = time.monotonic()
     while True:

@@ -1,8 +1,8 @@
-"""The application's topics: how they are created, and what start-up refuses.
+"""The topics of an application: the settings that they are created with, and the settings that start-up refuses.
 
-A wrong setting of a topic breaks a promise without any error later on: a label that never meets its example, records
-that compaction removed or whose time the broker changed, a transaction that no retry ever commits. So all of them are
-checked before the group is joined, and everything that is wrong is said at once.
+A wrong setting breaks a guarantee later without any error: a label misses its example, compaction removes records, the
+broker changes their timestamps, or no retry can commit a transaction. So all topics are checked before the worker joins
+its group, and all problems are reported together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,20 +11,20 @@ from stream_app.backends.base import MAX_BATCH_BYTES, TopicInfo
 from stream_app.config import Topics
 
 RECORD_OVERHEAD_BYTES = 1_024
-"""What a record is larger than its value: the batch's head, its own, the key (a stream's name), `traceparent`."""
+"""How much a batch of one record exceeds the record's value: headers of batch and record, the key, `traceparent`."""
 
 DEAD_LETTER_OVERHEAD_BYTES = 16_384
-"""What a dead letter is larger than its record: headers that say where it came from and what was wrong with it. With so
-much more than the inputs take it is whole, but for what was sent compressed (`left_out`)."""
+"""How much a dead letter exceeds its record, by headers that name its origin and the problem. A topic that accepts so
+much more than the inputs takes every dead letter whole, except for records that were sent compressed (`left_out`)."""
 
 DEFAULT_MESSAGE_BYTES = 1_048_588
-"""Kafka's own default of `max.message.bytes`."""
+"""Kafka's default of `max.message.bytes`."""
 
 UNLIMITED_MS = 2**63 - 1
 """Kafka's default of `message.timestamp.before.max.ms`."""
 
 CHANGELOG_SEGMENT_BYTES = 64 << 20
-"""Compaction leaves the newest segment alone: with Kafka's default of a gigabyte it would hardly ever begin."""
+"""Compaction never touches the newest segment: with Kafka's default of 1 GB it would hardly ever begin."""
 
 _CREATE_TIME = {"message.timestamp.type": "CreateTime", "cleanup.policy": "delete"}
 _TIMES_AFTER = "message.timestamp.after.max.ms"
@@ -35,17 +35,17 @@ _SIZE = "max.message.bytes"
 def plan(
     names: Topics, partitions: int, *, max_clock_lead_ms: int = 3_600_000, max_record_bytes: int = 1_000_000
 ) -> list[TopicInfo]:
-    """The topics as we create them; `check` finds nothing wrong with them.
+    """Return the topics as `areba topics create` creates them; `check` accepts them.
 
     Args:
-        names: Their full names.
-        partitions: How many each has: the number of tasks.
+        names: The full names of the topics.
+        partitions: The number of partitions of each topic: the number of tasks.
         max_clock_lead_ms: How far a producer's clock may run ahead (`join.max_clock_lead_ms`).
         max_record_bytes: The largest value that is accepted (`limits.max_record_bytes`).
     """
     largest = max(DEFAULT_MESSAGE_BYTES, max_record_bytes + RECORD_OVERHEAD_BYTES)
     inputs = _CREATE_TIME | {_TIMES_AFTER: str(max_clock_lead_ms), _SIZE: str(largest)}
-    # A record on the edge of the inputs' limits must fit into the outputs' whatever happens.
+    # An output whose input was just within the limits of the inputs must always be accepted.
     outputs = _CREATE_TIME | {_TIMES_AFTER: str(UNLIMITED_MS), _TIMES_BEFORE: str(UNLIMITED_MS)}
     dead_letters = outputs | {_SIZE: str(largest + DEAD_LETTER_OVERHEAD_BYTES)}
     progress = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
@@ -71,14 +71,15 @@ def check(
     max_record_bytes: int,
     tasks: int | None = None,
 ) -> list[str]:
-    """One line for everything that is wrong with the topics; empty when they can be served.
+    """Return one line for each problem of the topics; none if the application can start.
 
     Args:
-        found: Those that exist, with the broker's effective settings.
-        names: Their full names.
+        found: The topics that exist, with the settings in effect on the broker.
+        names: The full names of all topics.
         max_clock_lead_ms: How far a producer's clock may run ahead (`join.max_clock_lead_ms`).
         max_record_bytes: The largest value that is accepted (`limits.max_record_bytes`).
-        tasks: How many the application has, where it has begun: topics may have grown since. None: it has not.
+        tasks: The number of tasks of an application that has begun, whose topics may have grown since; None: it has
+            not begun.
     """
     lines = [
         f"{name}: the topic does not exist; `areba topics create` creates it" for name in names if name not in found
@@ -100,21 +101,23 @@ def check(
 
 
 def largest_batch_bytes(topic: TopicInfo) -> int:
-    """The largest batch that a topic takes."""
+    """Return the size of the largest batch that a topic accepts, in bytes."""
     return int(topic.settings.get(_SIZE, DEFAULT_MESSAGE_BYTES))
 
 
 def warnings(found: Mapping[str, TopicInfo]) -> list[str]:
-    """A line for what is no error, but voids the promises on the day that a disk fails."""
+    """Return a line for topics that are accepted, but lose committed records if a disk fails."""
     single = ", ".join(name for name, topic in found.items() if topic.replication == 1)
-    advice = "on several brokers, create topics with --replication 3 and have min.insync.replicas=2"
-    return [f"replication is 1, so one broker's disk holds all that is committed; {advice}: {single}"] if single else []
+    advice = "on several brokers, create topics with --replication 3 and set min.insync.replicas=2"
+    return (
+        [f"replication is 1, so only one broker's disk holds what is committed; {advice}: {single}"] if single else []
+    )
 
 
 def rights(names: Topics) -> Mapping[str, Sequence[str]]:
-    """The operations that a worker needs on each topic, by Kafka's names.
+    """Return the operations that a worker needs on each topic, by Kafka's names.
 
-    A worker reads its outputs when it restores a task: it has to know which of them can be read.
+    A worker also reads its outputs: when it restores a task, it has to find out which of them were committed.
     """
     always = ("Describe", "DescribeConfigs")
     written = (names.predictions, names.outcomes, names.metrics, names.dead_letters, names.changelog, names.progress)
@@ -125,17 +128,17 @@ def rights(names: Topics) -> Mapping[str, Sequence[str]]:
 
 
 def _check_enough(found: Mapping[str, TopicInfo], names: Topics, tasks: int) -> Iterator[str]:
-    """Topics that have grown are served all the same; what lies in the new partitions is not read."""
+    """Yield a line for each topic with too few partitions. Topics may have grown; the new partitions are not read."""
     for name in names:
         if name in found and found[name].partitions < tasks:
             yield (
                 f"{name}: has {found[name].partitions} partitions and the application has {tasks} tasks; all topics "
-                "of an application need as many at least"
+                "of an application need at least as many partitions"
             )
 
 
 def _check_equal(found: Mapping[str, TopicInfo], names: Topics) -> Iterator[str]:
-    """A first start takes the number of tasks from the topics, which must agree."""
+    """Yield a line for each topic whose number of partitions differs; the first start takes it as number of tasks."""
     for name in (names.progress, *names):
         if name in found:
             reference = found[name]
@@ -146,7 +149,7 @@ def _check_equal(found: Mapping[str, TopicInfo], names: Topics) -> Iterator[str]
         if name in found and found[name].partitions != reference.partitions:
             yield (
                 f"{name}: has {found[name].partitions} partitions and {reference.name} has {reference.partitions}; "
-                "all topics of an application need the same number, for good"
+                "all topics of an application need the same number, which cannot change later"
             )
 
 
@@ -163,13 +166,13 @@ def _require_size(topic: TopicInfo, least: int, reason: str) -> Iterator[str]:
 
 
 def _check_input(topic: TopicInfo, max_clock_lead_ms: int, max_record_bytes: int) -> Iterator[str]:
-    yield from _require(topic, "message.timestamp.type", "CreateTime", "event time is what the producer says")
-    yield from _require(topic, "cleanup.policy", "delete", "compaction removes records that were not yet read")
+    yield from _require(topic, "message.timestamp.type", "CreateTime", "the producer sets the event time")
+    yield from _require(topic, "cleanup.policy", "delete", "compaction removes records before they are read")
     lead_ms = int(topic.settings.get(_TIMES_AFTER, UNLIMITED_MS))
     if lead_ms > max_clock_lead_ms:
         yield (
             f"{topic.name}: {_TIMES_AFTER} is {lead_ms}, must be at most {max_clock_lead_ms} (join.max_clock_lead_ms): "
-            "a clock that runs further ahead expires what is on time"
+            "a clock that runs further ahead makes records expire that are on time"
         )
     least = max_record_bytes + RECORD_OVERHEAD_BYTES
     yield from _require_size(
@@ -178,26 +181,30 @@ def _check_input(topic: TopicInfo, max_clock_lead_ms: int, max_record_bytes: int
 
 
 def _check_output(topic: TopicInfo, inputs: Sequence[TopicInfo]) -> Iterator[str]:
-    yield from _require(topic, "message.timestamp.type", "CreateTime", "outputs carry the time of what caused them")
     yield from _require(
-        topic, "cleanup.policy", "delete", "the key is the stream: compaction would keep its last record"
+        topic, "message.timestamp.type", "CreateTime", "outputs carry the time of the records that caused them"
+    )
+    yield from _require(
+        topic, "cleanup.policy", "delete", "the key is the stream: compaction would keep only its last record"
     )
     yield from _require_size(topic, MAX_BATCH_BYTES + RECORD_OVERHEAD_BYTES, "outputs are sent in batches of that size")
     largest_lead_ms = max((int(t.settings.get(_TIMES_AFTER, 0)) for t in inputs), default=0)
     lead_ms = int(topic.settings.get(_TIMES_AFTER, UNLIMITED_MS))
     if lead_ms < largest_lead_ms:
         yield (
-            f"{topic.name}: {_TIMES_AFTER} is {lead_ms}, must be at least {largest_lead_ms}, that of the inputs: "
+            f"{topic.name}: {_TIMES_AFTER} is {lead_ms}, must be at least {largest_lead_ms} as for the inputs: "
             "a refused output stops the application"
         )
     yield from _require(topic, _TIMES_BEFORE, str(UNLIMITED_MS), "inputs of any age may be processed again")
 
 
 def _check_progress(topic: TopicInfo) -> Iterator[str]:
-    yield from _require(topic, "message.timestamp.type", "LogAppendTime", "its times say when it was written")
-    yield from _require(topic, "cleanup.policy", "delete", "every record of it is needed to restore a task")
-    yield from _require(topic, "retention.ms", "-1", "every record of it is needed to restore a task")
-    yield from _require(topic, "retention.bytes", "-1", "every record of it is needed to restore a task")
+    yield from _require(
+        topic, "message.timestamp.type", "LogAppendTime", "its timestamps say when records were written"
+    )
+    yield from _require(topic, "cleanup.policy", "delete", "every record is needed to restore a task")
+    yield from _require(topic, "retention.ms", "-1", "every record is needed to restore a task")
+    yield from _require(topic, "retention.bytes", "-1", "every record is needed to restore a task")
     yield from _require_size(topic, MAX_BATCH_BYTES + RECORD_OVERHEAD_BYTES, "it is written in batches of that size")
 
 

@@ -1,7 +1,9 @@
 """The `areba` command.
 
-Each command reads its options, builds clients from the configuration, calls one function of another package and ends
-with that function's exit status. Errors become one line each; no command ends in a traceback.
+`commands` has one file for each group of commands: a command reads its options, calls one function of another package
+and exits with its status. The other modules start a worker: `clients` are made from the configuration, `checks` wait
+for Kafka, `warm_up` compiles, `start` joins the group, `restart` replaces the process. Errors become lines.
 
-May import everything; nothing imports this package. Public: `main.main`.
+May import every package of the application; none of them imports this one. Public: `main.main`, and `process` for the
+commands of this repository that are not part of the application.
 """

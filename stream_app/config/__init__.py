@@ -1,35 +1,30 @@
 """The settings of an application: one YAML file and the environment become one frozen, validated `Config`.
 
-Imports `records` and `errors` alone. Public: `load` and `Config` with its sections, `changes` (what may change between
-two configurations), and the bounds that other packages keep to.
+`load` reads and validates; errors name the line and the setting. `Config` is what one process runs with; its part that
+changes a result, `TaskSettings`, is stored in the progress topic, and `changes` says what a running application may
+take over. `memory_bound` computes the memory of a worker from them.
+
+May import `records` and `errors` only. Public: the names below.
 """
 
-from stream_app.config.settings import (
+from stream_app.config.client_settings import REFUSED_SETTINGS
+from stream_app.config.compatibility import Running, begins_afresh, changes
+from stream_app.config.learner_settings import METHOD_SETTINGS, METHODS, LearnerSettings, has_setting, is_own
+from stream_app.config.loading import load
+from stream_app.config.messages import or_nearest
+from stream_app.config.settings import BreakerSettings, Config, Topics
+from stream_app.config.task_settings import (
     MAX_HELD,
     MAX_HELD_BYTES,
-    METHOD_SETTINGS,
-    METHODS,
-    REFUSED_SETTINGS,
-    BreakerSettings,
     ChangeDetector,
-    Config,
     Corrections,
     JoinSettings,
-    LearnerName,
-    LearnerSettings,
     LimitSettings,
     MetricSettings,
-    Running,
     StreamSettings,
     TaskSettings,
-    Topics,
-    begins_afresh,
-    changes,
-    has_setting,
-    is_own,
-    load,
-    or_nearest,
 )
+from stream_app.config.values import LearnerName
 
 __all__ = [
     "MAX_HELD",

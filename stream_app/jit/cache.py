@@ -47,7 +47,7 @@ def base_folder() -> Path:
         ConfigurationError: Other users may write to it.
     """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = Path(os.environ.get("AREBA_CACHE_DIR") or caches / "areba") / "compiled"
+    folder = Path(os.environ.get("AREBA_CACHE_DIR") or caches / "areba") / "compiled-code"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -91,7 +91,8 @@ def digest_of(paths: Iterable[Path]) -> str:
 @cache
 def folder_of(path: Path) -> Path:
     """Return the folder for the compiled code of one source file, and forget versions that were not used lately."""
-    name = ".".join(path.parts[-3:-1]) + f".{path.stem}"
+    inside = path.is_relative_to(PACKAGE)
+    name = ".".join((path.relative_to(PACKAGE) if inside else Path(*path.parts[-2:])).with_suffix("").parts)
     versions = base_folder() / name
     folder = versions / digest_of(sources_of(path))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

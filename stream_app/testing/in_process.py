@@ -8,22 +8,21 @@ from pydantic import ValidationError
 
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.memory import (
-    EmbeddedBroker,
-    EmbeddedCluster,
-    EmbeddedSender,
-    EmbeddedSource,
-    EmbeddedTransaction,
-    ManualClock,
-)
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
 from stream_app.serialization.avro import decode_one, encode
 from stream_app.serialization.dead_letter import DeadLetter, read_dead_letter
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
 
 Output = TypeVar("Output", Prediction, Outcome, Metric)
 

@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from stream_app.backends.base import Clock, TopicPartition, pair
-from stream_app.worker.events import STEP_LIMIT_S, Observer, way_on
+from stream_app.worker.observer import STEP_LIMIT_S, Observer, resume_hint
 
 READY_LIMIT_S = 15.0
 """A round takes less than a second; an idle worker asks a broker every five seconds."""
@@ -67,7 +67,7 @@ class TaskHealth:
                 return f"task {task}: restoring: snapshot and progress are read"
             return f"task {task}: restoring: offsets {pair(self.restored)} of {pair(self.committed)}"
         if self.state is TaskState.TRIPPED:
-            return f"task {task}: stopped by the breaker: {self.problem}; {way_on(task)}"
+            return f"task {task}: stopped by the breaker: {self.problem}; {resume_hint(task)}"
         if self.state is TaskState.PARKED:
             return f"task {task}: cannot be restored: {self.problem}"
         return f"task {task}: live"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stream_app.backends.base import Clock
 from stream_app.pipeline.label_flow import flow_of
 from stream_app.recovery.restore import OwnedTask, Stage
-from stream_app.worker.events import Observer
+from stream_app.worker.observer import Observer
 
 LOOK_INTERVAL_S = 1.0
 """From one look to the next."""

@@ -10,13 +10,10 @@ starts again. Both take the path that `kill -9` takes.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NoReturn
 
-from stream_app.backends.base import Clock, Cluster, Committed, Ends, LogReader, Source, TopicPartition, Transaction
+from stream_app.backends.base import Ends, LogReader, TopicPartition
 from stream_app.backends.partition_count import grown, partitions_of
 from stream_app.backends.partitioner import Placement
 from stream_app.backends.topics import largest_batch_bytes
@@ -35,47 +32,33 @@ from stream_app.errors import (
     UnstableOffsetsError,
 )
 from stream_app.pipeline import merge
-from stream_app.pipeline.outputs import DEAD_LETTERS, OUTPUT_TOPICS, Outputs, bytes_of
+from stream_app.pipeline.outputs import DEAD_LETTERS, OUTPUT_TOPICS, Outputs
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
-from stream_app.records import Act, Commit, OutputRecords, Reason
+from stream_app.records import Reason
 from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.changelog import TRANSACTION_BYTES as SNAPSHOT_BYTES
-from stream_app.recovery.hanging_transactions import (
-    HANGS_AFTER_S,
-    LOOK_INTERVAL_S,
-    GroupOffset,
-    OpenTransactions,
-    sweep,
-    take_over,
-    writers_of,
-)
 from stream_app.recovery.restore import (
     WAY_ON,
     Batch,
     Logs,
     OwnedTask,
-    Repair,
     Stage,
     Target,
     Times,
     Writer,
     committed_target,
 )
-from stream_app.recovery.settle import OutputLogs, is_by_task
-from stream_app.serialization import codec
+from stream_app.recovery.settle import OutputLogs
 from stream_app.snapshot.identity import UNKNOWN, Identity
-from stream_app.worker.events import Observer, last_places
+from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.label_watch import LabelWatch
+from stream_app.worker.observer import Observer, last_places
+from stream_app.worker.ports import Ports
 from stream_app.worker.progress_trimmer import ProgressTrimmer
+from stream_app.worker.round_transaction import Part, RoundTransaction, output_partition
+from stream_app.worker.transaction_watch import TransactionWatch
 
 RESTORE_SLICE_S = 1.0
 """Longest work between two polls while restoring, but for a single recorded batch of each task."""
-
-STEP_TARGET_S = 0.2
-"""Computing of one round per task, for latency and polling: dear records (a large net) make smaller batches."""
-
-FIRST_BATCH_RECORDS = 500
-"""Of a task whose cost is not known yet: 0.7 s of the largest net in use, 2 ms of a small one; it doubles."""
 
 IDLE_POLL_S = 0.1
 """Longest wait in a poll, which returns at any news: bounds how late a stop is noticed."""
@@ -110,70 +93,15 @@ RESTORING = (Stage.LOADING, Stage.READING, Stage.REPLAYING)
 
 RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
 
-UNREAD_INTERVAL_S = 1.0
-"""Between two looks at whether what was committed can be read: twice in a snapshot's time, and one request each."""
-
 OFFSETS_TIMEOUT_S = 1.0
 """One wait for committed offsets that an open transaction holds; the loop has other tasks to serve."""
 
 MARKER_TIMEOUT_S = 1.0
 """Wait for the markers of a last commit before a task goes: they are written within milliseconds, or lost."""
 
-MARKER_WAIT_S = 0.005
-"""Between two looks at that."""
-
-GAP_TIMEOUT_S = 5.0
-"""Wait for the end of a transaction that wrote before ours in an output partition; ours times out after 10 s."""
-
-GAP_POLL_S = 0.05
-"""Between two looks at that."""
-
-
-def _never() -> bool:
-    return False
-
-
-def _always_heard() -> float:
-    return 0.0
-
 
 def _has_records(task: OwnedTask) -> bool:
     return task.stage is Stage.LIVE and bool(len(task.waiting[0]) or len(task.waiting[1]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A task's part of a transaction: a batch, a repair, or only what belongs to a snapshot.
-
-    Attributes:
-        written: By output topic, the offsets of its records, once they are delivered.
-        progress_offsets: The same of its records of progress.
-    """
-
-    task: OwnedTask
-    batch: Batch | None = None
-    repair: Repair | None = None
-    written: dict[str, list[int]] = field(default_factory=lambda: {topic: [] for topic in OUTPUT_TOPICS})
-    progress_offsets: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """The world, as the worker sees it.
-
-    Attributes:
-        open_transaction: Makes a producer of another transactional id.
-        is_cut_off: Tells whether no broker could be reached when last heard of.
-        silence_s: Tells how long ago a broker answered, in seconds.
-    """
-
-    source: Source
-    transaction: Transaction
-    cluster: Cluster
-    clock: Clock
-    open_transaction: Callable[[str], Transaction]
-    is_cut_off: Callable[[], bool] = _never
-    silence_s: Callable[[], float] = _always_heard
 
 
 class Worker:
@@ -216,15 +144,10 @@ class Worker:
         self._trimmers: dict[int, ProgressTrimmer] = {}
         self._is_untrimmed = False  # and it was said
         self._writer = Writer(config.transactional_id, adopts)
-        self._still_open = OpenTransactions(ports.cluster, ports.clock)
-        self._unread = OpenTransactions(ports.cluster, ports.clock)
-        self._held: set[int] = set()  # tasks that wait for what hangs
-        self._unstable_s: float | None = None  # since when a transaction holds the group's offsets
-        self._sent: set[TopicPartition] = set()  # inputs whose offsets were committed and may not be stable
-        self._sent_s = self._asked_s = 0.0  # when they were committed, and when the broker was asked
+        self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
+        self._watch = TransactionWatch(config, ports, observer)
+        self._limits = BatchLimits(config.worker.max_batch_records)
         self._new: list[int] = []  # assigned, and not yet being restored
-        self._ended: set[int] = set()  # those of them of which our own hanging transactions were ended
-        self._announced: set[int] = set()  # those of them that have our transactional id in their progress
         self._by_partition: dict[TopicPartition, tuple[OwnedTask, int]] = {}
         self._paused: set[TopicPartition] = set()
         self._generation = 0
@@ -232,8 +155,6 @@ class Worker:
         self._partitions = 0  # and so tasks, in all
         self._topic_ids = UNKNOWN.topic_ids
         self._grown: tuple[str, ...] = ()  # what was said of topics that have grown
-        self._limits: dict[int, int] = {}
-        self._partitions = 0
         self._placements: dict[int, Placement] = {}
         self._aborts = 0
         self._worked = False  # restoring has more to do at once
@@ -278,11 +199,7 @@ class Worker:
         self._look_at_topics()
         dead_letters = self._topics.dead_letters
         self._limit_dead_letters(largest_batch_bytes(self._ports.cluster.topics([dead_letters])[dead_letters]))
-        self._still_open.add(
-            TopicPartition(name, number) for name in self._written for number in range(self._partitions)
-        )
-        self._still_open.look()
-        self._sweep(self._still_open.places)
+        self._watch.begin(self._partitions)
         self._ports.source.subscribe(self._inputs, self._on_assign, self._on_revoke, self._partitions)
 
     def turn(self) -> None:
@@ -294,7 +211,7 @@ class Worker:
             for task in self.tasks:
                 task.be_patient()
             return
-        self._look_at_open()
+        self._watch.look(lambda: self.tasks, self._new, lambda number: self._renew(self._tasks[number]))
         if self._new:
             self._own_new()
         self._worked = self._restore_slice()
@@ -315,105 +232,6 @@ class Worker:
             self._memory_s = now_s + MEMORY_INTERVAL_S
             for task in self.tasks:
                 self._observer.allocated(task.number, task.allocated_bytes)
-
-    @property
-    def _written(self) -> Sequence[str]:
-        """The topics that a transaction of ours may write to."""
-        return self._topics[len(self._inputs) :]
-
-    def _places(self, number: int) -> list[TopicPartition]:
-        """The partitions of a task that a transaction of ours may write to."""
-        return [TopicPartition(topic, number) for topic in self._written]
-
-    def _look_at_open(self) -> None:
-        """Wait for the end of what is open where tasks are to be restored, and for what we committed to be readable.
-
-        What does not end hangs: it is ended, and its tasks are restored.
-        """
-        before = len(self._still_open.places)
-        names = any(task.unnamed_ends is not None for task in self._tasks.values())
-        unreadable = self._unread.look(LOOK_INTERVAL_S if names else UNREAD_INTERVAL_S)
-        for number in sorted({place.partition for place in unreadable} & self._tasks.keys()):
-            self._renew(self._tasks[number])
-        hanging = [*self._still_open.look(), *unreadable]
-        if self._new and self._unstable_s is not None:
-            held_s = self._ports.clock.monotonic_s() - self._unstable_s
-            if held_s > HANGS_AFTER_S:
-                self._unstable_s = self._ports.clock.monotonic_s()
-                hanging += [TopicPartition(self._topics.progress, number) for number in self._new]
-        if hanging:
-            self._end_hanging(list(dict.fromkeys(hanging)))
-        if self._held and len(self._still_open.places) < before:
-            freed = {number for number in self._held if not self._still_open.holds(number)}
-            self._held -= freed
-            self._observer.freed(sorted(freed))
-        for task in self.tasks:
-            if task.unnamed_ends is not None and self._unread.is_readable(task.unnamed_ends):
-                task.name_snapshot()
-        self._confirm_offsets()
-
-    def _confirm_offsets(self) -> None:
-        """Ask, once nothing more is committed, whether the group's offsets are stable; each commit ends what hangs.
-
-        Inputs that another worker has now are asked for too: that worker waits for them, and only we can end them.
-        """
-        now = self._ports.clock.monotonic_s()
-        if not self._sent or now - max(self._sent_s, self._asked_s) < UNREAD_INTERVAL_S:
-            return
-        self._asked_s = now
-        try:
-            self._ports.source.committed(sorted(self._sent), MARKER_TIMEOUT_S / 10)
-        except UnstableOffsetsError:
-            if now - self._sent_s < HANGS_AFTER_S:
-                return
-            self._sweep(())
-            for task in self.tasks:
-                self._renew(task)
-        self._sent.clear()
-
-    def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
-        """End what hangs: under our transactional id, and under those of processes that are gone."""
-        self._held |= {place.partition for place in places}
-        self._observer.hanging(places)
-        self._sweep(places)
-        members = self._ports.cluster.members(self._config.group_id)
-        alive = {member.rpartition("/")[2] for member in members} | {self._config.application.instance}
-        for number in sorted({place.partition for place in places}):
-            chosen = [place for place in places if place.partition == number]
-            ids = writers_of(self._ports.cluster, TopicPartition(self._topics.progress, number))
-            gone = [name for name in ids if name.rpartition("/")[2] not in alive]
-            taken = take_over(gone, self._ports.open_transaction, chosen, self._group_mark())
-            self._observer.taken_over(number, taken)
-
-    def _group_mark(self) -> GroupOffset:
-        """Its offset may be one of no member: no such offset is ever committed."""
-        return GroupOffset(TopicPartition(self._topics.progress, 0), self._ports.source.group_metadata())
-
-    def _end_open(self) -> None:
-        """End what the client before left open, and what hangs of our name."""
-        self._ports.transaction.initialise()
-        self._still_open.look()
-        self._sweep(self._still_open.places)
-
-    def _sweep(self, places: Sequence[TopicPartition]) -> None:
-        sweep(self._ports.transaction, self._config.transactional_id, places, self._group_mark())
-        self._still_open.add(places)
-
-    def _announce(self, numbers: Sequence[int]) -> None:
-        """Leave our transactional id in the progress of these tasks, for whoever has to end what hangs of us."""
-        self._begun_s = self._ports.clock.monotonic_s()
-        places = [TopicPartition(self._topics.progress, number) for number in numbers]
-        if sweep(self._ports.transaction, self._config.transactional_id, places):
-            self._announced.update(numbers)
-        for number in numbers:
-            self._still_open.add(self._places(number))
-
-    def _end_own(self) -> None:
-        """End at once what hangs of our own id where tasks wait; what hangs of others is ended when it has lasted."""
-        held = {number for number in self._new if self._still_open.holds(number)} - self._ended
-        if held:
-            self._ended |= held
-            self._sweep([place for place in self._still_open.places if place.partition in held])
 
     def _limit_dead_letters(self, most_bytes: int) -> None:
         """A setting of the tasks that are owned from now on: those that are live have to be restored under it."""
@@ -450,9 +268,7 @@ class Worker:
         numbers = sorted({partition.partition for partition in partitions})
         self._observer.assigned(numbers)
         self._new = numbers
-        self._announced.clear()
-        self._ended.clear()
-        self._unstable_s = None
+        self._watch.assigned()
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
         """Save what these have, while the group still takes it from us, and let them go."""
@@ -467,16 +283,17 @@ class Worker:
         self._observer.revoked(numbers)
         for number in numbers:
             self._drop(number)
-        self._held.clear()
+        self._watch.revoked()
 
     def _own_new(self) -> None:
         """Start to restore the new tasks of which nothing is open any more."""
-        unknown = [number for number in self._new if number not in self._announced]
-        if unknown:
-            self._announce(unknown)
+        unannounced = self._watch.unannounced(self._new)
+        if unannounced:
+            self._begun_s = self._ports.clock.monotonic_s()
+            self._watch.announce(unannounced)
             return
-        self._end_own()
-        numbers = [number for number in self._new if not self._still_open.holds(number)]
+        self._watch.end_own(self._new)
+        numbers = [number for number in self._new if not self._watch.is_open(number)]
         inputs = {
             number: (TopicPartition(self._inputs[0], number), TopicPartition(self._inputs[1], number))
             for number in numbers
@@ -488,10 +305,9 @@ class Worker:
                 [partition for pair in inputs.values() for partition in pair], OFFSETS_TIMEOUT_S
             )
         except UnstableOffsetsError:
-            if self._unstable_s is None or self._ports.is_cut_off():
-                self._unstable_s = self._ports.clock.monotonic_s()
+            self._watch.offsets_are_unstable()
             return
-        self._unstable_s = None
+        self._watch.offsets_are_stable()
         self._new = [number for number in self._new if number not in inputs]
         self._look_at_topics()
         problems: dict[int, str] = {}
@@ -562,13 +378,9 @@ class Worker:
     def _read(self, topic: str, number: int) -> LogReader:
         return self._ports.cluster.reader(TopicPartition(topic, number))
 
-    def _output(self, topic: str, number: int) -> TopicPartition:
-        """The partition of an output topic, by its name without prefix."""
-        return TopicPartition(getattr(self._topics, topic.replace("-", "_")), number)
-
     def _output_logs(self, number: int) -> OutputLogs:
         cluster = self._ports.cluster
-        places = {topic: self._output(topic, number) for topic in (*OUTPUT_TOPICS, "progress")}
+        places = {topic: output_partition(self._topics, topic, number) for topic in (*OUTPUT_TOPICS, "progress")}
 
         def ends() -> dict[str, Ends]:
             found = cluster.ends(list(places.values()))
@@ -637,7 +449,7 @@ class Worker:
         if task.repair is None:
             raise AssertionError("a task that is repaired has something to repair")
         repair = task.repair
-        part = _Part(task, repair=repair)
+        part = Part(task, repair=repair)
         try:
             self._commit([part])
         except RecordTooLargeError as error:
@@ -646,7 +458,7 @@ class Worker:
         except TransactionAbortedError as error:
             self._start_over([task], error)
             return
-        self._note_written(part)
+        self._watch.note_written(part)
         self._observer.repaired(task.number, {topic: len(records) for topic, records in repair.outputs.items()})
         task.repaired(part.progress_offsets)
         self._begin(task)
@@ -668,10 +480,8 @@ class Worker:
         """Restore it from its beginning behind the next poll, if it is still ours then."""
         self._ports.source.stop_reading(task.inputs)
         self._drop(task.number)
-        self._unread.forget(task.number)
-        self._ended.discard(task.number)
         self._new.append(task.number)
-        self._still_open.add(self._places(task.number))
+        self._watch.forget(task.number)
 
     def _look_for_resume(self, task: OwnedTask) -> None:
         try:
@@ -742,7 +552,7 @@ class Worker:
         if self._worked:
             return 0.0
         if self._new:
-            return READING_POLL_S if self._announced.issuperset(self._new) else 0.0
+            return READING_POLL_S if not self._watch.unannounced(self._new) else 0.0
         stages = {task.stage for task in self._tasks.values()}
         longest = IDLE_POLL_S if stages.isdisjoint((Stage.LOADING, Stage.READING)) else READING_POLL_S
         saves = any(task.writes_snapshot for task in self._tasks.values())
@@ -786,7 +596,7 @@ class Worker:
 
     def round(self) -> None:
         """Process and commit what waits, one batch of every live task."""
-        parts: list[_Part] = []
+        parts: list[Part] = []
         room, cuts = self._room, self.cuts
         for task in self._in_turn():
             if task.stage is Stage.LIVE:
@@ -798,7 +608,7 @@ class Worker:
                 if batch is not None:
                     room = room.less(batch.outputs.records, batch.outputs.bytes)
                 if batch is not None or task.writes_snapshot:
-                    parts.append(_Part(task, batch))
+                    parts.append(Part(task, batch))
         self._turn += self.cuts > cuts
         now = self._ports.clock.monotonic_s()
         self._round_s = now + self._config.worker.commit_interval_ms / 1000
@@ -822,13 +632,13 @@ class Worker:
         first = self._turn % max(1, len(tasks))
         return (*tasks[first:], *tasks[:first])
 
-    def _advance(self, part: _Part) -> None:
+    def _advance(self, part: Part) -> None:
         """What a committed transaction means for one of its tasks."""
         task, batch = part.task, part.batch
-        self._note_written(part)
-        complete = task.advance(batch, part.progress_offsets, self._unread.ends(part.task.number))
+        self._watch.note_written(part)
+        complete = task.advance(batch, part.progress_offsets, self._watch.unread_ends(task.number))
         if complete is not None:
-            self._unread.hurry()
+            self._watch.hurry()
             self._observer.saved(task.number, complete)
         if task.needed_progress is not None:
             self._trimmers[task.number].want(task.needed_progress)
@@ -853,17 +663,6 @@ class Worker:
         found = self._placements[number].misplaced(outputs.stream_names, outputs.stream_records, unknown)
         if found is not None:
             self._observer.misplaced(number, found)
-
-    def _note_written(self, part: _Part) -> None:
-        """Remember how far the task's partitions were written: the next commit says so, and it has to be readable."""
-        number = part.task.number
-        for topic, offsets in part.written.items():
-            if offsets:
-                part.task.output_ends[topic] = offsets[-1] + 1
-                self._unread.wrote(self._output(topic, number), offsets[-1] + 1)
-        for name, offsets in (("progress", part.progress_offsets), ("changelog", part.task.snapshot_offsets)):
-            if offsets:
-                self._unread.wrote(self._output(name, number), offsets[-1] + 1)
 
     def _take_snapshot(self, task: OwnedTask, *, ending: bool = False) -> None:
         try:
@@ -908,11 +707,11 @@ class Worker:
         while any(task.is_saving for task in tasks):
             if self._ports.clock.monotonic_s() >= until_s:
                 return
-            writing = [_Part(task) for task in tasks if task.writes_snapshot]
+            writing = [Part(task) for task in tasks if task.writes_snapshot]
             if not writing:
                 if self._ports.clock.monotonic_s() >= written_s + MARKER_TIMEOUT_S:
                     return
-                self._wait_for_readers(tasks)
+                self._watch.wait_for_readers(tasks)
                 continue
             try:
                 self._commit(writing)
@@ -926,17 +725,8 @@ class Worker:
                 self._take_snapshot(part.task, ending=True)
             written_s = self._ports.clock.monotonic_s()
 
-    def _wait_for_readers(self, tasks: Sequence[OwnedTask]) -> None:
-        """Look whether what was written can be read: only then a snapshot is named."""
-        self._unread.look(0.0)
-        if self._unread.places:
-            self._ports.clock.sleep(MARKER_WAIT_S)
-        for task in tasks:
-            if task.unnamed_ends is not None and self._unread.is_readable(task.unnamed_ends):
-                task.name_snapshot()
-
     def _step(self, task: OwnedTask, room: Room, *, must: bool) -> Batch | None:
-        limit = self._limits.get(task.number, min(FIRST_BATCH_RECORDS, self._config.worker.max_batch_records))
+        limit = self._limits.limit(task.number)
         examples, labels = task.waiting
         rows = merge.cut(
             examples.times(limit),
@@ -952,103 +742,20 @@ class Worker:
             batch = task.step(rows, room, must=must)
         taken = batch.inputs if batch is not None else 0
         if taken == sum(rows):
-            self._learn_limit(task.number, limit, taken, self._ports.clock.monotonic_s() - start)
+            self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)
             return batch
         self.cuts += 1
         return batch
 
-    def _learn_limit(self, number: int, limit: int, rows: int, seconds: float) -> None:
-        """Records in the next batch. Where it is cut changes no result, so the wall clock may decide."""
-        if seconds > STEP_TARGET_S:
-            limit = max(1, int(rows * STEP_TARGET_S / seconds))
-        elif rows == limit and seconds < STEP_TARGET_S / 2:
-            limit = min(2 * limit, self._config.worker.max_batch_records)
-        self._limits[number] = limit
-
-    def _commit(self, parts: Sequence[_Part]) -> None:
-        transaction = self._ports.transaction
+    def _commit(self, parts: Sequence[Part]) -> None:
         self._begun_s = self._ports.clock.monotonic_s()
-        transaction.initialise()  # a client that had to be replaced is a new one
-        transaction.begin()
-        offsets: dict[TopicPartition, Committed] = {}
-        room = SNAPSHOT_BYTES
         for part in parts:
-            task, batch = part.task, part.batch
-            if task.generation != self._generation or self._tasks.get(task.number) is not task:
+            if part.task.generation != self._generation or self._tasks.get(part.task.number) is not part.task:
                 raise AssertionError("a batch of an older assignment reached a transaction")
-            if batch is not None:
-                self._produce(part, batch.outputs.topics, (*batch.acts, batch.commit))
-            if part.repair is not None:
-                self._produce(part, part.repair.outputs, part.repair.progress)
-            chunks = task.snapshot_records(room)
-            room -= bytes_of(chunks)
-            if len(chunks):
-                changelog = TopicPartition(self._topics.changelog, task.number)
-                transaction.produce(changelog, chunks, task.snapshot_offsets)
-            metadata = task.metadata(batch)
-            ends = batch.offsets if batch else task.offsets
-            for partition, offset in zip(task.inputs, ends, strict=True):
-                offsets[partition] = Committed(offset, metadata)
-        self._turn += room <= 0
-        transaction.send_offsets(offsets, self._group)
-        transaction.flush()
-        self._check_gaps(parts)
-        transaction.commit()
+        committed = self._transaction.commit(parts, self._group)
+        self._turn += committed.is_full
         self._aborts = 0
-        self._sent.update(offsets)
-        self._sent_s = self._ports.clock.monotonic_s()
-
-    def _produce(self, part: _Part, outputs: Mapping[str, OutputRecords], progress: Sequence[Commit | Act]) -> None:
-        number = part.task.number
-        for topic, records in outputs.items():
-            if len(records):
-                self._ports.transaction.produce(self._output(topic, number), records, part.written[topic])
-        values = [codec.encode(record) for record in progress]
-        self._ports.transaction.produce(
-            TopicPartition(self._topics.progress, number),
-            OutputRecords([None] * len(values), values, [0] * len(values)),
-            part.progress_offsets,
-        )
-
-    def _check_gaps(self, parts: Sequence[_Part]) -> None:
-        """Look at what lies between our last records and these in the output partitions, where there is anything.
-
-        Raises:
-            ForeignRecordsError: Another application writes there; our transaction is aborted.
-            TransactionAbortedError: Its transaction is still open; ours is aborted, and is tried again later.
-        """
-        for part in parts:
-            for topic, offsets in part.written.items():
-                start = part.task.output_ends[topic]
-                if offsets and offsets[0] > start + 1:  # where there is room for more than a marker
-                    self._look_between(self._output(topic, part.task.number), start, offsets[0])
-
-    def _look_between(self, place: TopicPartition, start: int, first: int) -> None:
-        until_s = self._ports.clock.monotonic_s() + GAP_TIMEOUT_S
-        cluster = self._ports.cluster
-        with closing(cluster.reader(place)) as reader:
-            while cluster.ends([place])[place].stable < first:
-                self._ports.clock.sleep(GAP_POLL_S)
-                if self._ports.clock.monotonic_s() > until_s:
-                    self._abort(f"{place.topic}[{place.partition}]: another transaction is open there")
-            reader.seek(start)
-            is_seen = False
-            while not is_seen:
-                fetched = reader.poll(POLL_RECORDS, GAP_TIMEOUT_S)
-                if fetched is None:
-                    self._abort(
-                        f"{place.topic}[{place.partition}]: records before offset {first} were not read in time"
-                    )
-                offsets = fetched.records.offsets.tolist()
-                for row, offset in enumerate(offsets):
-                    if offset < first and not self._writer.adopts and is_by_task(fetched.records.headers.get(row, ())):
-                        self._ports.transaction.abort()
-                        raise ForeignRecordsError(place.topic, place.partition, offset)
-                is_seen = fetched.at_end or max(offsets, default=-1) >= first - 1
-
-    def _abort(self, reason: str) -> NoReturn:
-        self._ports.transaction.abort()
-        raise TransactionAbortedError(reason)
+        self._watch.committed(committed.inputs)
 
     def _start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
         """Throw away the state of these tasks; they are restored behind the next poll, if they are still ours then."""

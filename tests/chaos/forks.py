@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from ops.keeper import KeptProcess
 from stream_app.cli import main
-from stream_app.cli.start import warm_up
+from stream_app.cli.warm_up import warm_up
 from stream_app.config import load
 
 READY_DEADLINE_S = 600.0

@@ -31,7 +31,7 @@ MOMENT_PATIENCE_S: Mapping[Moment, float] = {
 
 STOP_DEADLINE_S = 90.0
 
-AFRESH = "starting afresh"
+AFRESH = "restarting the process"
 STOPPED = (0, 4, -signal.SIGTERM)
 """Ends of a worker that is asked to stop. Only the first is a clean stop: with the second a broker was too slow for its
 last transaction, with the third this had it start afresh at that moment, and a new interpreter knows no SIGTERM."""
@@ -41,7 +41,7 @@ TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
 
 LINE = re.compile(r"^(\d+-\d+-\d+ \d+:\d+:\d+,\d+) (\w+) \S+ (.*)$")
 ASSIGNED = re.compile(r"assigned tasks=(\S+)")
-OF_TASK = re.compile(r"(restored|saving|saved) task=(\d+)")
+OF_TASK = re.compile(r"(restored|snapshot-started|snapshot-complete) task=(\d+)")
 
 WRONG = ("Traceback", "parked task", "tripped task", "damaged task")
 """None of the faults may lead to these."""
@@ -100,7 +100,7 @@ class State:
             self.waiting.discard(task)
             if not self.waiting:
                 self.stage = "live"
-        elif what == "saving":
+        elif what == "snapshot-started":
             self.saving.add(task)
         else:
             self.saving.discard(task)
@@ -245,11 +245,11 @@ class Member:
         if moment is Moment.START:
             return
         self.wait_ready()
-        saved = self.log.count("saving task")
+        saved = self.log.count("snapshot-started task")
 
         def has_come() -> bool:
             if moment is Moment.SAVING:
-                return self.log.count("saving task") > saved
+                return self.log.count("snapshot-started task") > saved
             stage = state_of(self.log).stage
             return stage in ("live", "idle") or (moment is Moment.ASSIGNED and stage == "restoring")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ops import local_kafka
-from stream_app.cli.start import warm_up
+from stream_app.cli.warm_up import warm_up
 from tests.chaos.commits import Watch
 from tests.chaos.members import ChaosError, Member, state_of
 from tests.chaos.plan import BROKERS

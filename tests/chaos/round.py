@@ -22,7 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from ops import local_kafka
 from stream_app import __version__
-from stream_app.cli.start import warm_up
+from stream_app.cli.warm_up import warm_up
 from stream_app.verify.verify import verify
 from tests.chaos.commits import Watch, aborted_commits, compacted, first_commits_ms
 from tests.chaos.forks import Nursery
@@ -369,7 +369,7 @@ def _checked(
         afresh=sum(log.count(AFRESH) for log in logs),
         records=sum(sum(one.offsets) for one in checked.values()),
         outputs=sum(len(rows) for one in checked.values() for rows in one.outputs.values()),
-        snapshots=sum(log.count("saved task") for log in logs),
+        snapshots=sum(log.count("snapshot-complete task") for log in logs),
         changelog=compacted(app),
         first_commits_ms=[
             value for member in course.members for value in first_commits_ms(member.lives, watch.times_ms)

@@ -11,16 +11,18 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from stream_app.backends.base import Cluster, Fetched, LogReader, Sender, Source, TopicPartition, Transaction
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.backends.memory import (
-    EmbeddedBroker,
-    EmbeddedCluster,
-    EmbeddedSender,
-    EmbeddedSource,
-    EmbeddedTransaction,
-)
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.records import OutputRecords
-from tests.raw import RawProducer, RawRecord
+from tests.support.raw import RawProducer, RawRecord
 
 DEADLINE_S = 60.0
 """Everything waited for here happens within a second or two, unless the machine is busy."""
@@ -191,6 +193,14 @@ def wait_for_values(cluster: Cluster, partition: TopicPartition, expected: Seque
     while (values := log_values(cluster, partition)) != expected:
         assert values == expected[: len(values)]
         assert time.monotonic() < deadline, f"only {len(values)} of {len(expected)} values"
+
+
+def wait_for_markers(cluster: Cluster, partition: TopicPartition) -> None:
+    """Wait until no transaction is open in a partition; a broker may write the markers after a commit has returned."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (ends := cluster.ends([partition])[partition]).stable < ends.high:
+        assert time.monotonic() < deadline, f"a transaction is open in {partition}: {ends}"
+        time.sleep(0.01)
 
 
 def wait_for_records(backend: Backend, partition: TopicPartition, high: int) -> None:

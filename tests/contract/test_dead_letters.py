@@ -7,21 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
-from stream_app.admin.dead_letters import (
-    IS_ANOTHER,
-    IS_GONE,
-    Place,
-    Replayed,
-    Selection,
-    list_letters,
-    places_of,
-    replay,
-    show_letter,
-    time_of,
-)
+from stream_app.admin.dead_letters.listing import list_letters
+from stream_app.admin.dead_letters.origins import INPUT_DELETED, INPUT_DIFFERS
+from stream_app.admin.dead_letters.record import RecordId
+from stream_app.admin.dead_letters.replay import ReplayResult, replay
+from stream_app.admin.dead_letters.selection import Selection, parse_record_ids, parse_time
+from stream_app.admin.dead_letters.show import show_letter
 from stream_app.backends import topics
 from stream_app.backends.base import Cluster, TopicPartition, Transaction
-from stream_app.backends.kafka import SystemClock
+from stream_app.backends.clock import SystemClock
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
 from stream_app.errors import BooksError, ConfigurationError, FencedError, TopicError
@@ -29,7 +23,7 @@ from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, Outpu
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, read_replay
 from stream_app.serialization.left_out import Fields, fitted
-from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
+from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_markers, wait_for_records
 
 EVERYTHING = Selection()
 TRACE: Header = ("traceparent", b"00-1")
@@ -122,6 +116,7 @@ class World:
         transaction.produce(place, records)
         transaction.commit()
         transaction.close()
+        wait_for_markers(self.cluster, place)
 
     def _headers(self, letter: Told) -> list[Header]:
         topic = getattr(self.names, letter.topic, letter.topic)
@@ -135,7 +130,7 @@ class World:
         *,
         limit: int | None = None,
         dry_run: bool = False,
-    ) -> Replayed:
+    ) -> ReplayResult:
         """As `areba dlq replay` does."""
 
         def open_transaction(transactional_id: str) -> Transaction:
@@ -147,6 +142,7 @@ class World:
 
     def rows(self, topic: str, partition: int = 0) -> list[Row]:
         """All committed records."""
+        wait_for_markers(self.cluster, TopicPartition(topic, partition))
         reader = self.cluster.reader(TopicPartition(topic, partition))
         try:
             return list(read_rows(reader, topic))
@@ -213,7 +209,7 @@ def test_a_kill_on_the_way(
     world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, commits: int, *, behind: bool
 ) -> None:
     """Before the commit or just behind it, at the first transaction or a later one: the next run sends what is left."""
-    monkeypatch.setattr("stream_app.admin.dead_letters.BATCH_RECORDS", 4)
+    monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 4)
     here = world()
     here.write(_told(10))
     with pytest.raises(Died):
@@ -243,7 +239,7 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., World]) -> None:
     marks: Mapping[int, Sequence[Header]] = {row: [(SENT_BACK, str(row).encode())] for row in range(3)}
     first.produce(place, OutputRecords([None] * 3, [None] * 3, [START_MS] * 3, marks))
     first.commit()
-    results: list[Replayed] = []
+    results: list[ReplayResult] = []
     tool = threading.Thread(target=lambda: results.append(here.replay(mine)), daemon=True)
     tool.start()
     wait_for_records(here.backend, place, 13)  # so far: 2 of the first start, 3 marks and a commit; the second start
@@ -257,10 +253,10 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., World]) -> None:
 
 def test_a_second_tool_ends_the_first(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two operators at once: the first one's is told, and nothing is sent twice."""
-    monkeypatch.setattr("stream_app.admin.dead_letters.BATCH_RECORDS", 2)
+    monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 2)
     here = world()
     here.write(_told(6))
-    others: list[Replayed] = []
+    others: list[ReplayResult] = []
 
     class Slow(Dying):
         def commit(self) -> None:
@@ -283,7 +279,7 @@ def test_what_comes_back_again_counts_its_attempts(world: Callable[..., World]) 
     (back,) = here.rows(here.names.examples)
     here.write([Told("undecodable", value, back.offset, headers=back.headers)])
     second = here.rows(here.names.dead_letters)[-1].offset
-    text = "\n".join(show_letter(here.cluster, here.config, Place(0, second)))
+    text = "\n".join(show_letter(here.cluster, here.config, RecordId(0, second)))
     assert f"{here.names.dead_letters}[0] offset 0, sent back " in text
     assert "(attempt 1)" in text
     assert here.replay().sent == {("undecodable", here.names.examples): 1}
@@ -312,10 +308,12 @@ def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[.
     here.write([*reversed(late), Told("orphan-label", b"another", 3, "labels", START_MS + 60_000)])
     done = here.replay()
     assert [(why, count) for why, count in done.refused_counts.items()] == [
-        ("its time of event was in the input record, which is gone", 2)
+        ("only the input record had its event time, and it was deleted", 2)
     ]
     assert not done.ok
-    assert "2 not sent: its time of event was in the input record, which is gone (0:3, 0:4)" in "\n".join(done.texts())
+    assert "2 not sent: only the input record had its event time, and it was deleted (0:3, 0:4)" in "\n".join(
+        done.texts()
+    )
     back = here.rows(here.names.labels)[3:]
     assert [(row.timestamp_ms, row.value) for row in back] == [(START_MS + n, labels[n]) for n in (3, 2, 1)]
 
@@ -337,9 +335,9 @@ def test_what_cannot_go_back_is_named(world: Callable[..., World]) -> None:
     )
     done = here.replay()
     assert done.refused == {
-        "it has no time of event (bad-time): its producer has to send it again": ["0:0"],
+        "it has no event time (bad-time): its producer has to send it again": ["0:0"],
         "its key is not its stream's name (wrong-key): its producer has to send it again": ["0:6"],
-        "stream fans is still not among the configured ones": ["0:1"],
+        "stream fans is still not configured": ["0:1"],
         "it does not come from an input of this application": ["0:2", "0:3"],
         f"with the headers of a replay it is larger than max.message.bytes of {here.names.examples}": ["0:4"],
     }
@@ -372,7 +370,7 @@ def test_what_was_left_out_is_read_from_the_input(world: Callable[..., World]) -
     assert [row.key for row in letters] == [told[0].key, told[1].key, None]
     assert [line.cells[-1] for line in list_letters(here.cluster, here.config, EVERYTHING, 9).lines] == ["1,000"] * 3
     for number in range(3):
-        text = list(show_letter(here.cluster, here.config, Place(0, number)))
+        text = list(show_letter(here.cluster, here.config, RecordId(0, number)))
         assert "value        1,000 bytes" in text
         assert f"header       source: {'h' * 400}" in text
         assert any(line.startswith("  00000000  " + f"3{number} " * 15) for line in text), "its bytes"
@@ -392,13 +390,13 @@ def test_what_cannot_be_read_again_is_named(world: Callable[..., World]) -> None
     here.backend.delete_before(TopicPartition(here.names.examples, 0), 1)
     wrong = [letter._replace(offset=3, value=letter.value and letter.value + b"?") for letter in told[1:3]]
     here.write([told[0], *wrong, told[1]])
-    for number, why in enumerate((IS_GONE, IS_ANOTHER, IS_ANOTHER)):
+    for number, why in enumerate((INPUT_DELETED, INPUT_DIFFERS, INPUT_DIFFERS)):
         with pytest.raises(BooksError) as caught:
-            list(show_letter(here.cluster, here.config, Place(0, number)))
+            list(show_letter(here.cluster, here.config, RecordId(0, number)))
         origin = f"{here.names.examples}[0] offset {(0, 3, 3)[number]}"
         assert caught.value.lines == (f"{origin}: {why}",)
     done = here.replay()
-    assert done.refused == {IS_GONE: ["0:0"], IS_ANOTHER: ["0:1", "0:2"]}
+    assert done.refused == {INPUT_DELETED: ["0:0"], INPUT_DIFFERS: ["0:1", "0:2"]}
     assert not done.ok
     assert [row.value for row in here.rows(here.names.examples)][3:] == [told[1].value]
 
@@ -422,7 +420,7 @@ def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., World])
 
 def _chosen(world: World, **chosen: object) -> list[int]:
     listing = list_letters(world.cluster, world.config, Selection(**chosen), 50)  # type: ignore[arg-type]
-    return [line.place.offset for line in listing.lines]
+    return [line.record_id.offset for line in listing.lines]
 
 
 def test_dead_letters_are_chosen(world: Callable[..., World]) -> None:
@@ -442,11 +440,11 @@ def test_dead_letters_are_chosen(world: Callable[..., World]) -> None:
     assert _chosen(here, streams=frozenset({"pumps"})) == [0, 1, 0], "the value's stream goes before the key"
     assert _chosen(here, streams=frozenset({"fans"})) == [3, 2]
     assert _chosen(here, partitions=frozenset({0}), since_ms=START_MS + 20, until_ms=START_MS + 40) == [2, 1]
-    assert _chosen(here, places=frozenset({Place(0, 2), Place(1, 0)})) == [0, 2]
+    assert _chosen(here, record_ids=frozenset({RecordId(0, 2), RecordId(1, 0)})) == [0, 2]
     listing = list_letters(here.cluster, here.config, EVERYTHING, 2)
-    assert [line.place for line in listing.lines] == [Place(0, 1), Place(0, 0)], "the newest"
+    assert [line.record_id for line in listing.lines] == [RecordId(0, 1), RecordId(0, 0)], "the newest"
     text = list(listing.texts())
-    assert text[0].split("  ")[0] == "place"
+    assert text[0].split("  ")[0] == "record"
     assert f"{here.names.examples}[0]:1" in text[1]
     assert text[1].endswith("no")
     assert text[3:] == [
@@ -475,7 +473,7 @@ def test_one_is_shown(world: Callable[..., World]) -> None:
             Told("undecodable", b"\x00" * 5_000, 13, key=None),
         ]
     )
-    text = list(show_letter(here.cluster, here.config, Place(0, 0)))
+    text = list(show_letter(here.cluster, here.config, RecordId(0, 0)))
     for line in (
         f"dead letter  {here.names.dead_letters}[0] offset 0",
         f"from         {here.names.examples}[0] offset 12",
@@ -493,12 +491,12 @@ def test_one_is_shown(world: Callable[..., World]) -> None:
         assert line in text
     value = _examples(1)[0] or b""
     assert text[-2].startswith(f"  00000000  {value[:16].hex(' ')}  ")
-    here.replay(Selection(places=frozenset({Place(0, 0)})))
-    assert any(line.startswith("sent back    at 20") for line in show_letter(here.cluster, here.config, Place(0, 0)))
-    text = list(show_letter(here.cluster, here.config, Place(0, 1)))
+    here.replay(Selection(record_ids=frozenset({RecordId(0, 0)})))
+    assert any(line.startswith("sent back    at 20") for line in show_letter(here.cluster, here.config, RecordId(0, 0)))
+    text = list(show_letter(here.cluster, here.config, RecordId(0, 1)))
     assert text[-1] == "  and 904 bytes more; --full shows them"
     assert any(line.startswith("detail       the detail; ") for line in text), "what the decoder says"
-    assert len(list(show_letter(here.cluster, here.config, Place(0, 1), full=True))) == len(text) - 1 + 904 // 16 + 1
+    assert len(list(show_letter(here.cluster, here.config, RecordId(0, 1), full=True))) == len(text) - 1 + 904 // 16 + 1
 
 
 def test_what_does_not_exist_is_named(world: Callable[..., World]) -> None:
@@ -510,15 +508,15 @@ def test_what_does_not_exist_is_named(world: Callable[..., World]) -> None:
     mark = here.rows(here.names.dead_letters)[-1].offset
     for place, message in (
         # Far behind the end: where that is moves on when the broker writes the transaction's last mark.
-        (Place(0, end + 9), rf"\[0\] has no offset {end + 9}: it has offsets 0 to \d+"),
-        (Place(3, 0), "has 1 partitions: there is no partition 3"),
-        (Place(0, 1), "is no dead letter: it is a control record of a transaction"),
-        (Place(0, mark), "is no dead letter: it says that offset 0 was sent back"),
+        (RecordId(0, end + 9), rf"\[0\] has no offset {end + 9}: it has offsets 0 to \d+"),
+        (RecordId(3, 0), "has 1 partitions: there is no partition 3"),
+        (RecordId(0, 1), "is not a dead letter: it is a control record of a transaction"),
+        (RecordId(0, mark), "is not a dead letter: it says that offset 0 was sent back"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             show_letter(here.cluster, here.config, place)
     with pytest.raises(ConfigurationError, match=rf"\[0\] offset {end + 9}: there is no dead letter"):
-        here.replay(Selection(places=frozenset({Place(0, 0), Place(0, end + 9)})))
+        here.replay(Selection(record_ids=frozenset({RecordId(0, 0), RecordId(0, end + 9)})))
     with pytest.raises(ConfigurationError, match="no reason 'undecodabel'; did you mean undecodable"):
         here.replay(Selection(reasons=frozenset({"undecodabel"})))
     elsewhere = Config.model_validate({"kafka": {"topic_prefix": "nowhere-"}})
@@ -528,10 +526,10 @@ def test_what_does_not_exist_is_named(world: Callable[..., World]) -> None:
 
 def test_places_and_times_as_they_are_typed() -> None:
     """UTC where no zone is given; a number and a letter is so long ago."""
-    assert places_of(["3:17", "0:0"]) == {Place(3, 17), Place(0, 0)}
-    with pytest.raises(ConfigurationError, match="'17' is no dead letter: write partition:offset"):
-        places_of(["17"])
-    assert time_of("2026-01-31", 0) == time_of("2026-01-31T01:00+01:00", 0) == 1_769_817_600_000
-    assert time_of("90m", 10_000_000) == 10_000_000 - 5_400_000
-    with pytest.raises(ConfigurationError, match="'yesterday' is no time"):
-        time_of("yesterday", 0)
+    assert parse_record_ids(["3:17", "0:0"]) == {RecordId(3, 17), RecordId(0, 0)}
+    with pytest.raises(ConfigurationError, match="'17' does not name a dead letter: write partition:offset"):
+        parse_record_ids(["17"])
+    assert parse_time("2026-01-31", 0) == parse_time("2026-01-31T01:00+01:00", 0) == 1_769_817_600_000
+    assert parse_time("90m", 10_000_000) == 10_000_000 - 5_400_000
+    with pytest.raises(ConfigurationError, match="'yesterday' is not a time"):
+        parse_time("yesterday", 0)

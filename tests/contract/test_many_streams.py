@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from stream_app.backends.base import TopicPartition
-from stream_app.backends.kafka import SystemClock
+from stream_app.backends.clock import SystemClock
 from stream_app.backends.topics import plan
 from stream_app.config import Config, TaskSettings
 from stream_app.records import Act, Commit, Example, Label, Prediction
@@ -14,9 +14,10 @@ from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import CHUNK_BYTES
 from stream_app.snapshot.parts import whole_acts
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
-from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
+from tests.contract.backends import DEADLINE_S, START_MS, Backend, log_values, wait_for_markers
 
 STREAMS = 10_000
 TRADING = ("shop-00000", "shop-04711", "shop-09999")
@@ -73,7 +74,9 @@ def _is_at(records: int) -> Callable[[Worker], bool]:
 
 
 def _predicted(backend: Backend, config: Config) -> Sequence[tuple[str, str]]:
-    values = log_values(backend.cluster(), TopicPartition(config.topics.predictions, 0))
+    place = TopicPartition(config.topics.predictions, 0)
+    wait_for_markers(backend.cluster(), place)
+    values = log_values(backend.cluster(), place)
     records = [codec.decode_one(value or b"") for value in values]
     return [(record.stream, record.id) for record in records if isinstance(record, Prediction)]
 

@@ -25,7 +25,7 @@ from tests.contract.backends import (
     wait_for_records,
     wait_for_values,
 )
-from tests.raw import RawRecord
+from tests.support.raw import RawRecord
 
 
 def test_a_transaction_is_read_whole_and_only_once_it_is_committed(

@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason, Side, unpack_id
 from stream_app.serialization import codec
-from tests.avro_reference import HEADERS, Maker, Verdict, judge, varint
+from tests.support.avro_reference import HEADERS, Maker, Verdict, judge, varint
 
 MAX_RECORD_BYTES = 300
 MAX_FEATURES = 9

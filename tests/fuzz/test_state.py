@@ -37,7 +37,7 @@ from stream_app.snapshot.format import (
 )
 from stream_app.snapshot.segments import Blob, Book, load_task
 from tests.property.test_task import PARTITION, TOPICS, fixed_input
-from tests.rows import columns
+from tests.support.rows import columns
 
 Loaded = TypeVar("Loaded")
 

@@ -26,8 +26,13 @@ import yaml
 
 from ops.keeper import KeptProcess
 from stream_app.backends.base import LogReader, TopicPartition
-from stream_app.backends.kafka import KafkaCluster, KafkaSender, KafkaSource, KafkaTransaction, SystemClock
-from stream_app.cli.start import create_topics, warm_up
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.cli.topic_setup import create_topics
+from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config, TaskSettings, load
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
@@ -37,9 +42,10 @@ from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import is_of_a_replay
 from stream_app.snapshot.parts import WholeActs
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import Ports, Worker
-from tests.rows import Read, Sent, range_of
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
+from tests.support.rows import Read, Sent, range_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -645,9 +651,11 @@ class WorkerProcess:
 
 
 @contextlib.contextmanager
-def workers(app: App, *instances: str, **changed: Section) -> Iterator[list[WorkerProcess]]:
+def workers(
+    app: App, *instances: str, spawn: Callable[[Sequence[str], Path], Process] = spawn, **changed: Section
+) -> Iterator[list[WorkerProcess]]:
     """Worker processes, not started yet, that do not outlive the block."""
-    made = [WorkerProcess(app.file(instance, **changed)) for instance in instances]
+    made = [WorkerProcess(app.file(instance, **changed), spawn) for instance in instances]
     try:
         yield made
     finally:

@@ -22,7 +22,8 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization import avro, codec
-from tests.avro_reference import (
+from tests.fuzz.test_codec import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
+from tests.support.avro_reference import (
     HEADERS,
     Maker,
     judge,
@@ -31,7 +32,6 @@ from tests.avro_reference import (
     read,
     same,
 )
-from tests.fuzz.test_codec import LIMITS, MAX_FEATURES, MAX_RECORD_BYTES, compare
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63) + 1, 2**63 - 1)

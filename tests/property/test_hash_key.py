@@ -19,7 +19,7 @@ from stream_app.records import MAX_ID_BYTES, Longs, Side, Words, pack_id
 from tests.oracle import Record, merge
 from tests.property.test_snapshot import exported
 from tests.property.test_task import FEW, PARTITION, TOPICS, cut_at, one_side, task_settings
-from tests.rows import columns
+from tests.support.rows import columns
 
 MASK = (1 << 64) - 1
 

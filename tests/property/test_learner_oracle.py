@@ -16,11 +16,11 @@ from stream_app.learners.registry import METHODS
 from stream_app.pipeline.task import Task
 from stream_app.records import Floats, Longs, Side, unpack_id
 from tests.learner_oracle import Kept, Network, Queues
-from tests.learner_steps import SEED, ids, in_turn, learner, operations, stream
 from tests.oracle import Predicted, Record, Settled, merge
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.property.test_task import PARTITION, SMALL, TOPICS, fixed_input
-from tests.rows import columns
+from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, stream
+from tests.support.rows import columns
 
 # isort: split
 import torch  # after stream_app, which sets the number of its threads
@@ -164,8 +164,8 @@ def test_a_whole_run_in_double_precision() -> None:
     """300 labels at d = 2 and rate 0.01, without ever setting the weights: two correct programs give equal numbers.
 
     In single precision rounding grows until they do not, and the kernel has no other. So what runs here is the engine
-    with autograd in the place of the kernel: its queues, batches, loss and Adam. `tests/unit/test_network.py` holds
-    the kernel against autograd, step by step.
+    with autograd in the place of the kernel: its queues, batches, loss and Adam. The kernel is compared with autograd,
+    step by step, in `tests/unit/learners/test_network.py`.
     """
     examples, labels = stream(300, 2)
     models = DoubleModels(2, 0.01)

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_app.learners.api import CORRECT, LEARN, PREDICT, REPORT
-from tests.learner_steps import ids, learner, operations, run_in_cuts, same_state, stream
+from tests.support.learner_steps import ids, learner, operations, run_in_cuts, same_state, stream
 
 KINDS: tuple[dict[str, Any], ...] = (
     {"method": "areba"},
     {"method": "baseline"},
     {"method": "areba", "budget": 2, "theta": 0.2, "hidden": [6, 17], "scaler": "standard", "l2": 0.01},
     {"method": "uob", "ensemble_size": 9, "theta": 0.5, "hidden": [6, 17], "scaler": "standard"},
-    {"method": "areba", "network": "tests.unit.test_learners:Net", "scaler": "standard"},
-    {"method": "oob", "ensemble_size": 3, "theta": 0.5, "network": "tests.unit.test_learners:Net"},
+    {"method": "areba", "network": "tests.unit.learners.test_learners:Net", "scaler": "standard"},
+    {"method": "oob", "ensemble_size": 3, "theta": 0.5, "network": "tests.unit.learners.test_learners:Net"},
 )
 SLOTS = 24
 

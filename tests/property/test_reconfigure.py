@@ -24,7 +24,7 @@ from tests.oracle import Record, merge
 from tests.oracle_checks import rows_of
 from tests.property.test_snapshot import Changelog
 from tests.property.test_task import FEW, LEARNERS, PARTITION, SMALL, TOPICS, Run, cut_at, fixed_input
-from tests.rows import columns
+from tests.support.rows import columns
 
 ONE, TWO = LEARNERS["one"], LEARNERS["two"]
 NEW = LearnerSettings(method="sliding", window=3, hidden=(2,), scaler="standard")

@@ -24,7 +24,7 @@ from tests.property.test_task import (
     run,
     task_settings,
 )
-from tests.rows import columns
+from tests.support.rows import columns
 
 
 def exported(task: Task) -> list[bytes]:

@@ -45,7 +45,7 @@ from stream_app.records import (
 from stream_app.serialization import codec
 from tests.oracle import Event, Record, Reported, Settled, merge
 from tests.oracle_checks import Predictions, Row, SecondOpinion, rows_of
-from tests.rows import columns
+from tests.support.rows import columns
 
 PARTITION = 3
 TOPICS = ("eu.examples", "eu.labels")

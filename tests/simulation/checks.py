@@ -23,11 +23,11 @@ from stream_app.snapshot.skipped_inputs import Gap, read_gap
 from stream_app.verify.verify import verify
 from stream_app.worker import progress_trimmer
 from tests.oracle_checks import DiffersError
-from tests.rows import columns, range_of
 from tests.simulation.faults import Event, Fault
 from tests.simulation.opinion import Opinion
 from tests.simulation.schedule import StuckError
 from tests.simulation.world import World, WrongError, draw_shape
+from tests.support.rows import columns, range_of
 
 
 @dataclass(frozen=True, slots=True)

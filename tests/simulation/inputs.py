@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
 from stream_app.serialization import codec
-from tests.rows import Sent
 from tests.simulation.schedule import START_MS
+from tests.support.rows import Sent
 
 STEP_MS = 10
 """Event time from one example of a stream to the next."""

@@ -41,9 +41,9 @@ class Mutant(NamedTuple):
 MUTANTS: Mapping[str, Mutant] = {
     "offsets-unsent": Mutant(
         "a transaction carries outputs and progress, but no offsets",
-        "stream_app/worker/worker.py",
-        "Worker._commit",
-        "transaction.send_offsets(offsets, self._group)",
+        "stream_app/worker/round_transaction.py",
+        "RoundTransaction.commit",
+        "transaction.send_offsets(offsets, group)",
         "pass",
     ),
     "offsets-behind": Mutant(
@@ -69,10 +69,10 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "progress-apart": Mutant(
         "progress is written in a transaction of its own, before that of the outputs",
-        "stream_app/worker/worker.py",
-        "Worker._commit",
-        "transaction.send_offsets(offsets, self._group)",
-        "transaction.commit(); transaction.begin(); transaction.send_offsets(offsets, self._group)",
+        "stream_app/worker/round_transaction.py",
+        "RoundTransaction.commit",
+        "transaction.send_offsets(offsets, group)",
+        "transaction.commit(); transaction.begin(); transaction.send_offsets(offsets, group)",
     ),
     "unknown-is-committed": Mutant(
         "an unknown outcome is taken for a commit",
@@ -111,41 +111,42 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "unfenced-start": Mutant(
         "a process joins the group without fencing the one before it of its name",
-        "stream_app/backends/memory.py",
+        "stream_app/backends/memory/transaction.py",
         "EmbeddedTransaction.initialise",
         "self._epoch = self._broker.initialise(self._id)",
         "self._epoch = max(0, self._broker._epochs.get(self._id, 0)); self._broker._epochs[self._id] = self._epoch",
     ),
     "epoch-unchecked": Mutant(
         "whoever is fenced still writes: the broker's epochs are not looked at",
-        "stream_app/backends/memory.py",
+        "stream_app/backends/memory/broker.py",
         "EmbeddedBroker.check_epoch",
         "if current != epoch:",
         "if False:",
     ),
     "zombies-unchecked": Mutant(
         "offsets of a zombie are taken: neither member nor generation is looked at",
-        "stream_app/backends/memory.py",
-        "EmbeddedBroker.add_offsets",
+        "stream_app/backends/memory/groups.py",
+        "GroupCoordinator.offsets_problem",
         "if metadata.member not in group.members:",
         "metadata = metadata._replace(generation=group.generation)\nif False:",
     ),
     "unstable-offsets": Mutant(
         "committed offsets are read without waiting for transactions that hold them",
-        "stream_app/backends/memory.py",
+        "stream_app/backends/memory/broker.py",
         "EmbeddedBroker.committed",
         "while self._held(group_id, partitions):",
         "while False:",
     ),
     "aborted-read": Mutant(
         "inputs of aborted transactions are read",
-        "stream_app/backends/memory.py",
+        "stream_app/backends/memory/source.py",
         "EmbeddedSource._fetch",
         "records, following, at_end = self._broker.read(partition, self._next[partition], left)",
+        "from stream_app.backends.memory.log import columns; "
         "following = min(self._next[partition] + left, self._broker._log(partition).stable()); "
         "entries = [e for e in self._broker._log(partition).entries"
-        " if self._next[partition] <= e.offset < following and not e.marker]; "
-        "records, at_end = _columns(entries), following == self._broker._log(partition).stable()",
+        " if self._next[partition] <= e.offset < following and not e.is_marker]; "
+        "records, at_end = columns(entries), following == self._broker._log(partition).stable()",
     ),
     "replay-skips": Mutant(
         "re-processing takes the last label of a range in the next one, and digests are not compared",
@@ -236,9 +237,9 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "hanging-left": Mutant(
         "a process does not end what hangs of the one before it",
-        "stream_app/worker/worker.py",
-        "Worker.start",
-        "self._sweep(self._still_open.places)",
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch.begin",
+        "self.sweep(self._open.places)",
         "pass",
     ),
     "resume-forgotten": Mutant(
@@ -334,26 +335,26 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "never-taken-over": Mutant(
         "what hangs of a process that is gone is left to it",
-        "stream_app/worker/worker.py",
-        "Worker._end_hanging",
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch._end_hanging",
         "taken = take_over(gone,",
         "taken = take_over((),",
     ),
     "offsets-unconfirmed": Mutant(
         "nobody asks whether the group's last offsets can be read",
-        "stream_app/worker/worker.py",
-        "Worker._confirm_offsets",
-        "now = self._ports.clock.monotonic_s()\nif not self._sent",
-        "now = 0.0\nif True or not self._sent",
-        ("tests/unit/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch._confirm_offsets",
+        "now_s = self._ports.clock.monotonic_s()\nif not self._sent",
+        "now_s = 0.0\nif True or not self._sent",
+        ("tests/unit/recovery/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
     ),
     "moved-unconfirmed": Mutant(
         "nobody asks for offsets of tasks that another worker has now",
-        "stream_app/worker/worker.py",
-        "Worker._on_assign",
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch.assigned",
         "self._unstable_s = None",
         "self._unstable_s = None\nself._sent.clear()",
-        ("tests/unit/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
+        ("tests/unit/recovery/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
     ),
     "configuration-early": Mutant(
         "a configuration is applied though its batch, and its act, may have no room",
@@ -361,7 +362,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "OwnedTask.step",
         "if not must:",
         "if False:",
-        ("tests/unit/test_bounds.py::test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot",),
+        ("tests/unit/pipeline/test_bounds.py::test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot",),
     ),
     "gap-behind": Mutant(
         "the operator names snapshots that an accepted gap does not lead on from",
@@ -369,15 +370,15 @@ MUTANTS: Mapping[str, Mutant] = {
         "_Commits.leads_on_from",
         "return sequence > at or sequence == behind",
         "return True",
-        ("tests/unit/test_recommit.py::test_a_snapshot_that_a_gap_has_left_behind_is_not_named",),
+        ("tests/unit/admin/test_recommit.py::test_a_snapshot_that_a_gap_has_left_behind_is_not_named",),
     ),
     # Found by tests: the simulation has one code on both sides, or never comes to such a place.
     "turned-forgotten": Mutant(
         "after a restore the count of corrected labels is lost",
         "stream_app/pipeline/stream_state.py",
         "",
-        "LABEL_COUNTERS = (join.POSITIVES, join.TURNED)",
-        "LABEL_COUNTERS = (join.POSITIVES, join.POSITIVES)",
+        "LABEL_COUNTERS = (stream_join.POSITIVES, stream_join.TURNED)",
+        "LABEL_COUNTERS = (stream_join.POSITIVES, stream_join.POSITIVES)",
         ("tests/property/test_snapshot.py::test_corrected_classes_are_counted_after_a_restore",),
     ),
     "anchor-unchecked": Mutant(
@@ -386,7 +387,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "OwnedTask._check_anchor",
         "or record.digest != self._point.digest:",
         "or False:",
-        ("tests/unit/test_changelog.py::test_a_snapshot_of_another_history_is_refused",),
+        ("tests/unit/recovery/test_changelog.py::test_a_snapshot_of_another_history_is_refused",),
     ),
     "mark-excluded": Mutant(
         "verify does not miss the outcome of an example of the very time of a pair of marks",
@@ -394,7 +395,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "_Stream.must_close",
         "item.timestamp_ms <= pair.time_ms and",
         "item.timestamp_ms < pair.time_ms and",
-        ("tests/unit/test_verify.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
+        ("tests/unit/verify/test_verify.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
     ),
     "digest-without-headers": Mutant(
         "headers of outputs are not in the chain of digests",
@@ -402,7 +403,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "chain_digest",
         "digest.update(repr(sorted((row, list(headers)) for row, headers in records.headers.items())).encode())",
         "pass",
-        ("tests/unit/test_outputs.py::test_the_digest_sees_every_cell",),
+        ("tests/unit/pipeline/test_outputs.py::test_the_digest_sees_every_cell",),
     ),
     "seeds-run-together": Mutant(
         "names of streams and learners that run together to one text have one seed",
@@ -410,15 +411,15 @@ MUTANTS: Mapping[str, Mutant] = {
         "seed_of",
         'struct.pack("<I", len(part)) + part for part in parts',
         "part for part in parts",
-        ("tests/unit/test_task_learners.py::test_no_two_learners_have_one_seed",),
+        ("tests/unit/learners/test_task_learners.py::test_no_two_learners_have_one_seed",),
     ),
     "gap-unread": Mutant(
         "a worker does not look at what others wrote between its own records",
-        "stream_app/worker/worker.py",
-        "Worker._check_gaps",
+        "stream_app/worker/round_transaction.py",
+        "RoundTransaction._check_gaps",
         "for part in parts:",
         "for part in ():",
-        ("tests/unit/test_settle.py::test_the_second_of_two_writers_ends",),
+        ("tests/unit/recovery/test_settle.py::test_the_second_of_two_writers_ends",),
     ),
     "foreign-unread": Mutant(
         "who restores a task takes records of other writers for its own",
@@ -426,7 +427,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "_Output.stranger",
         "own = list(self._windows(records))",
         "return None",
-        ("tests/unit/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused",),
+        ("tests/unit/recovery/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused",),
     ),
     # These files are compiled, which takes minutes for each mutant: three, one for each stage.
     "tie-to-labels": Mutant(

@@ -10,7 +10,9 @@ from functools import partial
 from typing import TypeVar
 
 from stream_app.backends.base import Clock, Committed, Ends, Fetched, LogReader, TopicInfo, TopicPartition, Watermarks
-from stream_app.backends.memory import EmbeddedCluster, EmbeddedSource, EmbeddedTransaction
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import FencedError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.records import OutputRecords
 from stream_app.recovery.buffers import NO_RECORDS

@@ -9,7 +9,8 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from stream_app.backends.base import Clock, Committed, TopicPartition
-from stream_app.backends.memory import EmbeddedBroker, _Open, _State
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.log import LogTransaction, TransactionState
 
 START_MS = 1_700_000_000_000
 """Wall time at which every world begins."""
@@ -152,11 +153,10 @@ class SimulatedBroker(EmbeddedBroker):
     """The in-process log; who waits at it lets others act."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler, max_poll_interval_s: float) -> None:
-        super().__init__(clock, max_poll_interval_s)
+        super().__init__(clock, max_poll_interval_s, _Changes(scheduler.wake_waiting))
         self._scheduler = scheduler
-        self.changed = _Changes(scheduler.wake_waiting)
         self._deleted: dict[TopicPartition, list[Any]] = {}
-        self._hanging: dict[str, list[_Open]] = {}
+        self._hanging: dict[str, list[LogTransaction]] = {}
         self.loses_markers: Callable[[str], bool] = lambda _: False
         self.loses_commit_markers: Callable[[str, Sequence[Hashable]], set[Hashable]] = lambda *_: set()
         self.swept: Callable[[], None] = lambda: None
@@ -174,15 +174,15 @@ class SimulatedBroker(EmbeddedBroker):
 
     def offsets(self, group_id: str, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
         """The group's committed offsets, whatever holds them."""
-        return {place: self._group(group_id).offsets.get(place) for place in places}
+        return {place: self.groups.group(group_id).offsets.get(place) for place in places}
 
-    def end(self, transactional_id: str, state: _State) -> None:
+    def end(self, transactional_id: str, state: TransactionState) -> None:
         """Commit or abort, and what hangs of this name where the transaction has been, too; or hang."""
         transaction = self._open.get(transactional_id)
-        if transaction is not None and state is _State.ABORTED and self.loses_markers(transactional_id):
+        if transaction is not None and state is TransactionState.ABORTED and self.loses_markers(transactional_id):
             self._hang(transactional_id, self._open.pop(transactional_id))
         elif transaction is not None:
-            if state is _State.COMMITTED:
+            if state is TransactionState.COMMITTED:
                 places: list[Hashable] = [*transaction.partitions, *transaction.offsets]
                 self._leave_out(transactional_id, transaction, self.loses_commit_markers(transactional_id, places))
             self._end_hanging(transactional_id, transaction, state)
@@ -191,29 +191,29 @@ class SimulatedBroker(EmbeddedBroker):
     def end_by_hand(self, transactional_id: str) -> None:
         """What an operator does with what hangs of a name that does not come back."""
         for hanging in self._hanging.pop(transactional_id, []):
-            self._end_part(hanging, _State.ABORTED)
+            self._end_part(hanging, TransactionState.ABORTED)
 
-    def _hang(self, transactional_id: str, transaction: _Open) -> None:
+    def _hang(self, transactional_id: str, transaction: LogTransaction) -> None:
         """Each partition's part for itself, and each group's offsets: they may end in different ways."""
         self._leave_out(transactional_id, transaction, {*transaction.partitions, *transaction.offsets})
 
-    def _leave_out(self, transactional_id: str, transaction: _Open, lost: set[Hashable]) -> None:
+    def _leave_out(self, transactional_id: str, transaction: LogTransaction, lost: set[Hashable]) -> None:
         """These partitions, and the offsets of these groups, get no marker."""
         if not lost:
             return
         parts = self._hanging.setdefault(transactional_id, [])
         for partition in [one for one in transaction.partitions if one in lost]:
             first = transaction.partitions.pop(partition)
-            part = _Open(transaction.started_s, transaction.timeout_s, partitions={partition: first})
+            part = LogTransaction(transaction.started_s, transaction.timeout_s, partitions={partition: first})
             log = self._log(partition)
             log.entries[:] = [e._replace(transaction=part) if e.transaction is transaction else e for e in log.entries]
             log.open[part] = log.open.pop(transaction)
             parts.append(part)
         for group_id in [one for one in transaction.offsets if one in lost]:
             offsets = transaction.offsets.pop(group_id)
-            parts.append(_Open(transaction.started_s, transaction.timeout_s, offsets={group_id: offsets}))
+            parts.append(LogTransaction(transaction.started_s, transaction.timeout_s, offsets={group_id: offsets}))
 
-    def _end_hanging(self, transactional_id: str, transaction: _Open, state: _State) -> None:
+    def _end_hanging(self, transactional_id: str, transaction: LogTransaction, state: TransactionState) -> None:
         touched = {*transaction.partitions, *transaction.offsets}
         parts = self._hanging.pop(transactional_id, [])
         left = [part for part in parts if touched.isdisjoint((*part.partitions, *part.offsets))]
@@ -224,13 +224,13 @@ class SimulatedBroker(EmbeddedBroker):
                 self._end_part(part, state)
                 self.swept()
 
-    def _end_part(self, part: _Open, state: _State) -> None:
+    def _end_part(self, part: LogTransaction, state: TransactionState) -> None:
         part.state = state
         for partition in part.partitions:
             del self._log(partition).open[part]
         for group_id, offsets in part.offsets.items():
-            if state is _State.COMMITTED:
-                self._group(group_id).offsets.update(offsets)
+            if state is TransactionState.COMMITTED:
+                self.groups.group(group_id).offsets.update(offsets)
         self.changed.notify_all()
 
     def _held(self, group_id: str, partitions: Sequence[TopicPartition]) -> bool:

@@ -13,8 +13,11 @@ from stream_app.admin.recommit import recommit
 from stream_app.admin.reset import reset
 from stream_app.admin.skip import skip
 from stream_app.backends.base import CLIENT_NAME, Committed, Fetched, TopicInfo, TopicPartition
-from stream_app.backends.memory import EmbeddedCluster, EmbeddedSender, EmbeddedSource, EmbeddedTransaction
-from stream_app.cli.main import RESTART_WINDOW_S
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.cli.restart import RESTART_WINDOW_S
 from stream_app.config import Config, Corrections
 from stream_app.errors import (
     ArebaError,
@@ -31,9 +34,9 @@ from stream_app.records import Act, Commit, OutputRecords, Side
 from stream_app.recovery.restore import WAY_ON, Stage, parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
-from stream_app.worker.events import Observer
-from stream_app.worker.worker import RAISE_LIMIT, Ports, Worker
-from tests.rows import Read, Sent
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import RAISE_LIMIT, Worker
 from tests.simulation.faults import Event, Fault, Faults, Swarm, draw_swarm
 from tests.simulation.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
 from tests.simulation.ports import (
@@ -46,6 +49,7 @@ from tests.simulation.ports import (
     SimulatedTransaction,
 )
 from tests.simulation.schedule import KilledError, Scheduler, SimulatedBroker, VirtualClock
+from tests.support.rows import Read, Sent
 
 Say = Callable[[str], None]
 
@@ -397,7 +401,7 @@ class Process:
 
     def leave_group(self) -> None:
         """Be thrown out of the group, whether it lives or not."""
-        self._world.broker.leave(self.config.group_id, self.source.member)
+        self._world.broker.groups.leave(self.config.group_id, self.source.member)
 
     def _is_restoring(self) -> bool:
         tasks = self.worker.tasks if self.worker is not None else ()
@@ -600,7 +604,7 @@ class World:
             self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
 
     def _start_afresh(self, process: Process, error: RestartNeededError) -> None:
-        """As `stream_app.cli.main` does it."""
+        """Restart a process as `stream_app.cli.restart` does."""
         now_s = self.scheduler.now_s
         recent = [moment for moment in process.restarted_at if now_s - moment < RESTART_WINDOW_S]
         if process.is_asked_to_stop or self._is_closed or len(recent) >= process.config.worker.max_restarts:
@@ -899,7 +903,7 @@ class World:
     def _stop_all(self) -> None:
         """No worker is there, none comes, and nothing of theirs is open."""
         self._is_closed = True
-        while self._processes or self.broker.members(self.config("w1").group_id):
+        while self._processes or self.broker.groups.members(self.config("w1").group_id):
             for process in self._processes:
                 process.is_asked_to_stop = True
             self.scheduler.pause(SETTLE_S)
@@ -912,7 +916,7 @@ class World:
         """Somebody changes the group's offsets while no worker is there; commit those of progress again."""
         self._stop_all()
         config = self.config("w1")
-        offsets = self.broker._group(config.group_id).offsets
+        offsets = self.broker.groups.group(config.group_id).offsets
         for number in range(self.shape.partitions):
             changed = self.draw.choice((None, 0, 3, 10**6))
             for place in self.draw.choice(((), self.input_places(number)[:1], self.input_places(number))):
@@ -957,7 +961,7 @@ class World:
                 self.faults.events[Event.RESET] += 1
 
     def _resume(self, number: int) -> None:
-        """As `stream_app.cli.start` does it."""
+        """Resume a task as `areba resume` does."""
         place = TopicPartition(self.config("w1").topics.progress, number)
         records = [codec.decode_one(row.value or b"") for row in self.read(place)]
         act = resume_after([record for record in records if isinstance(record, Commit | Act)])

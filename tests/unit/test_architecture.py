@@ -11,7 +11,7 @@ from tests.oversized import EXCEPTIONS
 ROOT = Path(__file__).parents[2]
 APPLICATION = ROOT / "stream_app"
 
-OPEN_TO_ALL = frozenset({"records", "errors", "terminal", "__version__"})
+OPEN_TO_ALL = frozenset({"records", "errors", "terminal", "events", "__version__"})
 
 PURE = frozenset({"pipeline", "learners", "join", "snapshot", "serialization", "jit", "config", "records", "errors"})
 

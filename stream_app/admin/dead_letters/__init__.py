@@ -1,0 +1,10 @@
+"""`areba dlq`: inspect the records that could not be processed, and send them back to their inputs.
+
+record      a dead letter at its offset, decoded
+selection   which dead letters a command is about, and how users write partitions, offsets and times
+topic       access to the dead-letters topic, and the set of selected letters that were not sent back yet
+origins     the input records that dead letters were made of
+listing     `areba dlq list`
+show        `areba dlq show`
+replay      `areba dlq replay`
+"""

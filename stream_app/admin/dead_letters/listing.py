@@ -1,0 +1,120 @@
+"""`areba dlq list`: the newest of the selected dead letters, and counts of all of them."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from stream_app.admin.dead_letters.record import DeadLetterRecord, RecordId, read_record
+from stream_app.admin.dead_letters.selection import Selection, format_time
+from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters, shown_reason
+from stream_app.backends.base import Cluster
+from stream_app.config import Config
+from stream_app.serialization.dead_letter import read_sent_back
+from stream_app.serialization.left_out import VALUE
+from stream_app.terminal import printable
+
+COLUMNS = ("record", "event time (UTC)", "reason", "stream", "id", "from", "bytes", "sent back")
+
+
+@dataclass(slots=True)
+class Line:
+    """One dead letter of a list, without its bytes; ordered by event time, then by partition and offset."""
+
+    record_id: RecordId
+    timestamp_ms: int
+    cells: tuple[str, ...]
+    is_sent_back: bool = False
+
+    def __lt__(self, other: "Line") -> bool:
+        return (self.timestamp_ms, self.record_id) < (other.timestamp_ms, other.record_id)
+
+
+@dataclass(slots=True)
+class Listing:
+    """The newest of the selected dead letters, in order of event time, and counts of all of them by reason."""
+
+    lines: list[Line] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    sent_back: Counter[str] = field(default_factory=Counter)
+
+    def texts(self) -> Iterator[str]:
+        """Yield the lines of a table, and a line for each reason."""
+        rows = [COLUMNS, *((*line.cells, "yes" if line.is_sent_back else "no") for line in self.lines)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        if self.lines:
+            for row in rows:
+                yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        total = self.counts.total()
+        if total > len(self.lines):
+            yield f"the newest {len(self.lines):,} of {total:,}; --limit shows more"
+        yield f"{total:,} dead letters, {self.sent_back.total():,} of them sent back"
+        for reason, count in self.counts.most_common():
+            yield f"{count:>9,} {reason}" + (f", {back:,} sent back" if (back := self.sent_back[reason]) else "")
+
+
+def list_letters(cluster: Cluster, config: Config, selection: Selection, limit: int) -> Listing:
+    """List dead letters, reading the selected partitions up to their ends.
+
+    Args:
+        cluster: Where the topics are.
+        config: The application's configuration.
+        selection: Which dead letters to count.
+        limit: How many dead letters to show at most; all of them are counted.
+
+    Raises:
+        ConfigurationError: The topic, a selected reason or a selected partition does not exist.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    topic, listing = DeadLettersTopic(cluster, config), Listing()
+    newest: list[Line] = []
+    for partition in selection.partitions_of(topic.partitions, topic.name):
+        unsent, lines = UnsentLetters(topic.watermarks(partition)[0]), dict[int, Line]()
+        with closing(topic.open(partition)) as reader:
+            for row in topic.rows(reader, partition):
+                offset = read_sent_back(row.headers)
+                if offset is not None:
+                    reason = unsent.remove(offset)
+                    listing.sent_back.update([reason] if reason is not None else [])
+                    if offset in lines:
+                        lines[offset].is_sent_back = True
+                    continue
+                record = read_record(partition, row)
+                if record is None or not selection.matches(record):
+                    continue
+                unsent.add(row.offset, record.dead_letter.reason)
+                listing.counts[shown_reason(record.dead_letter.reason)] += 1
+                _keep_newest(newest, lines, _line_of(record), limit)
+    listing.lines = sorted(newest)
+    return listing
+
+
+def _keep_newest(newest: list[Line], lines: dict[int, Line], line: Line, limit: int) -> None:
+    """Add a line if it is among the newest, and drop the line that no longer is.
+
+    Args:
+        newest: A heap of the newest lines of all partitions.
+        lines: Those of the partition that is read, by offset.
+        line: The next line of this partition.
+        limit: Length of `newest` at most.
+    """
+    if not limit:
+        return
+    lines[line.record_id.offset] = line
+    if len(newest) < limit:
+        heapq.heappush(newest, line)
+    else:
+        dropped = heapq.heappushpop(newest, line)
+        if lines.get(dropped.record_id.offset) is dropped:
+            del lines[dropped.record_id.offset]
+
+
+def _line_of(record: DeadLetterRecord) -> Line:
+    dead_letter = record.dead_letter
+    value, left_out = dead_letter.original.value, dead_letter.left_out.get(VALUE)
+    size = f"{left_out.length:,}" if left_out else f"{len(value):,}" if value is not None else "null"
+    origin = f"{dead_letter.topic}[{dead_letter.partition}]:{dead_letter.input_offset}"
+    time = format_time(record.timestamp_ms)
+    cells = (str(record.record_id), time, dead_letter.reason, record.stream, record.id, origin, size)
+    return Line(record.record_id, record.timestamp_ms, tuple(printable(cell) for cell in cells))

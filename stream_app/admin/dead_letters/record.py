@@ -1,0 +1,73 @@
+"""A dead letter at its offset in the dead-letters topic, decoded."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stream_app.backends.reading import Row
+from stream_app.errors import UndecodableError, WrongSchemaError
+from stream_app.records import Example, Label, Mark, Reason, stream_of_key
+from stream_app.serialization.avro import decode_one
+from stream_app.serialization.dead_letter import DeadLetter, Replay, read_dead_letter, read_replay
+
+BORROWED_TIMESTAMPS = frozenset({Reason.ORPHAN_LABEL.text, Reason.LATE_LABEL.text})
+"""Reasons of dead letters that do not have the timestamp of their own record.
+
+A label that waits for its example becomes a dead letter with the timestamp of the record that ended the wait.
+"""
+
+
+class RecordId(NamedTuple):
+    """Partition and offset of a record of the dead-letters topic."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRecord:
+    """A dead letter as a tool sees it.
+
+    Attributes:
+        record_id: Its partition and offset.
+        timestamp_ms: Event time of the dead letter, in milliseconds since 1970.
+        dead_letter: What the worker's headers say, and the original record.
+        stream: Name of the stream, from the value if it can be decoded, otherwise from the key.
+        id: Id of the example or label; empty if the value cannot be decoded.
+        content: The decoded value, or the error that decoding it raised.
+        replay: Which dead letter the record was before, if it had already been sent back; otherwise None.
+    """
+
+    record_id: RecordId
+    timestamp_ms: int
+    dead_letter: DeadLetter
+    stream: str
+    id: str
+    content: object
+    replay: Replay | None
+
+
+def read_record(partition: int, row: Row) -> DeadLetterRecord | None:
+    """Return the dead letter in a record of the topic; None if the record is not a dead letter."""
+    dead_letter = read_dead_letter(row.key, row.value, row.headers)
+    if dead_letter is None:
+        return None
+    return decoded(RecordId(partition, row.offset), row.timestamp_ms, dead_letter)
+
+
+def decoded(record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetter) -> DeadLetterRecord:
+    """Return a dead letter with its value decoded, as far as that is possible."""
+    key, value, headers = dead_letter.original
+    stream, id_ = stream_of_key(key), ""
+    content: object
+    try:
+        content = decode_one(value or b"")
+    except (UndecodableError, WrongSchemaError) as error:
+        content = error
+    if isinstance(content, Example | Label):
+        stream, id_ = content.stream, content.id
+    elif isinstance(content, Mark):
+        stream = content.stream
+    return DeadLetterRecord(record_id, timestamp_ms, dead_letter, stream, id_, content, read_replay(headers))

@@ -1,0 +1,398 @@
+"""`areba dlq replay`: send dead letters back to the inputs that they came from, each dead letter once.
+
+A record is sent back with its key, value and headers, to its partition. Three things are decided here:
+
+    headers     `dead_letter.REPLAY_HEADERS` say which dead letter the record was; they replace those of an earlier
+                replay
+    timestamp   the record keeps its event time, since that tells when something happened, however long the record was
+                held up. With the current time a label would have a wrong delay, and in a stream that lags behind the
+                wall clock the record would expire all pending examples. As a consequence, an example that is older
+                than `join.ttl_ms` is predicted, but no longer learned from. A dead letter has the timestamp of its
+                record, except for reasons in `BORROWED_TIMESTAMPS`: then the timestamp is read from the input, and if
+                retention deleted the input record, the dead letter is not sent
+    once        the transaction that writes the record to its input also writes to the dead letter's partition that it
+                was sent back. Either both are written or neither, whenever the tool is killed; the next run reads the
+                note, and does not send the dead letter again
+
+The next run has to be sure that it reads all notes. Initialising its transactional id aborts the transaction that an
+earlier run left open, and fences a run that still works. Then it writes a record that says that it starts, and reads
+until it finds this record: a worker's open transaction can hide later records from readers of committed data, but once
+the start record was read, no note before it is hidden.
+
+Cost: partitions with something to send are read twice, and take a byte of memory for each record; each dead letter that
+is sent takes two small records. Readers of the inputs wait while a transaction is open: for `BATCH_RECORDS`, some
+milliseconds.
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stream_app.admin.dead_letters.origins import NEAR_RECORDS, InputRecords
+from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, DeadLetterRecord, read_record
+from stream_app.admin.dead_letters.selection import Selection
+from stream_app.admin.dead_letters.topic import DeadLettersTopic, UnsentLetters
+from stream_app.backends.base import Clock, Cluster, TopicPartition, Transaction
+from stream_app.backends.reading import Row
+from stream_app.config import Config
+from stream_app.errors import ConfigurationError, TopicError
+from stream_app.records import UNREADABLE_HEADERS, Header, OutputRecords, Reason
+from stream_app.recovery.hanging_transactions import OpenTransactions, sweep
+from stream_app.serialization.dead_letter import (
+    SENT_BACK,
+    START,
+    Replay,
+    read_sent_back,
+    read_start,
+    without_replay,
+)
+from stream_app.serialization.left_out import batch_bytes
+from stream_app.terminal import printable
+
+BATCH_RECORDS = 500
+"""Dead letters sent back in one transaction: readers of the inputs wait for its end, and a kill loses no more work."""
+
+BATCH_BYTES = 8_000_000
+"""Size of one transaction: a tenth of a second at 100 MB/s."""
+
+MAX_NAMED = 10
+"""How many of the dead letters that cannot be sent are named for each reason; the others are counted."""
+
+END = object()
+"""What `next` returns after the last dead letter."""
+
+
+@dataclass(slots=True)
+class ReplayResult:
+    """What a replay did, or would do.
+
+    Attributes:
+        sent: Number of dead letters that were sent back, by their reason and topic.
+        refused: The first `MAX_NAMED` dead letters that cannot be sent back, by what prevents it.
+        refused_counts: Number of dead letters that cannot be sent back, by what prevents it.
+        before: Number of selected dead letters that were sent back before.
+        left: Number of selected dead letters beyond `limit`.
+        old: Of those sent, the number that is older than their topic retains records, by topic.
+        is_rehearsal: Whether nothing was sent.
+    """
+
+    sent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    refused_counts: Counter[str] = field(default_factory=Counter)
+    before: int = 0
+    left: int = 0
+    old: Counter[str] = field(default_factory=Counter)
+    is_rehearsal: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether every selected dead letter can be sent back."""
+        return not self.refused_counts
+
+    def refuse(self, record: DeadLetterRecord, problem: str) -> None:
+        """Count and name a dead letter that cannot be sent back."""
+        self.refused_counts[problem] += 1
+        named = self.refused.setdefault(problem, [])
+        if len(named) < MAX_NAMED:
+            named.append(str(record.record_id))
+
+    def texts(self) -> Iterator[str]:
+        """Yield lines that say what was sent to which topic, and what was not sent and why."""
+        verb = "would be sent back" if self.is_rehearsal else "sent back"
+        for (reason, topic), count in sorted(self.sent.items()):
+            yield f"{count:>9,} {reason} {verb} to {topic}"
+        for problem, count in self.refused_counts.most_common():
+            more = f" and {count - MAX_NAMED:,} more" if count > MAX_NAMED else ""
+            yield f"{count:>9,} not sent: {problem} ({', '.join(self.refused[problem])}{more})"
+        for topic, count in sorted(self.old.items()):
+            yield f"{count:>9,} are older than retention.ms of {topic}: they may be deleted before a worker reads them"
+        if self.left:
+            yield f"{self.left:>9,} more are left (--limit)"
+        total = f"{self.sent.total():,} dead letters {verb}, {self.before:,} of those selected were sent back before"
+        yield total + (": nothing was written (--dry-run)" if self.is_rehearsal else "")
+
+
+class _Sending(NamedTuple):
+    """One record, ready to be sent back.
+
+    `key` is that of the dead letter, which may have left out a long key; the note that it was sent back gets this key.
+    """
+
+    record: DeadLetterRecord
+    key: bytes | None
+    timestamp_ms: int
+    headers: Sequence[Header]
+    size: int
+
+
+class _Replay:
+    """One run of `areba dlq replay`."""
+
+    def __init__(
+        self, cluster: Cluster, config: Config, clock: Clock, selection: Selection, *, rehearsal: bool
+    ) -> None:
+        self.topic = DeadLettersTopic(cluster, config)
+        self.result = ReplayResult(is_rehearsal=rehearsal)
+        self._config = config
+        self._clock = clock
+        self._selection = selection
+        self._cluster = cluster
+        inputs = (config.topics.examples, config.topics.labels)
+        found = cluster.topics(inputs)
+        missing = [f"{name}: there is no such topic" for name in inputs if name not in found]
+        if missing:
+            raise TopicError(missing)
+        self._max_bytes = {name: int(topic.settings["max.message.bytes"]) for name, topic in found.items()}
+        retention_ms = {name: int(topic.settings.get("retention.ms", -1)) for name, topic in found.items()}
+        now_ms = clock.now_ms()
+        self._oldest_ms = {name: now_ms - kept if kept >= 0 else 0 for name, kept in retention_ms.items()}
+
+    # What there is to send --------------------------------------------------------------------------------------------
+
+    def select(self, partition: int) -> UnsentLetters:
+        """Return the selected dead letters of a partition that, by what can be read now, were not sent back.
+
+        Raises:
+            ConfigurationError: A selected record is not a dead letter.
+        """
+        unsent = UnsentLetters(self.topic.watermarks(partition)[0])
+        named = {known.offset for known in self._selection.record_ids if known.partition == partition}
+        with closing(self.topic.open(partition)) as reader:
+            for row in self.topic.rows(reader, partition):
+                unsent.read_to = row.offset + 1
+                if self._note_sent_back(unsent, row):
+                    continue
+                record = read_record(partition, row)
+                if record is not None:
+                    named.discard(row.offset)
+                    if self._selection.matches(record):
+                        unsent.add(row.offset, record.dead_letter.reason)
+        if named:
+            where = f"{self.topic.name}[{partition}]"
+            raise ConfigurationError([f"{where} offset {offset}: there is no dead letter" for offset in sorted(named)])
+        return unsent
+
+    def _note_sent_back(self, unsent: UnsentLetters, row: Row) -> bool:
+        """Remove the dead letter that a record says was sent back; say whether the record is such a note."""
+        offset = read_sent_back(row.headers)
+        if offset is None:
+            return False
+        self.result.before += unsent.remove(offset) is not None
+        return True
+
+    def catch_up(self, partition: int, unsent: UnsentLetters, name: str) -> None:
+        """Read up to the start record of this run: no open transaction can hide a note before it any more."""
+        with closing(self.topic.open(partition)) as reader:
+            reader.seek(unsent.read_to)
+            for row in self.topic.rows(reader, partition, to_end=False):
+                if read_start(row.headers) == name:
+                    return
+                self._note_sent_back(unsent, row)
+
+    def sendings(self, partition: int, unsent: UnsentLetters) -> Generator[_Sending | None]:
+        """Yield the unsent dead letters, oldest first: ready to be sent, or None if one cannot be sent."""
+        left = len(unsent)
+        with closing(self.topic.open(partition)) as reader, InputRecords(self._cluster) as inputs:
+            reader.seek(unsent.first)
+            for row in self.topic.rows(reader, partition):
+                record = read_record(partition, row) if row.offset in unsent else None
+                if record is not None:
+                    yield self._sending(record, inputs)
+                    left -= 1
+                    if not left:
+                        return
+
+    def _sending(self, record: DeadLetterRecord, inputs: InputRecords) -> _Sending | None:
+        found = self._prepare(record, inputs)
+        if isinstance(found, str):
+            self.result.refuse(record, found)
+            return None
+        topic = record.dead_letter.topic
+        self.result.old.update([topic] if found.timestamp_ms < self._oldest_ms[topic] else [])
+        return found
+
+    def _prepare(self, record: DeadLetterRecord, inputs: InputRecords) -> _Sending | str:
+        """Return the record to be sent back, or what prevents it."""
+        problem = self._problem(record)
+        if problem:
+            return problem
+        key = record.dead_letter.original.key
+        record, problem = inputs.completed(record)
+        if problem:
+            return problem
+        dead_letter = record.dead_letter
+        if tuple(dead_letter.original.headers) == UNREADABLE_HEADERS:
+            return (
+                "the name of one of its headers is not UTF-8, and no client can read the other headers: its producer "
+                "has to send it again"
+            )
+        timestamp_ms: int | None = record.timestamp_ms
+        if dead_letter.reason in BORROWED_TIMESTAMPS:
+            timestamp_ms = inputs.timestamp_ms(dead_letter)
+            if timestamp_ms is None:
+                return "only the input record had its event time, and it was deleted"
+        headers = self._headers(record)
+        size = batch_bytes(dead_letter.original._replace(headers=headers))
+        if size > self._max_bytes[dead_letter.topic]:
+            return f"with the headers of a replay it is larger than max.message.bytes of {dead_letter.topic}"
+        return _Sending(record, key, timestamp_ms or 0, headers, size)
+
+    def _problem(self, record: DeadLetterRecord) -> str | None:
+        """Return what prevents that a dead letter is sent back, by its reason and origin; None if nothing does."""
+        dead_letter, config = record.dead_letter, self._config
+        if dead_letter.topic not in self._max_bytes or dead_letter.partition != record.record_id.partition:
+            return "it does not come from an input of this application"
+        if dead_letter.reason == Reason.BAD_TIME.text:
+            return "it has no event time (bad-time): its producer has to send it again"
+        if dead_letter.reason == Reason.WRONG_KEY.text:
+            return "its key is not its stream's name (wrong-key): its producer has to send it again"
+        if (
+            dead_letter.reason == Reason.UNKNOWN_STREAM.text
+            and config.unknown_streams != "model"
+            and record.stream not in config.streams
+        ):
+            return f"stream {printable(record.stream)} is still not configured"
+        return None
+
+    def _headers(self, record: DeadLetterRecord) -> Sequence[Header]:
+        """Return the headers of the original, and after them those that say which dead letter it was."""
+        dead_letter, (partition, offset) = record.dead_letter, record.record_id
+        attempt = record.replay.attempt + 1 if record.replay is not None else 1
+        origin = (dead_letter.topic, dead_letter.partition, dead_letter.input_offset)
+        replayed = Replay(self.topic.name, partition, offset, *origin, attempt, self._clock.now_ms())
+        return [*without_replay(dead_letter.original.headers), *replayed.headers()]
+
+    # Sending ----------------------------------------------------------------------------------------------------------
+
+    def end_open_transactions(self, transaction: Transaction, partitions: Sequence[int]) -> None:
+        """Abort what an earlier run may have left open in the partitions that this run writes to.
+
+        Needed where initialising the transactional id does not do it, since the broker has forgotten the id.
+        """
+        names = (self.topic.name, *self._max_bytes)
+        still_open = OpenTransactions(self._cluster, self._clock)
+        still_open.add(TopicPartition(name, number) for number in partitions for name in names)
+        still_open.look()
+        if still_open.places:
+            sweep(transaction, self._config.replay_transactional_id, still_open.places)
+
+    def begin(self, transaction: Transaction, partitions: Sequence[int]) -> str:
+        """Write a start record to each partition; return the name of this run."""
+        name = uuid.uuid4().hex
+        transaction.begin()
+        headers: dict[int, Sequence[Header]] = {0: [(START, name.encode())]}
+        for partition in partitions:
+            records = OutputRecords([None], [None], [self._clock.now_ms()], headers)
+            transaction.produce(TopicPartition(self.topic.name, partition), records)
+        transaction.commit()
+        return name
+
+    def send(self, transaction: Transaction, partition: int, batch: Sequence[_Sending]) -> None:
+        """Write the records to their inputs, and notes that they were sent back, in one transaction."""
+        transaction.begin()
+        for topic in dict.fromkeys(sending.record.dead_letter.topic for sending in batch):
+            rows = [sending for sending in batch if sending.record.dead_letter.topic == topic]
+            records = OutputRecords(
+                [row.record.dead_letter.original.key for row in rows],
+                [row.record.dead_letter.original.value for row in rows],
+                [row.timestamp_ms for row in rows],
+                {number: row.headers for number, row in enumerate(rows)},
+            )
+            transaction.produce(TopicPartition(topic, partition), records)
+        now_ms, offsets = self._clock.now_ms(), [sending.record.record_id.offset for sending in batch]
+        notes: dict[int, Sequence[Header]] = {
+            number: [(SENT_BACK, str(offset).encode())] for number, offset in enumerate(offsets)
+        }
+        keys = [sending.key for sending in batch]
+        records = OutputRecords(keys, [None] * len(batch), [now_ms] * len(batch), notes)
+        transaction.produce(TopicPartition(self.topic.name, partition), records)
+        transaction.commit()
+
+
+def _ignore_progress(done: int, total: int) -> None:
+    del done, total
+
+
+def replay(
+    cluster: Cluster,
+    config: Config,
+    clock: Clock,
+    selection: Selection,
+    open_transaction: Callable[[str], Transaction],
+    *,
+    limit: int | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[int, int], None] = _ignore_progress,
+) -> ReplayResult:
+    """Send dead letters back to the inputs that they came from, each dead letter once.
+
+    Args:
+        cluster: Where the topics are.
+        config: The application's configuration.
+        clock: Gives the times in headers.
+        selection: Which dead letters; those that were sent back before are not sent again.
+        open_transaction: Returns an initialised transactional producer with this id: initialising it has aborted what
+            an earlier producer left open. Not called if there is nothing to send.
+        limit: How many to send at most, oldest first in each partition; None sends all.
+        dry_run: Whether to only report what would be sent.
+        on_progress: Called with the number of dead letters that are done, and the number in all.
+
+    Raises:
+        ConfigurationError: The topic, a selected reason, partition or dead letter does not exist.
+        FencedError: Another replay of this application has begun.
+        TransactionAbortedError: A transaction was aborted; those before it are committed.
+        UnknownOutcomeError: The broker did not answer in time; the next run finds out what was sent.
+    """
+    run = _Replay(cluster, config, clock, selection, rehearsal=dry_run)
+    partitions = selection.partitions_of(run.topic.partitions, run.topic.name)
+    unsent = {number: found for number in partitions if len(found := run.select(number))}
+    if not unsent:
+        return run.result
+    with ExitStack() as stack:
+        transaction: Transaction | None = None
+        if not dry_run:
+            transaction = stack.enter_context(closing(open_transaction(config.replay_transactional_id)))
+            run.end_open_transactions(transaction, list(unsent))
+            name = run.begin(transaction, list(unsent))
+            for partition, remaining in unsent.items():
+                run.catch_up(partition, remaining, name)
+        total, done = sum(map(len, unsent.values())), 0
+        for partition, remaining in unsent.items():
+            room = None if limit is None else limit - run.result.sent.total()
+            for batch, examined in _batches(run.sendings(partition, remaining), room):
+                if transaction is not None and batch:
+                    run.send(transaction, partition, batch)
+                letters = (sending.record.dead_letter for sending in batch)
+                run.result.sent.update((letter.reason, letter.topic) for letter in letters)
+                done += examined
+                on_progress(done, total)
+        run.result.left = total - done
+    return run.result
+
+
+def _batches(sendings: Generator[_Sending | None], limit: int | None) -> Iterator[tuple[Sequence[_Sending], int]]:
+    """Yield what goes into each transaction, and how many dead letters were examined for it.
+
+    Args:
+        sendings: See `_Replay.sendings`.
+        limit: How many to send at most, in all transactions together.
+    """
+    batch: list[_Sending] = []
+    size = examined = sent = 0
+    with closing(sendings):
+        while limit is None or sent < limit:
+            sending = next(sendings, END)
+            if isinstance(sending, _Sending):
+                batch.append(sending)
+                size += sending.size
+                sent += 1
+            examined += sending is not END
+            is_full = len(batch) == BATCH_RECORDS or size >= BATCH_BYTES or examined == NEAR_RECORDS
+            if is_full or sending is END or sent == limit:
+                yield batch, examined
+                batch, size, examined = [], 0, 0
+            if sending is END:
+                return

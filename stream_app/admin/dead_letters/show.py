@@ -1,0 +1,142 @@
+"""`areba dlq show`: everything about one dead letter."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from stream_app.admin.dead_letters.origins import InputRecords
+from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, DeadLetterRecord, RecordId, read_record
+from stream_app.admin.dead_letters.selection import Selection, format_time
+from stream_app.admin.dead_letters.topic import DeadLettersTopic
+from stream_app.backends.base import Cluster
+from stream_app.backends.reading import Row
+from stream_app.config import Config
+from stream_app.errors import BooksError, ConfigurationError
+from stream_app.records import REASONS
+from stream_app.serialization.dead_letter import read_sent_back, read_start
+from stream_app.terminal import printable
+
+SHOWN_BYTES = 4_096
+"""How many bytes of a key, a header or a value are shown; `--full` shows the whole value."""
+
+
+def show_letter(cluster: Cluster, config: Config, record_id: RecordId, *, full: bool = False) -> Iterator[str]:
+    """Describe one dead letter, line by line.
+
+    The rest of its partition is read to find out whether it was sent back. Parts that it left out are read from its
+    input.
+
+    Args:
+        cluster: Where the topics are.
+        config: The application's configuration.
+        record_id: Partition and offset of the dead letter.
+        full: Whether to show all bytes of the value.
+
+    Raises:
+        BooksError: The input no longer has the parts that were left out; raised after all other lines.
+        ConfigurationError: The topic or partition does not exist, or the record at this offset is not a dead letter.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    topic = DeadLettersTopic(cluster, config)
+    Selection(partitions=frozenset({record_id.partition})).partitions_of(topic.partitions, topic.name)
+    low, high = topic.watermarks(record_id.partition)
+    where = f"{topic.name}[{record_id.partition}]"
+    if not low <= record_id.offset < high:
+        held = f"it has offsets {low} to {high - 1}" if high > low else "it is empty"
+        raise ConfigurationError(f"{where} has no offset {record_id.offset}: {held}")
+    with closing(topic.open(record_id.partition)) as reader:
+        reader.seek(record_id.offset)
+        rows = topic.rows(reader, record_id.partition)
+        row = next(rows, None)
+        record = read_record(record_id.partition, row) if row is not None and row.offset == record_id.offset else None
+        if record is None:
+            kind = _other_kind(row, record_id)
+            raise ConfigurationError(f"{where} offset {record_id.offset} is not a dead letter: {kind}")
+        sent_back = next((other for other in rows if read_sent_back(other.headers) == record_id.offset), None)
+    with InputRecords(cluster) as inputs:
+        record, problem = inputs.completed(record)
+    return _lines(record, where, sent_back, problem, full=full)
+
+
+def _other_kind(row: Row | None, record_id: RecordId) -> str:
+    """Say what the record is, if it is not a dead letter."""
+    if row is None or row.offset != record_id.offset:
+        return "it is a control record of a transaction, or part of an aborted transaction"
+    offset = read_sent_back(row.headers)
+    if offset is not None:
+        return f"it says that offset {offset} was sent back"
+    return "it says that a replay began" if read_start(row.headers) is not None else "another program wrote it"
+
+
+def _lines(record: DeadLetterRecord, where: str, sent_back: Row | None, problem: str, *, full: bool) -> Iterator[str]:
+    dead_letter, replay = record.dead_letter, record.replay
+    key, value, headers = dead_letter.original
+    yield f"dead letter  {where} offset {record.record_id.offset}"
+    yield f"from         {dead_letter.origin}"
+    yield f"reason       {printable(dead_letter.reason)}"
+    yield f"detail       {_detail(record)}"
+    yield f"event time   {format_time(record.timestamp_ms)} UTC ({record.timestamp_ms} ms){_time_note(record)}"
+    yield "sent back    " + (
+        f"at {format_time(sent_back.timestamp_ms)} UTC (offset {sent_back.offset})" if sent_back else "no"
+    )
+    if replay is not None:
+        yield (
+            f"before       it was {printable(replay.topic)}[{replay.partition}] offset {replay.offset}, "
+            f"sent back {format_time(replay.time_ms)} UTC (attempt {replay.attempt})"
+        )
+    yield f"stream, id   {printable(record.stream)}, {printable(record.id) or 'unknown'}"
+    yield f"key          {_bytes_text(key)}"
+    for name, cell in headers:
+        yield f"header       {printable(name)}: {_bytes_text(cell)}"
+    yield f"value        {_size_text(value)}"
+    for name, part in dead_letter.left_out.items():
+        yield f"left out     {name}: {part.length:,} bytes, SHA-256 {printable(part.sha256)}"
+    if problem:
+        raise BooksError([f"{dead_letter.origin}: {problem}"])
+    yield f"decoded      {_content_text(record.content)}"
+    yield from _hexadecimal(value or b"", None if full else SHOWN_BYTES)
+
+
+def _detail(record: DeadLetterRecord) -> str:
+    """Return the worker's message, and the decoder's error if the value is malformed."""
+    reason = REASONS.get(record.dead_letter.reason)
+    detail = record.dead_letter.message
+    if reason is not None and reason.malformed and isinstance(record.content, Exception):
+        detail += f"; {record.content}"
+    return printable(detail)
+
+
+def _time_note(record: DeadLetterRecord) -> str:
+    if record.dead_letter.reason in BORROWED_TIMESTAMPS:
+        return ": that of the record that closed it"
+    return ""
+
+
+def _content_text(content: object) -> str:
+    return f"no: {content}" if isinstance(content, Exception) else printable(repr(content)[: 4 * SHOWN_BYTES])
+
+
+def _size_text(value: bytes | None) -> str:
+    return "null" if value is None else f"{len(value):,} bytes"
+
+
+def _bytes_text(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    if len(value) > SHOWN_BYTES:
+        return f"{_bytes_text(value[:SHOWN_BYTES])} and {len(value) - SHOWN_BYTES:,} bytes more"
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return value.hex(" ")
+    return text if text.isprintable() and text else repr(value)
+
+
+def _hexadecimal(value: bytes, most: int | None) -> Iterator[str]:
+    """Yield lines of sixteen bytes, in the format of `hexdump -C`."""
+    shown = value[:most]
+    for start in range(0, len(shown), 16):
+        part = shown[start : start + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)  # printable ASCII
+        yield f"  {start:08x}  {part.hex(' '):<47}  {text}"
+    if len(value) > len(shown):
+        yield f"  and {len(value) - len(shown):,} bytes more; --full shows them"

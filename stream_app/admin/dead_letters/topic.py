@@ -1,0 +1,91 @@
+"""Access to the dead-letters topic, and the set of selected dead letters that were not sent back yet."""
+
+from collections.abc import Iterator
+
+from stream_app.backends.base import Cluster, LogReader, TopicPartition
+from stream_app.backends.reading import Row, read_rows
+from stream_app.config import Config
+from stream_app.errors import TopicError
+from stream_app.records import REASONS, Reason
+
+OTHER_REASON = 255
+"""Code of a reason that areba does not know, in the tables of `UnsentLetters`; 0 is an offset without an entry."""
+
+
+class DeadLettersTopic:
+    """The dead-letters topic of an application.
+
+    Raises:
+        TopicError: The topic does not exist.
+    """
+
+    def __init__(self, cluster: Cluster, config: Config) -> None:
+        self.name = config.topics.dead_letters
+        found = cluster.topics([self.name]).get(self.name)
+        if found is None:
+            raise TopicError(f"{self.name}: there is no such topic")
+        self.partitions = found.partitions
+        self._cluster = cluster
+
+    def open(self, partition: int) -> LogReader:
+        """Return a reader of one partition, which the caller closes."""
+        return self._cluster.reader(TopicPartition(self.name, partition))
+
+    def rows(self, reader: LogReader, partition: int, *, to_end: bool = True) -> Iterator[Row]:
+        """Yield the records of a partition; see `backends.reading.read_rows`."""
+        return read_rows(reader, f"{self.name}[{partition}]", to_end=to_end)
+
+    def watermarks(self, partition: int) -> tuple[int, int]:
+        """Return the first offset of a partition, and the offset after its last record."""
+        return self._cluster.watermarks(TopicPartition(self.name, partition))
+
+
+class UnsentLetters:
+    """The selected dead letters of one partition that are not known to have been sent back, with their reasons.
+
+    The reasons are kept in one byte for each offset, so a partition with ten million dead letters takes 10 MB.
+
+    Args:
+        low: First offset of the partition.
+    """
+
+    def __init__(self, low: int) -> None:
+        self.read_to = low
+        self._low = low
+        self._reasons = bytearray()
+
+    @property
+    def first(self) -> int:
+        """Offset of the first dead letter in the set."""
+        return self._low + len(self._reasons) - len(self._reasons.lstrip(b"\0"))
+
+    def add(self, offset: int, reason: str) -> None:
+        """Add a dead letter."""
+        index = offset - self._low
+        if index >= len(self._reasons):
+            self._reasons.extend(bytes(max(index + 1 - len(self._reasons), len(self._reasons))))
+        self._reasons[index] = REASONS.get(reason, OTHER_REASON)
+
+    def remove(self, offset: int) -> str | None:
+        """Remove a dead letter that was sent back; return its reason, or None if it was not in the set."""
+        if offset not in self:
+            return None
+        index = offset - self._low
+        code, self._reasons[index] = self._reasons[index], 0
+        return _text_of(code)
+
+    def __contains__(self, offset: int) -> bool:
+        index = offset - self._low
+        return 0 <= index < len(self._reasons) and self._reasons[index] != 0
+
+    def __len__(self) -> int:
+        return len(self._reasons) - self._reasons.count(0)
+
+
+def shown_reason(reason: str) -> str:
+    """Return the text under which dead letters of a reason are counted."""
+    return _text_of(REASONS.get(reason, OTHER_REASON))
+
+
+def _text_of(code: int) -> str:
+    return "of another program" if code == OTHER_REASON else Reason(code).text

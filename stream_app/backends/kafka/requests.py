@@ -1,0 +1,89 @@
+"""Requests of the admin client: waiting for an answer, and the offsets of partitions."""
+
+import contextlib
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # re-exported, but not marked so
+
+from stream_app.backends.base import Ends, TopicPartition, Watermarks
+from stream_app.backends.kafka import timeouts
+from stream_app.backends.kafka.errors import NO_LEADER_CODES, TIMED_OUT, failed_request, kafka_error
+from stream_app.backends.kafka.messages import client_partitions
+from stream_app.errors import UnknownOutcomeError
+
+
+def answer(future: Future[Any], timeout_s: float) -> Any:  # noqa: ANN401  (each request has its own type of answer)
+    """Return the answer to a request that the client gives up after `timeout_s`.
+
+    A process that was frozen meanwhile may time out here although the client has an answer.
+
+    Raises:
+        KafkaException: The broker refuses, or (code `_TIMED_OUT`) there is no answer.
+    """
+    try:
+        return future.result(timeout_s + 1)
+    except TimeoutError:
+        raise KafkaException(KafkaError(TIMED_OUT, "no answer", retriable=True)) from None
+
+
+def query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermarks:
+    """Ask the broker for the first offset of a partition and for the end of its log, committed or not.
+
+    Raises:
+        TopicError: The broker refuses.
+        UnknownOutcomeError: No broker answered in time.
+    """
+    what = f"{partition.topic}[{partition.partition}]: first and last offset"
+    kinds = [(spec, IsolationLevel.READ_UNCOMMITTED) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]  # type: ignore[no-untyped-call]
+    [low], [high] = _query_offsets(admin, [ClientPartition(*partition)], kinds, what)
+    return Watermarks(low, high)
+
+
+def query_ends(admin: AdminClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Ends]:
+    """Ask the broker for the last stable offset and for the end of each partition's log.
+
+    Raises:
+        TopicError: The broker refuses.
+        UnknownOutcomeError: No broker answered in time.
+    """
+    last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    kinds = [(last, IsolationLevel.READ_COMMITTED), (last, IsolationLevel.READ_UNCOMMITTED)]
+    stable, high = _query_offsets(admin, client_partitions(partitions), kinds, "open transactions")
+    return dict(zip(partitions, map(Ends, stable, high), strict=True))
+
+
+def _query_offsets(
+    admin: AdminClient, places: Sequence[ClientPartition], kinds: Sequence[tuple[OffsetSpec, IsolationLevel]], what: str
+) -> list[list[int]]:
+    """Return for each kind the offsets of all partitions; ask again, within a bound, while leaders are missing.
+
+    Raises:
+        TopicError: The broker refuses.
+        UnknownOutcomeError: No broker answered in time.
+    """
+    deadline = time.monotonic() + timeouts.REQUEST_S
+    attempt_s = timeouts.LEADER_REQUEST_S
+    while True:
+        asked = [
+            admin.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=attempt_s)
+            for spec, level in kinds
+        ]
+        try:
+            found = [[answer(futures[place], attempt_s).offset for place in places] for futures in asked]
+        except KafkaException as problem:
+            if kafka_error(problem).code() not in NO_LEADER_CODES or time.monotonic() > deadline:
+                raise failed_request(problem, what, f"topic {places[0].topic}", "Describe") from None
+        else:
+            if min(map(min, found)) >= 0:
+                return found
+            if time.monotonic() > deadline:  # an answer without an offset: the leader that the client knew is gone
+                raise UnknownOutcomeError(f"{what}: no leader")
+        time.sleep(10 * timeouts.RETRY_PAUSE_S)
+        for topic in dict.fromkeys(place.topic for place in places):
+            with contextlib.suppress(KafkaException):
+                admin.list_topics(topic, timeout=attempt_s)  # makes the client learn who the new leader is

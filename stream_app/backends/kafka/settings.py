@@ -1,0 +1,146 @@
+"""How the clients of Kafka are configured.
+
+Settings come in three layers: tuned values, over them the user's, over them the settings that the guarantees of the
+application depend on.
+
+    read_committed, auto.offset.reset=error,    nothing of an aborted transaction is read, and no record is skipped or
+    no auto-commit, enable.partition.eof        read twice without an error
+    partition.assignment.strategy=range         partitions are assigned eagerly; a member reads the labels that belong
+                                                to its examples
+    enable.idempotence, acks=all                a retry neither duplicates nor reorders records
+    partitioner=murmur2_random                  a key goes to the partition to which a Java producer sends it
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from stream_app.backends.base import CLIENT_NAME, MAX_BATCH_BYTES
+from stream_app.backends.kafka.errors import ALL_BROKERS_DOWN, REFUSED_CODES, error_text
+from stream_app.backends.kafka.outages import Outages
+from stream_app.errors import ConfigurationError
+
+LOGGER = logging.getLogger(__name__)
+
+READER_GROUP = "areba/log-reader"
+"""The group id of readers that belong to no application. They join no group, but a client asks for the coordinator of
+its group all the same."""
+
+CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
+    {
+        "session.timeout.ms": 6_000,  # the partitions of a killed member wait for so long; brokers allow no less
+        "heartbeat.interval.ms": 1_500,
+        "fetch.queue.backoff.ms": 1,  # the default of 1 s stalls a fast consumer whose queue was full for a moment
+        "fetch.wait.max.ms": 10,  # an end-of-partition event is never older than this
+        "fetch.error.backoff.ms": 50,
+        "queued.max.messages.kbytes": 65_536,  # memory for records that are fetched ahead
+        "retry.backoff.ms": 10,
+    }
+)
+
+CONSUMER_GUARANTEES: Mapping[str, object] = MappingProxyType(
+    {
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "partition.assignment.strategy": "range",
+        "group.protocol": "classic",
+        "allow.auto.create.topics": False,
+    }
+)
+
+TRANSACTION_TUNING: Mapping[str, object] = MappingProxyType(
+    {
+        "transaction.timeout.ms": 10_000,  # the transaction of a killed member delays readers for so long
+        "retry.backoff.ms": 1,  # the coordinator asks for one retry; with the default, a small transaction takes 100 ms
+        "retry.backoff.max.ms": 100,
+        "reconnect.backoff.max.ms": 1_000,
+        "linger.ms": 5,  # a commit flushes at once in any case
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 262_144,
+    }
+)
+
+PRODUCER_GUARANTEES: Mapping[str, object] = MappingProxyType(
+    {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
+)
+
+TRANSACTION_GUARANTEES: Mapping[str, object] = MappingProxyType(
+    {
+        **PRODUCER_GUARANTEES,
+        "message.max.bytes": 1_000_000_000,  # the client's maximum; the limits that count are those of the topics
+        "batch.size": MAX_BATCH_BYTES,
+    }
+)
+
+SENDER_TUNING: Mapping[str, object] = MappingProxyType(
+    {
+        "message.max.bytes": 1_048_588,  # the broker's default
+        "linger.ms": 5,
+        "batch.size": 1_000_000,
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 262_144,
+    }
+)
+
+_ADMIN_PREFIXES = ("security.", "ssl.", "sasl.", "socket.", "broker.", "client.", "enable.ssl")
+
+
+class _ClientLogger:
+    """Passes librdkafka's log lines on; lines about broken connections get level DEBUG, since `Outages` reports them.
+
+    During an outage the client writes such lines every second.
+    """
+
+    def __init__(self, outages: Outages) -> None:
+        self._outages = outages
+
+    def log(self, level: int, form: str, facility: str, client: str, text: str) -> None:
+        is_about_connection = facility in {"FAIL", "ERROR"} or self._outages.is_suspected
+        LOGGER.log(logging.DEBUG if is_about_connection else level, form, facility, client, text)
+
+
+def client_settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings of a client: the layers, later ones over earlier ones, and what every client has.
+
+    Args:
+        bootstrap_servers: Addresses of brokers, separated by commas.
+        outages: Is informed when the client has lost all brokers.
+        layers: Settings of librdkafka by name.
+    """
+
+    def on_error(error: KafkaError) -> None:
+        if error.code() == ALL_BROKERS_DOWN:
+            outages.suspect(error.str())
+        elif error.code() in REFUSED_CODES:
+            LOGGER.error("Kafka refused a request: %s", error.str())
+        else:
+            LOGGER.debug("Kafka client: %s", error.str())
+
+    merged: dict[str, Any] = {"log.connection.close": False, "reconnect.backoff.max.ms": 1_000}
+    for layer in layers:
+        merged.update(layer)
+    merged["client.id"] = "/".join(filter(None, (CLIENT_NAME, merged.get("client.id"))))
+    return {**merged, "bootstrap.servers": bootstrap_servers, "error_cb": on_error, "logger": _ClientLogger(outages)}
+
+
+def admin_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that any client understands; the client would warn of the others."""
+    return {name: value for name, value in settings.items() if name.startswith(_ADMIN_PREFIXES)}
+
+
+def create_client(make: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> Any:  # noqa: ANN401  (any client)
+    """Create a client of librdkafka.
+
+    Raises:
+        ConfigurationError: librdkafka does not know a setting, or does not accept its value.
+    """
+    try:
+        return make(settings)
+    except (KafkaException, ValueError, TypeError) as problem:
+        raise ConfigurationError(f"kafka settings: {error_text(problem)}") from None

@@ -1,0 +1,294 @@
+"""Inputs, read as a member of a consumer group."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+
+from stream_app.backends.base import Committed, Fetched, TopicPartition, Watermarks, given_partitions
+from stream_app.backends.kafka import timeouts
+from stream_app.backends.kafka.errors import (
+    AUTO_OFFSET_RESET,
+    PARTITION_EOF,
+    REFUSED_CODES,
+    WRONG_STATE,
+    error_text,
+    failed_request,
+    kafka_error,
+)
+from stream_app.backends.kafka.messages import (
+    NO_RECORDS,
+    application_partitions,
+    by_partition,
+    client_partitions,
+    columns,
+    drain,
+    raise_read_error,
+)
+from stream_app.backends.kafka.outages import Outages
+from stream_app.backends.kafka.requests import query_watermarks
+from stream_app.backends.kafka.settings import (
+    CONSUMER_GUARANTEES,
+    CONSUMER_TUNING,
+    admin_settings,
+    client_settings,
+    create_client,
+)
+from stream_app.errors import OffsetGoneError, UnstableOffsetsError
+
+SEEK_ATTEMPTS = 20
+"""A partition accepts a seek once its fetcher has started, some milliseconds after the partition was assigned."""
+
+
+class KafkaSource:
+    """`base.Source` as a member of a consumer group.
+
+    Records that the client fetched before `start_at` are never returned: `seek` makes the client discard them, and a
+    batch during which the group was rebalanced is discarded as a whole and read again.
+
+    Args:
+        bootstrap_servers: Addresses of brokers, separated by commas.
+        group_id: The group to join.
+        settings: Further settings of librdkafka.
+        outages: Is informed about lost brokers; clients of one worker share it.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        group_id: str,
+        settings: Mapping[str, str] | None = None,
+        outages: Outages | None = None,
+    ) -> None:
+        self._outages = outages or Outages()
+        self._group_id = group_id
+        common = (bootstrap_servers, self._outages)
+        layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, {"group.id": group_id})
+        self._consumer: Consumer = create_client(Consumer, client_settings(*common, *layers))
+        for_admin = client_settings(*common, admin_settings(settings or {}))
+        self._create_admin: Callable[[], AdminClient] = lambda: create_client(AdminClient, for_admin)
+        self._admin: AdminClient | None = None
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._next: dict[TopicPartition, int] = {}  # of each partition that is read: where the next `poll` continues
+        self._paused: set[TopicPartition] = set()
+        self._was_rebalanced = False  # since the last `poll` returned
+        self._is_assigning = False
+        self._probed_s = 0.0
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        on_assign: Callable[[Sequence[TopicPartition]], None],
+        on_revoke: Callable[[Sequence[TopicPartition]], None],
+        partitions: int,
+    ) -> None:
+        """Join the group; see `base.Source.subscribe`."""
+
+        def assigned(_: Consumer, found: list[ClientPartition]) -> None:
+            self._start_assignment(given_partitions(application_partitions(found), topics, partitions))
+            self._is_assigning = True  # `start_at` only stores the offsets; the `_assign` below passes them on
+            try:
+                on_assign(sorted(self._assigned))
+            finally:
+                self._is_assigning = False
+                self._assign()
+
+        def revoked(_: Consumer, __: list[ClientPartition]) -> None:
+            try:
+                on_revoke(sorted(self._assigned))
+            finally:
+                self._start_assignment(())
+                self._consumer.unassign()
+
+        self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked)
+
+    def _start_assignment(self, assigned: Iterable[TopicPartition]) -> None:
+        self._assigned = frozenset(assigned)
+        self._next = {}
+        self._paused = set()
+        self._was_rebalanced = True
+
+    def _assign(self) -> None:
+        """Tell the client which partitions are assigned, where each is read, and which are not read for now."""
+        self._consumer.assign([ClientPartition(*p, self._next.get(p, 0)) for p in self._assigned])
+        active = set(self._active())
+        self._consumer.pause(client_partitions(self._assigned - active))
+        self._consumer.resume(client_partitions(active))  # the client keeps a pause across assignments
+
+    def _active(self) -> dict[TopicPartition, int]:
+        """Return the next offset of each partition that is read and not paused."""
+        return {p: offset for p, offset in self._next.items() if p not in self._paused}
+
+    def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these assigned partitions from these offsets; see `base.Source.start_at`.
+
+        Raises:
+            ValueError: A partition is not assigned.
+        """
+        strangers = sorted(set(offsets) - self._assigned)
+        if strangers:
+            raise ValueError(f"not assigned: {strangers}")
+        self._next.update(offsets)
+        self._paused.difference_update(offsets)
+        if not self._is_assigning:
+            self._seek(offsets)
+
+    def _seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            for partition, offset in offsets.items():
+                self._seek_one(ClientPartition(*partition, offset))
+        except KafkaException:
+            self._assign()  # a fetcher that stopped at an error accepts no seek, but an assignment restarts it
+        else:
+            self._consumer.resume(client_partitions(p for p in offsets if p not in self._paused))
+
+    def _seek_one(self, place: ClientPartition) -> None:
+        for attempt in range(SEEK_ATTEMPTS):
+            try:
+                self._consumer.seek(place)
+            except KafkaException as problem:
+                if kafka_error(problem).code() != WRONG_STATE or attempt == SEEK_ATTEMPTS - 1:
+                    raise
+                time.sleep(timeouts.RETRY_PAUSE_S)
+            else:
+                return
+
+    def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no more records of these partitions until `start_at` is called for them."""
+        stopped = [p for p in partitions if self._next.pop(p, None) is not None]
+        self._paused.difference_update(stopped)
+        if not self._is_assigning:
+            self._consumer.pause(client_partitions(stopped))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch no more of these partitions for now; records not yet returned are fetched again after `resume`."""
+        chosen = [p for p in partitions if p in self._next]
+        self._paused.update(chosen)
+        if not self._is_assigning:
+            self._consumer.pause(client_partitions(chosen))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Continue after the last record that `poll` returned of these partitions."""
+        chosen = [p for p in partitions if p in self._paused]
+        self._paused.difference_update(chosen)
+        if chosen and not self._is_assigning:
+            self._seek({p: self._next[p] for p in chosen})
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        """Return at most `max_records` records; see `base.Source.poll`."""
+        messages = drain(self._consumer, max_records, timeout_s)
+        if self._outages.is_suspected or self._outages.since_answer_s() > timeouts.SILENCE_S:
+            self._probe()
+        if self._was_rebalanced:  # the batch may mix messages from before and after the rebalance: read it again
+            self._was_rebalanced = False
+            if messages:
+                self._seek(self._active())
+            return ()
+        try:
+            return self._fetched(messages) if messages else ()
+        except OffsetGoneError as error:  # records of other partitions came in the same batch: read them again
+            self._seek({p: offset for p, offset in self._active().items() if p != error.partition})
+            raise
+
+    def _fetched(self, messages: list[Message]) -> list[Fetched]:
+        errors = list(map(Message.error, messages))
+        ends: dict[TopicPartition, int] = {}
+        if any(errors):
+            ends = self._handle_errors(messages, errors)
+            messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
+        result = []
+        for partition, chosen in by_partition(messages).items():
+            if partition not in self._next:
+                continue  # fetched before `stop_reading`
+            records = columns(chosen)
+            after_records = int(records.offsets[-1]) + 1
+            end = ends.pop(partition, -1)
+            self._next[partition] = max(after_records, end)
+            result.append(Fetched(partition, records, at_end=end >= after_records))
+        for partition, end in ends.items():
+            if partition in self._next:
+                self._next[partition] = end
+                result.append(Fetched(partition, NO_RECORDS, at_end=True))
+        return result
+
+    def _handle_errors(
+        self, messages: Sequence[Message], errors: Sequence[KafkaError | None]
+    ) -> dict[TopicPartition, int]:
+        """Return the newest end-of-partition event of each partition; raise or log all other errors."""
+        ends = {}
+        for message, error in zip(messages, errors, strict=True):
+            if error is None:
+                continue
+            partition = TopicPartition(message.topic() or "", message.partition() or 0)
+            if error.code() == PARTITION_EOF:
+                ends[partition] = message.offset() or 0
+            elif error.code() != AUTO_OFFSET_RESET or partition in self._next:
+                raise_read_error(message, error, self._next.get(partition), self._group_id)
+        return ends
+
+    def _probe(self) -> None:
+        """Find out whether a broker answers, at most every `timeouts.PROBE_INTERVAL_S`."""
+        now_s = time.monotonic()
+        if now_s - self._probed_s < timeouts.PROBE_INTERVAL_S:
+            return
+        self._probed_s = now_s
+        try:
+            self._consumer.list_topics(timeout=timeouts.PROBE_S)
+        except KafkaException:
+            self._outages.confirm()
+        else:
+            self._outages.end()
+
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float = timeouts.STABLE_OFFSETS_S
+    ) -> Mapping[TopicPartition, Committed | None]:
+        """Return the group's committed offsets once no open transaction holds any of them.
+
+        Raises:
+            TopicError: The broker refuses.
+            UnstableOffsetsError: An open transaction held an offset, or no broker answered, for this time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                answers = self._consumer.committed(client_partitions(partitions), timeout=timeout_s)
+            except KafkaException as problem:
+                if kafka_error(problem).code() in REFUSED_CODES:
+                    raise failed_request(problem, "committed offsets", f"group {self._group_id}") from None
+                if time.monotonic() > deadline:
+                    raise UnstableOffsetsError(f"committed offsets: {error_text(problem)}") from None
+                time.sleep(timeouts.RETRY_PAUSE_S)
+                continue
+            failed = [answer for answer in answers if answer.error is not None]
+            if not failed:
+                break
+            if time.monotonic() > deadline:
+                raise UnstableOffsetsError(f"committed offset of {failed[0].topic}: {failed[0].error}")
+            time.sleep(timeouts.RETRY_PAUSE_S)
+        return {
+            TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None
+            for a in answers
+        }
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """Ask the broker for the first offset and the end of a partition's log; open transactions are included.
+
+        Raises:
+            TopicError: The broker refuses.
+            UnknownOutcomeError: No broker answered in time.
+        """
+        if self._admin is None:
+            self._admin = self._create_admin()
+        return query_watermarks(self._admin, partition)
+
+    def group_metadata(self) -> object:
+        """Return the group's generation and our member id, as the client encodes them."""
+        metadata: object = self._consumer.consumer_group_metadata()
+        return metadata
+
+    def close(self) -> None:
+        """Leave the group; `on_revoke` is called first."""
+        self._consumer.close()
+        self._admin = None

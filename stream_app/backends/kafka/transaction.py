@@ -1,0 +1,280 @@
+"""Outputs and offsets, written in transactions."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.kafka import timeouts
+from stream_app.backends.kafka.blocking_calls import BlockingCallThread
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.errors import (
+    DENIED_CODES,
+    FENCED_CODES,
+    GROUP_CHANGED_CODES,
+    REFUSED_CODES,
+    TIMED_OUT,
+    error_text,
+    kafka_error,
+    refusal_text,
+    unwrapped_fatal_errors,
+)
+from stream_app.backends.kafka.outages import Outages
+from stream_app.backends.kafka.settings import (
+    TRANSACTION_GUARANTEES,
+    TRANSACTION_TUNING,
+    client_settings,
+    create_client,
+)
+from stream_app.errors import (
+    ConfigurationError,
+    FencedError,
+    RecordTooLargeError,
+    TransactionAbortedError,
+    UnknownOutcomeError,
+)
+from stream_app.records import OutputRecords
+
+LOGGER = logging.getLogger(__name__)
+
+MAX_BLOCKED_CLIENTS = 4
+"""Clients that were replaced while one of their calls blocks. Each has threads and memory; with more of them the
+process restarts."""
+
+
+class KafkaTransaction:
+    """`base.Transaction` as a transactional producer.
+
+    A client that fails, or does not return in time, is replaced by a new one. Where the old client would wait for its
+    timeouts, or forever, `init_transactions` of the new client settles the transaction (KIP-98: the coordinator aborts
+    it, or completes the commit that it had begun) and fences whatever the old client still has in flight. The group's
+    committed offsets say whether the transaction was committed.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        transactional_id: str,
+        settings: Mapping[str, str] | None = None,
+        outages: Outages | None = None,
+        timeout_s: float = timeouts.TRANSACTION_S,
+    ) -> None:
+        """Create the client.
+
+        Args:
+            bootstrap_servers: Addresses of brokers, separated by commas.
+            transactional_id: Stays the same over restarts of this instance; no other instance uses it.
+            settings: Further settings of librdkafka.
+            outages: Is informed about lost brokers; clients of one worker share it.
+            timeout_s: How long a call may wait for a broker before the transaction is given up.
+        """
+        self._id = transactional_id
+        self._outages = outages or Outages()
+        self._timeout_s = timeout_s
+        names = {"transactional.id": transactional_id}
+        layers = (TRANSACTION_TUNING, settings or {}, TRANSACTION_GUARANTEES, names)
+        merged = client_settings(bootstrap_servers, self._outages, *layers)
+        self._create_producer: Callable[[], Producer] = lambda: create_client(Producer, merged)
+        self._producer = self._create_producer()
+        self._thread = BlockingCallThread()
+        self._blocked_threads: list[BlockingCallThread] = []  # of clients that were replaced
+        self._create_cluster: Callable[[], KafkaCluster] = lambda: KafkaCluster(bootstrap_servers, settings)
+        self._cluster: KafkaCluster | None = None  # asked whether a broker answers; created when first needed
+        self._is_initialised = False
+        self._is_open = False
+        self._begun_s = 0.0
+        self._fenced_text = ""  # not empty once a newer producer has our id; nothing reverses that
+
+    def initialise(self) -> None:
+        """Fence older producers of this id and end what they left open; see `base.Transaction.initialise`."""
+        if self._is_initialised:
+            return
+        self._call("init_transactions", self._producer.init_transactions, timeouts.INITIALISE_S)
+        self._is_initialised = True
+
+    def begin(self) -> None:
+        """Open a transaction; initialise the client first if that is not done. Raises as `commit` does."""
+        self.initialise()
+        self._begun_s = time.monotonic()
+        try:
+            with unwrapped_fatal_errors():
+                self._producer.poll(0)  # may raise a fatal error, see `_call`
+                self._producer.begin_transaction()
+        except KafkaException as problem:
+            self._raise_for("begin", kafka_error(problem))
+        self._is_open = True
+
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
+        """Queue the records; see `base.Transaction.produce`. `offsets` is filled until `commit` returns."""
+        topic, number = partition
+        produce = self._producer.produce
+        headers = records.headers
+        on_delivery = None if offsets is None else _offset_collector(offsets)
+        rows = zip(records.values, records.keys, records.timestamps, strict=True)
+        try:
+            for row, (value, key, timestamp) in enumerate(rows):
+                named = headers.get(row) if headers else None
+                while True:
+                    try:
+                        if named:
+                            produce(topic, value, key, number, on_delivery, None, timestamp, list(named))
+                        else:
+                            produce(topic, value, key, number, on_delivery, None, timestamp)
+                    except BufferError:
+                        self._wait_for_queue_room()
+                    else:
+                        break
+        except KafkaException as problem:
+            self._raise_for(f"produce to {topic}[{number}]", kafka_error(problem))
+
+    def _wait_for_queue_room(self) -> None:
+        deadline = time.monotonic() + timeouts.QUEUE_ROOM_S
+        before = len(self._producer)
+        while len(self._producer) >= before:
+            with unwrapped_fatal_errors():
+                self._producer.poll(timeouts.RETRY_PAUSE_S)
+            if time.monotonic() > deadline:
+                self._replace_client(f"the send queue stayed full for {timeouts.QUEUE_ROOM_S:.0f} s")
+
+    def flush(self) -> None:
+        """Wait until the broker has all records. Raises as `commit` does."""
+        self._call("flush", self._flush)
+
+    def _flush(self, timeout_s: float) -> None:
+        if self._producer.flush(timeout_s):
+            raise KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "records are in flight", retriable=True))
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+        """Make the group's offsets part of the transaction. Raises as `commit` does."""
+        places = [ClientPartition(*p, committed.offset, committed.metadata) for p, committed in offsets.items()]
+        send = self._producer.send_offsets_to_transaction
+        self._call(
+            "send offsets", lambda timeout_s: self._run_in_thread(lambda: send(places, group, timeout_s), timeout_s)
+        )
+
+    def commit(self) -> None:
+        """Commit once all records are written; see `base.Transaction.commit`."""
+        self._call("commit", self._producer.commit_transaction)
+        self._is_open = False
+        self._outages.end()
+
+    def abort(self) -> None:
+        """Abort the transaction if one is open; see `base.Transaction.abort`."""
+        if self._is_open:
+            with contextlib.suppress(TransactionAbortedError):  # replacing the client aborts the transaction as well
+                self._call("abort", self._producer.abort_transaction)
+            self._is_open = False
+
+    def close(self) -> None:
+        """Release the client; an open transaction is aborted if the broker answers in time."""
+        self._thread.close()
+        try:
+            with unwrapped_fatal_errors():
+                if self._is_open:
+                    self._is_open = False
+                    self._producer.abort_transaction(timeouts.CLOSE_S)
+                self._producer.close()
+        except KafkaException as problem:
+            LOGGER.info("transaction of %s: the broker has to end it: %s", self._id, error_text(problem))
+
+    def _run_in_thread(self, call: Callable[[], Any], timeout_s: float) -> None:
+        """Make a call that ignores its timeout, and stop waiting for it after the timeout.
+
+        Raises:
+            KafkaException: What the call raised, or (code `_TIMED_OUT`) the call did not return in time.
+        """
+        future = self._thread.start(call)
+        deadline = time.monotonic() + max(timeout_s, self._timeout_s)
+        while True:
+            try:
+                return future.result(timeout=timeouts.PROBE_INTERVAL_S)
+            except TimeoutError:
+                self._producer.poll(0)  # the client delivers pending errors now
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(TIMED_OUT, "the client does not return")) from None
+
+    def _call(self, what: str, request: Callable[[float], Any], timeout_s: float | None = None) -> None:
+        """Repeat a request while its error is retriable and the timeout has not passed; raise the last error."""
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                with unwrapped_fatal_errors():
+                    request(min(timeouts.TRANSACTION_ATTEMPT_S, timeout_s))
+            except KafkaException as problem:
+                error = kafka_error(problem)
+                if not error.retriable() or time.monotonic() > deadline:
+                    self._raise_for(what, error)
+                LOGGER.debug("%s: %s; trying again", what, error.str())
+                try:
+                    with unwrapped_fatal_errors():
+                        self._producer.poll(timeouts.RETRY_PAUSE_S)  # the client delivers pending errors now
+                except KafkaException as fatal:  # a fatal error is raised by `poll`, and not passed to `error_cb`
+                    self._raise_for(what, kafka_error(fatal))
+            else:
+                return
+
+    def _raise_for(self, what: str, error: KafkaError) -> NoReturn:
+        """Raise what follows from this error; replace the client first where the client may be the cause.
+
+        The broker gives the same answer to a transaction that was open for too long and to a producer that a newer one
+        has fenced. So fencing is not assumed where the transaction was open for at least `timeout_s`.
+        """
+        text = f"transaction of {self._id}: {what}: {error.str()} ({error.name()})"
+        is_refused = error.code() in (DENIED_CODES if self._is_open else REFUSED_CODES)
+        if is_refused:
+            resource = what if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else f"transactional id {self._id}"
+            raise ConfigurationError(refusal_text(error, f"transaction of {self._id}: {what}", resource))
+        took_too_long = self._is_open and time.monotonic() - self._begun_s >= self._timeout_s
+        if self._fenced_text or (error.code() in FENCED_CODES and not took_too_long):
+            self._fenced_text = self._fenced_text or text
+            raise FencedError(self._fenced_text)
+        if not self._is_initialised:
+            self._check_for_outage(text)
+            raise UnknownOutcomeError(text)
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            self.abort()
+            raise RecordTooLargeError(text)
+        if error.code() in GROUP_CHANGED_CODES:  # the group was rebalanced; the client itself is in order
+            self.abort()
+            raise TransactionAbortedError(text)
+        self._replace_client(text)
+
+    def _replace_client(self, reason: str) -> NoReturn:
+        """Replace the client by a new one.
+
+        Raises:
+            TransactionAbortedError: The client was replaced; initialising the new one settles the transaction.
+            UnknownOutcomeError: Calls of too many replaced clients still block.
+        """
+        self._check_for_outage(reason)
+        self._thread.start(self._producer.close)
+        self._thread.close()
+        self._blocked_threads = [thread for thread in (*self._blocked_threads, self._thread) if thread.is_running]
+        self._is_open = self._is_initialised = False
+        if len(self._blocked_threads) > MAX_BLOCKED_CLIENTS:
+            raise UnknownOutcomeError(f"{reason}; calls of {len(self._blocked_threads)} replaced clients still block")
+        self._producer, self._thread = self._create_producer(), BlockingCallThread()
+        raise TransactionAbortedError(reason)
+
+    def _check_for_outage(self, reason: str) -> None:
+        """Report an outage if no broker answers."""
+        self._cluster = self._cluster or self._create_cluster()
+        if self._cluster.broker_count(timeouts.PROBE_INTERVAL_S) == 0:
+            self._outages.suspect(reason)
+            self._outages.confirm()
+
+
+def _offset_collector(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:
+    """Return a delivery callback that appends offsets; reports of one partition come in the order of its records."""
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            offsets.append(message.offset() or 0)
+
+    return on_delivery

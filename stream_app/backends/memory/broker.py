@@ -1,0 +1,338 @@
+"""A broker in this process: topics, transactional ids and consumer groups.
+
+One lock guards everything; every change wakes all threads that wait. With a `ManualClock` no thread waits: the clock
+jumps to the end of the wait.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from stream_app.backends.base import Clock, Committed, Ends, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.groups import GroupCoordinator, GroupMetadata
+from stream_app.backends.memory.log import (
+    LogEntry,
+    LogTransaction,
+    PartitionLog,
+    TransactionState,
+    columns,
+    readable_headers,
+)
+from stream_app.errors import FencedError, OffsetGoneError, RecordTooLargeError, TopicError, UnstableOffsetsError
+from stream_app.records import Header, RawRecords
+from stream_app.serialization.left_out import Fields, batch_bytes
+
+TRANSACTION_TIMEOUT_S = 10.0
+"""`transaction.timeout.ms` of the application."""
+
+MAX_POLL_INTERVAL_S = 300.0
+"""Kafka's default of `max.poll.interval.ms`: a member that does not poll for so long is removed from its group."""
+
+STABLE_OFFSETS_TIMEOUT_S = 30.0
+"""The longest wait for committed offsets that an open transaction holds: three times what it may stay open."""
+
+_TOPIC_DEFAULTS: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "max.message.bytes": "1048588",
+    "retention.ms": "604800000",
+    "retention.bytes": "-1",
+}
+"""Kafka's defaults of the topic settings that the application reads."""
+
+
+class EmbeddedBroker:
+    """Topics, groups and transactional ids in this process; the clients of this package work on it.
+
+    A transactional id has an epoch, which `initialise` raises: a producer with a smaller epoch is fenced. A transaction
+    that is open for too long is aborted, and its producer fenced.
+
+    Args:
+        clock: Times transactions and members out. With a `ManualClock`, waiting moves the clock and takes no time.
+        max_poll_interval_s: A member that does not poll for so long is removed from its group.
+        changed: The lock; it is notified of every change. None: a new one.
+
+    Attributes:
+        clock: As above.
+        changed: As above.
+        groups: The consumer groups.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        max_poll_interval_s: float = MAX_POLL_INTERVAL_S,
+        changed: threading.Condition | None = None,
+    ) -> None:
+        self.clock = clock
+        self.changed = changed or threading.Condition(threading.RLock())
+        self.groups = GroupCoordinator(
+            self._now_s,
+            self.changed,
+            lambda name: self.topic(name).partitions,
+            max_poll_interval_s,
+        )
+        self._topics: dict[str, TopicInfo] = {}
+        self._created = 0
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._epochs: dict[str, int] = {}
+        self._open: dict[str, LogTransaction] = {}
+
+    def _now_s(self) -> float:
+        return self.clock.monotonic_s()  # of the clock that is set now: tests replace it
+
+    # Topics and logs ------------------------------------------------------------------------------------------------
+
+    def create_topic(self, topic: TopicInfo) -> None:
+        """Create a topic; a topic that exists is left as it is."""
+        with self.changed:
+            if topic.name not in self._topics:
+                self._created += 1
+                topic_id = f"embedded-topic-{self._created}"
+                settings = {**_TOPIC_DEFAULTS, **topic.settings}
+                self._topics[topic.name] = replace(topic, settings=settings, topic_id=topic_id)
+                for number in range(topic.partitions):
+                    self._logs[TopicPartition(topic.name, number)] = PartitionLog()
+
+    def alter_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic, as `kafka-configs.sh` does.
+
+        Raises:
+            TopicError: The topic does not exist.
+        """
+        with self.changed:
+            topic = self.topic(name)
+            self._topics[name] = replace(topic, settings={**topic.settings, **settings})
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic that no member reads, with its records and its committed offsets.
+
+        Raises:
+            TopicError: The topic does not exist.
+        """
+        with self.changed:
+            for number in range(self.topic(name).partitions):
+                del self._logs[TopicPartition(name, number)]
+            del self._topics[name]
+            self.groups.topic_deleted(name)
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Raise the number of partitions of a topic; groups that read it are rebalanced.
+
+        Raises:
+            TopicError: The topic does not exist.
+        """
+        with self.changed:
+            topic = self.topic(name)
+            for number in range(topic.partitions, partitions):
+                self._logs[TopicPartition(name, number)] = PartitionLog()
+            self._topics[name] = replace(topic, partitions=partitions)
+            self.groups.topic_grew(name)
+            self.changed.notify_all()
+
+    def topic(self, name: str) -> TopicInfo:
+        """Return the topic of this name.
+
+        Raises:
+            TopicError: The topic does not exist.
+        """
+        with self.changed:
+            if name not in self._topics:
+                raise TopicError(f"{name}: there is no such topic")
+            return self._topics[name]
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        """Return all topics by name."""
+        with self.changed:
+            return dict(self._topics)
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """Return the first offset and the end of a log."""
+        with self.changed:
+            self.expire()
+            log = self._log(partition)
+            return Watermarks(log.low, log.high)
+
+    def ends(self, partition: TopicPartition) -> Ends:
+        """Return the last stable offset and the end of a log."""
+        with self.changed:
+            self.expire()
+            log = self._log(partition)
+            return Ends(log.stable(), log.high)
+
+    def delete_before(self, partition: TopicPartition, offset: int) -> None:
+        """Delete the records below this offset, as retention does."""
+        with self.changed:
+            self._log(partition).delete_before(offset)
+
+    def compact(self, partition: TopicPartition) -> None:
+        """Keep the last committed record of each key, as the cleaner of a compacted topic does."""
+        with self.changed:
+            self._log(partition).compact()
+
+    def _log(self, partition: TopicPartition) -> PartitionLog:
+        self.topic(partition.topic)
+        if partition not in self._logs:
+            raise TopicError(f"{partition.topic}: there is no partition {partition.partition}")
+        return self._logs[partition]
+
+    def append(
+        self,
+        partition: TopicPartition,
+        records: Iterable[tuple[bytes | None, bytes | None, int, Sequence[Header]]],
+        transaction: LogTransaction | None = None,
+    ) -> range:
+        """Write records, or none of them if one is too large; return their offsets.
+
+        Args:
+            partition: Where to write.
+            records: (key, value, timestamp in milliseconds, headers) each.
+            transaction: The transaction that they are part of; None: none.
+
+        Raises:
+            RecordTooLargeError: A record is larger than the topic's `max.message.bytes`.
+            TopicError: The topic or the partition does not exist.
+        """
+        with self.changed:
+            log = self._log(partition)
+            settings = self._topics[partition.topic].settings
+            largest = int(settings["max.message.bytes"])
+            keeps_timestamps = settings["message.timestamp.type"] == "CreateTime"
+            first = log.high
+            rows = list(records)
+            for key, value, _, headers in rows:
+                size = batch_bytes(Fields(key, value, readable_headers(headers)))
+                if size > largest:
+                    raise RecordTooLargeError(
+                        f"{partition.topic}[{partition.partition}]: {size} bytes, at most {largest} fit"
+                    )
+            for key, value, timestamp, headers in rows:
+                time_ms = timestamp if keeps_timestamps else -1
+                log.append(LogEntry(log.high, time_ms, key, value, tuple(headers), transaction))
+            if transaction is not None and log.high > first and partition not in transaction.partitions:
+                transaction.partitions[partition] = first
+                log.open[transaction] = first
+            self.changed.notify_all()
+            return range(first, log.high)
+
+    def read(
+        self, partition: TopicPartition, position: int, limit: int, *, committed: bool = True
+    ) -> tuple[RawRecords, int, bool]:
+        """Read at most `limit` records from `position`, committed ones or all.
+
+        Returns:
+            The records, the position of the next read, and whether that position is the end.
+
+        Raises:
+            OffsetGoneError: The position was deleted, or is larger than the end.
+        """
+        with self.changed:
+            self.expire()
+            log = self._log(partition)
+            if not log.low <= position <= log.high:
+                raise OffsetGoneError(
+                    f"{partition.topic}[{partition.partition}]: offset {position} is gone, "
+                    f"there are {log.low} to {log.high}",
+                    partition,
+                )
+            entries, following = log.read(position, limit, committed=committed)
+            return columns(entries), following, following >= (log.stable() if committed else log.high)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a change, while holding the lock; say whether there may have been one."""
+        if timeout_s <= 0:
+            return False
+        if isinstance(self.clock, ManualClock):
+            self.clock.advance(timeout_s)
+            return False
+        return self.changed.wait(timeout_s)
+
+    # Transactions ---------------------------------------------------------------------------------------------------
+
+    def initialise(self, transactional_id: str) -> int:
+        """Abort what this id has open, raise its epoch, and return the new epoch."""
+        with self.changed:
+            self.end(transactional_id, TransactionState.ABORTED)
+            self._epochs[transactional_id] = self._epochs.get(transactional_id, -1) + 1
+            return self._epochs[transactional_id]
+
+    def check_epoch(self, transactional_id: str, epoch: int) -> None:
+        """Refuse any epoch but the newest.
+
+        Raises:
+            FencedError: There is a newer epoch.
+        """
+        with self.changed:
+            self.expire()
+            current = self._epochs.get(transactional_id)
+            if current != epoch:
+                raise FencedError(f"transaction of {transactional_id}: epoch {epoch} is fenced by {current}")
+
+    def begin(self, transactional_id: str, timeout_s: float) -> LogTransaction:
+        """Open a transaction, which is aborted after `timeout_s`."""
+        with self.changed:
+            transaction = LogTransaction(self.clock.monotonic_s(), timeout_s)
+            self._open[transactional_id] = transaction
+            return transaction
+
+    def end(self, transactional_id: str, state: TransactionState) -> None:
+        """Commit or abort the open transaction of this id, if there is one."""
+        with self.changed:
+            transaction = self._open.pop(transactional_id, None)
+            if transaction is None:
+                return
+            transaction.state = state
+            for partition in transaction.partitions:
+                log = self._logs[partition]
+                del log.open[transaction]
+                log.append(LogEntry(log.high, -1, None, None, (), transaction, is_marker=True))
+            if state is TransactionState.COMMITTED:
+                for group_id, offsets in transaction.offsets.items():
+                    self.groups.group(group_id).offsets.update(offsets)
+            self.changed.notify_all()
+
+    def expire(self) -> None:
+        """Abort each transaction that was open for too long, and fence its producer."""
+        with self.changed:
+            now_s = self.clock.monotonic_s()
+            for transactional_id, transaction in list(self._open.items()):
+                if now_s - transaction.started_s > transaction.timeout_s:
+                    self.initialise(transactional_id)
+
+    def add_offsets(
+        self, transaction: LogTransaction, offsets: Mapping[TopicPartition, Committed], metadata: GroupMetadata
+    ) -> str | None:
+        """Add a group's offsets to a transaction; return the reason if they are refused, else None."""
+        with self.changed:
+            problem = self.groups.offsets_problem(metadata)
+            if problem is None:
+                transaction.offsets.setdefault(metadata.group_id, {}).update(offsets)
+            return problem
+
+    def committed(
+        self, group_id: str, partitions: Sequence[TopicPartition], timeout_s: float = STABLE_OFFSETS_TIMEOUT_S
+    ) -> Mapping[TopicPartition, Committed | None]:
+        """Return a group's committed offsets once no open transaction holds any of them.
+
+        Raises:
+            UnstableOffsetsError: An open transaction held an offset for this time.
+        """
+        with self.changed:
+            deadline_s = self.clock.monotonic_s() + timeout_s
+            while self._held(group_id, partitions):
+                if self.clock.monotonic_s() > deadline_s:
+                    raise UnstableOffsetsError(f"{group_id}: offsets are held by an open transaction")
+                self.wait(0.1)
+                self.expire()
+            offsets = self.groups.group(group_id).offsets
+            return {partition: offsets.get(partition) for partition in partitions}
+
+    def _held(self, group_id: str, partitions: Sequence[TopicPartition]) -> bool:
+        return any(
+            partition in transaction.offsets.get(group_id, {})
+            for transaction in self._open.values()
+            for partition in partitions
+        )

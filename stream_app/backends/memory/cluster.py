@@ -1,0 +1,75 @@
+"""Administration of an in-process broker."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from stream_app.backends.base import Committed, Ends, LogReader, TopicInfo, TopicPartition, Watermarks
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.log_reader import EmbeddedLogReader
+from stream_app.errors import TopicError
+
+
+class EmbeddedCluster:
+    """`base.Cluster` over an `EmbeddedBroker`."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
+        """Return those of the named topics that exist."""
+        existing = self._broker.topics()
+        return {name: existing[name] for name in names if name in existing}
+
+    def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
+        """Create topics. Every partition has one copy, whatever `replication` says.
+
+        Raises:
+            TopicError: A topic would have no partition, or no replica.
+        """
+        wrong = [
+            f"{topic.name}: cannot be created: {topic.partitions} partitions"
+            for topic in topics
+            if topic.partitions < 1
+        ]
+        if wrong or replication == 0:
+            raise TopicError(wrong or "a topic has at least one replica")
+        for topic in topics:
+            self._broker.create_topic(topic)
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """Return a reader of one partition, positioned at its first offset."""
+        return EmbeddedLogReader(self._broker, partition, committed=committed)
+
+    def watermarks(self, partition: TopicPartition) -> Watermarks:
+        """Return the first offset and the end of a partition's log."""
+        return self._broker.watermarks(partition)
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
+        """Return the last stable offset and the end of each partition's log."""
+        return {partition: self._broker.ends(partition) for partition in partitions}
+
+    def committed(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Committed | None]:
+        """Return a group's stable committed offsets.
+
+        Raises:
+            UnstableOffsetsError: An open transaction held an offset for `STABLE_OFFSETS_TIMEOUT_S`.
+        """
+        return self._broker.committed(group_id, partitions)
+
+    def members(self, group_id: str) -> Sequence[str]:
+        """Return the `client.id` of each member that the group has now."""
+        return self._broker.groups.members(group_id)
+
+    def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit offsets for a group without members.
+
+        Raises:
+            StateError: The group has members.
+        """
+        self._broker.groups.commit_offsets(group_id, offsets)
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete the records below this offset and return the new first offset."""
+        self._broker.delete_before(partition, before)
+        return self._broker.watermarks(partition).low

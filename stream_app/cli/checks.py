@@ -1,0 +1,108 @@
+"""What a worker waits for before it joins the consumer group."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.base import CLIENT_FAMILY, Cluster, TopicInfo
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.cli.topic_setup import check_topics, warn_of_topics
+from stream_app.config import Config
+from stream_app.errors import ConfigurationError, TopicError, UnknownOutcomeError
+
+LOG = logging.getLogger("areba")
+
+RETRY_S = 1.0
+"""Pause between two attempts to reach a broker, and between two requests for the group's members."""
+
+REPORT_INTERVAL_S = 5.0
+"""Time between two log lines that say what the worker is waiting for."""
+
+SHORTEST_ATTEMPT_S = 0.5
+"""Least time for one attempt to reach a broker, when the time limit has nearly passed."""
+
+ATTEMPT_S = 4.0
+"""Most time for one attempt: a dead address costs a second, and three may be tried before a broker answers."""
+
+
+def wait_for_topics(
+    config: Config, cluster: KafkaCluster, should_stop: Callable[[], bool], *, restarted: bool
+) -> Mapping[str, TopicInfo] | None:
+    """Wait for a broker, and return the topics by name after checking them; return None when asked to stop.
+
+    A broker may still be starting, so the worker waits for `worker.start_timeout_ms`. Topics with wrong settings are
+    an error at once.
+
+    Args:
+        config: The application's configuration.
+        cluster: The administrative client.
+        should_stop: Says whether the worker was asked to stop.
+        restarted: Whether this process restarted itself. Its address was right then, so it waits without a limit.
+
+    Raises:
+        ConfigurationError: No broker answered in time.
+        TopicError: A topic or an access right is missing, or a topic has wrong settings.
+    """
+    deadline = math.inf if restarted else time.monotonic() + config.worker.start_timeout_ms / 1000
+    reported_s = -math.inf
+    while not should_stop():
+        left_s = deadline - time.monotonic()
+        # An attempt takes at most half of the time that is left, so that the first report comes before the end.
+        if cluster.broker_count(min(ATTEMPT_S, max(left_s / 2, SHORTEST_ATTEMPT_S))):
+            try:
+                found = check_topics(config, cluster)
+                _check_rights(config, cluster)
+            except UnknownOutcomeError as error:
+                problem = str(error)
+            else:
+                warn_of_topics(found)
+                return found
+        else:
+            problem = cluster.no_answer_text
+        now = time.monotonic()
+        if now >= deadline:
+            raise ConfigurationError(f"kafka.bootstrap_servers: {problem} (waited {config.worker.start_timeout_ms} ms)")
+        if now - reported_s >= REPORT_INTERVAL_S:
+            LOG.warning("waiting for Kafka: %s", problem)
+            reported_s = now
+        time.sleep(min(RETRY_S, deadline - now))
+    return None
+
+
+def wait_for_older_workers(group_id: str, cluster: Cluster, should_stop: Callable[[], bool]) -> bool:
+    """Wait until no worker of areba 0.x is in the group; return False when asked to stop.
+
+    Workers of 0.x process by other rules. If a task moved between a worker of 0.x and one of this version, neither
+    could restore it. A worker of 0.x gives up a task that this version has committed, but would keep the others.
+
+    Raises:
+        TopicError: The broker refuses to list the group's members.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+    reported_s = -REPORT_INTERVAL_S
+    while not should_stop():
+        older = [client for client in cluster.members(group_id) if not client.startswith(CLIENT_FAMILY)]
+        if not older:
+            return True
+        if time.monotonic() - reported_s >= REPORT_INTERVAL_S:
+            LOG.warning(
+                "waiting: group %s has %d workers of an older version; stop all of them with SIGTERM",
+                group_id,
+                len(older),
+            )
+            reported_s = time.monotonic()
+        time.sleep(RETRY_S)
+    return False
+
+
+def _check_rights(config: Config, cluster: KafkaCluster) -> None:
+    """Check that the broker allows every operation of a worker.
+
+    Raises:
+        TopicError: One line for each operation that is not allowed.
+    """
+    lines = cluster.missing_rights(topic_plan.rights(config.topics), (config.group_id, config.log_reader_group_id))
+    if lines:
+        raise TopicError(lines)

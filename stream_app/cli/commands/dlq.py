@@ -1,0 +1,158 @@
+"""`areba dlq`: list, show and replay dead letters."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.commands.progress import progress_bar
+from stream_app.config import load
+from stream_app.errors import ConfigurationError
+from stream_app.terminal import say
+
+if TYPE_CHECKING:
+    from stream_app.admin.dead_letters.selection import Selection
+    from stream_app.backends.kafka.transaction import KafkaTransaction
+
+
+@click.group()
+def dlq() -> None:
+    """Find dead letters (records that could not be processed), and send them back once the cause is fixed."""
+
+
+def _selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose dead letters; `_selection` takes their values."""
+    moment = "event time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for so long ago"
+    for option in (
+        click.option("--until", metavar="TIME", help=f"Before this {moment}."),
+        click.option("--since", metavar="TIME", help=f"Not before this {moment}."),
+        click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Of this partition."),
+        click.option("--stream", "streams", multiple=True, help="Of this stream; may be given several times."),
+        click.option("--reason", "reasons", multiple=True, help="With this reason; may be given several times."),
+    ):
+        command = option(command)
+    return command
+
+
+def _selection(
+    *,
+    streams: Sequence[str],
+    reasons: Sequence[str],
+    partitions: Sequence[int],
+    since: str | None,
+    until: str | None,
+    places: Sequence[str] = (),
+) -> "Selection":
+    """Return the selection that the options describe.
+
+    Raises:
+        ConfigurationError: A time or a place cannot be read.
+    """
+    from stream_app.admin.dead_letters.selection import (  # noqa: PLC0415  (see run)
+        Selection,
+        parse_record_ids,
+        parse_time,
+    )
+    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
+
+    now_ms = SystemClock().now_ms()
+    return Selection(
+        reasons=frozenset(reasons),
+        streams=frozenset(streams),
+        partitions=frozenset(partitions),
+        record_ids=parse_record_ids(places),
+        since_ms=None if since is None else parse_time(since, now_ms),
+        until_ms=None if until is None else parse_time(until, now_ms),
+    )
+
+
+@dlq.command("list")
+@CONFIG_OPTION
+@_selecting
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show only the newest ones.")
+def list_command(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
+    """List dead letters, oldest first, and count them by reason."""
+    from stream_app.admin.dead_letters.listing import list_letters  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import connect  # noqa: PLC0415
+
+    config = load(path, os.environ)
+    selection = _selection(**chosen)
+    for line in list_letters(connect(config), config, selection, limit).texts():
+        say(line)
+
+
+@dlq.command("show")
+@click.argument("place", metavar="PARTITION:OFFSET")
+@CONFIG_OPTION
+@click.option("--full", is_flag=True, help="Print all bytes of the value.")
+def show_command(place: str, path: Path, *, full: bool) -> None:
+    """Show one dead letter: its origin, reason, headers and bytes, and whether it was sent back."""
+    from stream_app.admin.dead_letters.selection import parse_record_ids  # noqa: PLC0415  (see run)
+    from stream_app.admin.dead_letters.show import show_letter  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import connect  # noqa: PLC0415
+
+    config = load(path, os.environ)
+    (found,) = parse_record_ids([place])
+    for line in show_letter(connect(config), config, found, full=full):
+        say(line)
+
+
+@dlq.command("replay")
+@click.argument("places", nargs=-1, metavar="[PARTITION:OFFSET]...")
+@CONFIG_OPTION
+@_selecting
+@click.option("--all", "everything", is_flag=True, help="Send back all dead letters; without it, choose some.")
+@click.option("--limit", type=click.IntRange(1), help="Send back at most this number.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be sent.")
+def replay_command(
+    places: Sequence[str],
+    path: Path,
+    limit: int | None,
+    *,
+    everything: bool,
+    dry_run: bool,
+    **chosen: Any,  # noqa: ANN401  (the options of _selecting)
+) -> None:
+    """Send dead letters back to the topics that they came from, each once, after the cause is fixed.
+
+    Key, value, headers and event time are the original ones; further headers name the dead letter. A record that was
+    sent back is never sent again, even if this command was killed: run it again. The exit status is 1 when some of the
+    chosen records cannot be sent; they are named.
+    """
+    from stream_app.admin.dead_letters.replay import replay  # noqa: PLC0415  (see run)
+    from stream_app.backends.clock import SystemClock  # noqa: PLC0415
+    from stream_app.backends.kafka.transaction import KafkaTransaction  # noqa: PLC0415
+    from stream_app.cli.clients import connect  # noqa: PLC0415
+    from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
+
+    config = load(path, os.environ)
+    selection = _selection(places=places, **chosen)
+    if selection.is_everything and not everything:
+        raise ConfigurationError("choose dead letters with --reason, --stream, ..., by PARTITION:OFFSET, or with --all")
+    cluster = connect(config)
+    check_topics(config, cluster)
+    settings = {**config.kafka.all, **config.kafka.producer}
+
+    def open_transaction(transactional_id: str) -> "KafkaTransaction":
+        transaction = KafkaTransaction(config.kafka.bootstrap_servers, transactional_id, settings)
+        transaction.initialise()
+        return transaction
+
+    with progress_bar("sending back") as on_progress:
+        result = replay(
+            cluster,
+            config,
+            SystemClock(),
+            selection,
+            open_transaction,
+            limit=limit,
+            dry_run=dry_run,
+            on_progress=on_progress,
+        )
+    for line in result.texts():
+        say(line)
+    sys.exit(0 if result.ok else 1)

@@ -1,0 +1,40 @@
+"""`areba inspect`."""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+
+from stream_app.cli.commands.options import CONFIG_OPTION, TASKS_OPTION
+from stream_app.terminal import Terminal, say
+
+
+@click.command("inspect")
+@CONFIG_OPTION
+@TASKS_OPTION
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
+    """Show the progress of each task, read from the topics and the group; no worker is asked.
+
+    The exit status is 1 when the breaker stopped a task, when a task cannot be restored, when records of a stream
+    became dead letters within the last hour of event time, when a stream's labels stopped coming, or when a stream
+    lives in two tasks. Each reason is printed with the command that helps.
+    """
+    from rich.progress import track  # noqa: PLC0415  (only this command needs it)
+
+    from stream_app.admin.inspect_tasks import inspect  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
+
+    place = open_place(path)
+    watched = partial(track, description="looking at tasks", console=Terminal(stderr=True), transient=True)
+    found = inspect(place.cluster, place.config, tasks, watched)
+    if as_json:
+        for line in found.to_json().splitlines():
+            say(line)
+    else:
+        Terminal().print(found.table())
+        for line in found.problems():
+            say(line)
+    sys.exit(0 if found.ok else 1)

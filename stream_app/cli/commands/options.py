@@ -1,0 +1,22 @@
+"""Options that several commands have."""
+
+from pathlib import Path
+
+import click
+
+CONFIG_OPTION = click.option(
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Configuration file (YAML). A variable AREBA__SECTION__KEY in the environment overrides it.",
+)
+
+TASK_OPTION = click.option(
+    "--task", type=click.IntRange(0), help="Number of the stream's task; by default computed from the stream's name."
+)
+
+TASKS_OPTION = click.option(
+    "--task", "tasks", type=click.IntRange(0), multiple=True, help="Only this task; may be given several times."
+)

@@ -1,0 +1,59 @@
+"""`areba run`."""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from stream_app import __version__
+from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.restart import Restarts, restart_process
+from stream_app.config import load
+from stream_app.errors import RestartNeededError
+
+
+@click.command()
+@CONFIG_OPTION
+@click.option("--restarted-at", multiple=True, type=float, hidden=True, help="A time of a restart by an error.")
+@click.option("--outage-at", multiple=True, type=float, hidden=True, help="A time of a restart by an outage.")
+@click.option("--was-fenced", is_flag=True, hidden=True, help="The last restart came after the worker was fenced.")
+@click.option("--adopt", "adopts", is_flag=True, help="Accept records of other writers in the output topics.")
+def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], was_fenced: bool, adopts: bool) -> None:
+    """Run one worker of the consumer group, until SIGTERM or Ctrl-C."""
+    from stream_app.cli.start import run_worker  # noqa: PLC0415  (Torch and Numba take seconds; --help should not)
+
+    config = load(path, os.environ)
+    should_stop = _stop_on_signals()
+    logging.getLogger("areba").info(
+        "areba %s application=%s instance=%s brokers=%s",
+        __version__,
+        config.application.id,
+        config.application.instance,
+        config.kafka.bootstrap_servers,
+    )
+    restarts = Restarts(tuple(restarted_at), tuple(outage_at))
+    try:
+        run_worker(config, should_stop, restarted=bool(restarted_at or outage_at), was_fenced=was_fenced, adopts=adopts)
+    except RestartNeededError as error:
+        if should_stop():
+            raise
+        options = ("--adopt",) if adopts else ()
+        restart_process((str(path), *options), restarts, config.worker.max_restarts, should_stop, error)
+
+
+def _stop_on_signals() -> Callable[[], bool]:
+    """Handle SIGTERM and SIGINT, and return whether one has come; a second signal ends the process at once."""
+    asked = threading.Event()
+
+    def ask(number: int, _: FrameType | None) -> None:
+        asked.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask)
+    return asked.is_set

@@ -1,0 +1,156 @@
+"""`areba state`: list, export, import and repair the state of tasks."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from stream_app.cli.commands.options import CONFIG_OPTION, TASK_OPTION, TASKS_OPTION
+from stream_app.errors import StateError
+from stream_app.terminal import Terminal, say
+
+AT_OPTION = click.option(
+    "--at",
+    callback=lambda _context, _option, text: _offsets(text),
+    help="EXAMPLES/LABELS: offsets of a commit, as the worker's log shows them; by default the newest commit.",
+)
+
+
+def _offsets(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    examples, slash, labels = text.partition("/")
+    if not (slash and examples.isdecimal() and labels.isdecimal()):
+        raise click.BadParameter(f"{text!r} is not of the form EXAMPLES/LABELS")
+    return int(examples), int(labels)
+
+
+@click.group()
+def state() -> None:
+    """Read the committed models of a running or stopped application; `import`, `recommit` and `skip` change them."""
+
+
+@state.command("list")
+@CONFIG_OPTION
+@TASKS_OPTION
+def list_command(path: Path, tasks: Sequence[int]) -> None:
+    """List all streams and learners: method, size, updates, digest."""
+    from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
+
+    place = open_place(path)
+    for task in tasks or range(place.partitions()):
+        try:
+            rebuilt = models.rebuild(place, task, None)
+        except StateError as problem:
+            say(problem, err=True)
+        else:
+            Terminal().print(models.table(place.config, task, rebuilt))
+
+
+@state.command("rebuild")
+@CONFIG_OPTION
+@click.option("--task", type=click.IntRange(0), required=True, help="Number of the task.")
+@AT_OPTION
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder in which to save all learners."
+)
+def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: Path | None) -> None:
+    """Rebuild a task as it was at a commit.
+
+    The command processes the records again from the newest snapshot before the commit, and compares every digest.
+    """
+    from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
+
+    place = open_place(path)
+    rebuilt = models.rebuild(place, task, at)
+    Terminal().print(models.table(place.config, task, rebuilt))
+    for file in models.export_all(place.config, task, rebuilt, output) if output else ():
+        say(file)
+
+
+@state.command("export")
+@click.argument("stream")
+@click.argument("learner")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@CONFIG_OPTION
+@TASK_OPTION
+@AT_OPTION
+def export_command(
+    stream: str, learner: str, file: Path, path: Path, task: int | None, at: tuple[int, int] | None
+) -> None:
+    """Save LEARNER of STREAM as a safetensors FILE that plain Torch can read (see docs/models.md)."""
+    from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
+
+    say(models.export(open_place(path), stream, learner, file, task, at))
+
+
+@state.command("import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("stream")
+@click.argument("learner")
+@CONFIG_OPTION
+@TASK_OPTION
+def import_command(file: Path, stream: str, learner: str, path: Path, task: int | None) -> None:
+    """Let LEARNER of STREAM continue from a FILE of `areba state export`, in a new or a stopped application."""
+    from stream_app.admin.import_model import import_model  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place, open_sender  # noqa: PLC0415
+
+    place = open_place(path)
+    with closing(open_sender(place.config)) as sender:
+        for line in import_model(place, sender, file, stream, learner, task):
+            say(line)
+
+
+@state.command("diff")
+@click.argument("one", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("two", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def diff_command(one: Path, two: Path) -> None:
+    """Compare two exported learners, array by array; exit status 1 when they differ."""
+    from stream_app.admin import models  # noqa: PLC0415  (see run)
+
+    lines, equal = models.diff(one, two)
+    for line in lines:
+        say(line)
+    sys.exit(0 if equal else 1)
+
+
+@state.command("recommit")
+@CONFIG_OPTION
+@TASKS_OPTION
+@click.option("--dry-run", is_flag=True, help="Only print what would be committed.")
+def recommit_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
+    """Commit the group's offsets again after they were reset, deleted or have expired.
+
+    Each task continues after its last commit record, with the same bits as without the loss. Offsets that are right
+    stay as they are. All workers must be stopped.
+    """
+    from stream_app.admin.recommit import recommit  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
+
+    place = open_place(path)
+    for line in recommit(place.cluster, place.config, tasks, dry_run=dry_run):
+        say(line)
+
+
+@state.command("skip")
+@CONFIG_OPTION
+@TASKS_OPTION
+@click.option("--dry-run", is_flag=True, help="Only print what would be lost.")
+def skip_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
+    """Let tasks continue without input records that were deleted before they were processed.
+
+    Each task continues from its newest snapshot, at the first record that is left. The command prints what the task
+    forgets and skips. A task that can be restored stays as it is. All workers must be stopped.
+    """
+    from stream_app.admin.skip import skip  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place, open_sender  # noqa: PLC0415
+
+    place = open_place(path)
+    with closing(open_sender(place.config)) as sender:
+        for line in skip(place, sender, tasks, dry_run=dry_run):
+            say(line)

@@ -1,0 +1,74 @@
+"""`areba verify` and `areba explain`: check what the application has published."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from stream_app.cli.commands.options import CONFIG_OPTION, TASK_OPTION
+from stream_app.cli.commands.progress import progress_bar
+from stream_app.config import load
+from stream_app.errors import ConfigurationError
+from stream_app.terminal import say
+
+
+@click.command()
+@CONFIG_OPTION
+@click.option(
+    "--manifest",
+    "manifests",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="File in which `areba-replay` listed what it sent; may be given several times.",
+)
+@click.option(
+    "--rerun/--no-rerun",
+    default=True,
+    show_default=True,
+    help="Run all stages again, and compare every output, every digest and the final models bit by bit.",
+)
+@click.option(
+    "--models",
+    type=(click.IntRange(0), str),
+    multiple=True,
+    metavar="TASK DIGEST",
+    help="Compare the models of a task with the digest that a worker logged at its clean stop "
+    "(stopped task=... models=...).",
+)
+def verify(path: Path, manifests: Sequence[Path], models: Sequence[tuple[int, str]], *, rerun: bool) -> None:
+    """Check from the topics alone that every record was processed exactly once.
+
+    Findings name topic, partition and offset: examples without a prediction or out of order, labels without an outcome,
+    missing or changed dead letters, commit records that do not follow one another, metrics that do not follow from
+    predictions and labels, and any output that a second run does not reproduce. The exit status is 1 when there is a
+    finding.
+    """
+    from stream_app.cli.clients import connect  # noqa: PLC0415  (see run)
+    from stream_app.verify.verify import verify as verify_topics  # noqa: PLC0415
+
+    if models and not rerun:
+        raise ConfigurationError("--models compares with a second run: omit --no-rerun")
+    config = load(path, os.environ)
+    cluster = connect(config)
+    with progress_bar("checking partitions") as on_progress:
+        report = verify_topics(cluster, config, manifests, rerun=rerun, models=dict(models), on_progress=on_progress)
+    report.show()
+    sys.exit(0 if report.ok else 1)
+
+
+@click.command()
+@click.argument("stream")
+@click.argument("id_", metavar="ID")
+@CONFIG_OPTION
+@TASK_OPTION
+def explain(stream: str, id_: str, path: Path, task: int | None) -> None:
+    """Predict a past example again with the state of that moment; exit status 1 unless the bits are equal."""
+    from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
+
+    explanation = models.explain(open_place(path), stream, id_, task)
+    for line in explanation.lines():
+        say(line)
+    sys.exit(0 if explanation.is_same else 1)

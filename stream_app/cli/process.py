@@ -1,0 +1,49 @@
+"""Logging, and errors as lines with an exit status, for every command of this project."""
+
+import logging
+import os
+import sys
+
+import click
+
+from stream_app.errors import ArebaError, ConfigurationError
+from stream_app.terminal import LogFormatter, say
+
+LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def configure_logging() -> None:
+    """Log to standard error at the level that `AREBA_LOG_LEVEL` names (`INFO` by default).
+
+    Raises:
+        ConfigurationError: The variable does not name a level.
+    """
+    level = os.environ.get(LOG_LEVEL_VARIABLE, "INFO").upper()
+    if level not in LOG_LEVELS:
+        raise ConfigurationError(
+            f"{LOG_LEVEL_VARIABLE}: there is no level {level!r}; the levels are {', '.join(LOG_LEVELS)}"
+        )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter(LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def run_command(command: click.Command) -> None:
+    """Run a command on the arguments of this process, and exit.
+
+    An `ArebaError` becomes its lines on standard error and its exit status. A file that cannot be read or written
+    becomes one line and exit status 2; the traceback is logged at level `DEBUG`.
+    """
+    try:
+        command()
+    except ArebaError as error:
+        for line in error.lines:
+            say(line, err=True)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        logging.getLogger("areba").debug("traceback of the error:", exc_info=True)
+        say(f"{error.filename or 'areba'}: {error.strerror or error}", err=True)
+        sys.exit(ConfigurationError.exit_code)

@@ -1,0 +1,162 @@
+"""Compile the numeric code before the worker joins the group, or load it from the cache.
+
+A worker that compiled after it had joined would let its streams wait for about a minute. The processes of one machine
+take turns: the first one compiles while it holds a file lock, and the others then load its result.
+"""
+
+import fcntl
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_app.backends.clock import SystemClock
+from stream_app.config import TaskSettings
+from stream_app.errors import ConfigurationError
+from stream_app.jit.cache import base_folder
+from stream_app.jit.compiler import reporting_compiled
+from stream_app.records import Example, Label, RawRecords
+from stream_app.serialization import codec
+from stream_app.worker.observer import Observer
+
+LOG = logging.getLogger("areba")
+
+LOCK_REPORT_S = 1.0
+"""A longer wait for the lock is logged."""
+
+LOCK_TIMEOUT_S = 300.0
+"""Longest wait for the lock: compiling takes some 60 s on a slow core, and several workers may take turns."""
+
+COMPILE_STEP_LIMIT_S = 600.0
+"""Time for one function before a supervisor may end the process.
+
+The largest function takes 14 s on a busy core. What was compiled is lost with the process, so a process that is killed
+too early would start again from the beginning for ever.
+"""
+
+
+def warm_up(
+    settings: TaskSettings, should_stop: Callable[[], bool] = lambda: False, observer: Observer | None = None
+) -> None:
+    """Compile the functions that the configured streams need, or load them from the cache.
+
+    Args:
+        settings: The settings of the tasks.
+        should_stop: Says whether the worker was asked to stop; asked while another process holds the lock.
+        observer: Is told about each compiled function as progress.
+
+    Raises:
+        ConfigurationError: A user's own learner or network fails, or another process does not release the lock.
+    """
+    observer = observer or Observer(SystemClock())
+    LOG.info("loading compiled code")
+    start = time.monotonic()
+    try:
+        with observer.step("loading compiled code", COMPILE_STEP_LIMIT_S), _refusing_to_compile():
+            _rehearse(settings)
+    except _NotCompiledError as missing:
+        lock = base_folder() / "lock"
+        with lock.open("w") as handle:
+            if not _wait_for_lock(lock, handle.fileno(), should_stop):
+                return
+            LOG.info("%s is not compiled yet; compiling takes about a minute", missing)
+            with observer.step("compiling", COMPILE_STEP_LIMIT_S), reporting_compiled(observer.progressed):
+                _rehearse(settings)
+    gc.collect()
+    gc.freeze()  # modules are never freed, and a full collection that visits them takes tens of milliseconds
+    LOG.info("compiled code is ready (%.1f s)", time.monotonic() - start)
+
+
+class _NotCompiledError(Exception):
+    """A function of this package is not in the cache."""
+
+
+@contextmanager
+def _refusing_to_compile() -> Iterator[None]:
+    """Allow loading from the cache only.
+
+    Raises:
+        _NotCompiledError: A function of this package would have to be compiled.
+    """
+    from numba.core import event  # noqa: PLC0415  (after `stream_app.jit.compiler`, which sets Numba's environment)
+
+    package = __name__.partition(".")[0]
+
+    class Refusal(event.Listener):  # Numba has no types
+        """A listener that Numba calls before it compiles a function that is not in the cache."""
+
+        def on_start(self, event: Any) -> None:  # noqa: ANN401  (as above)
+            function = event.data["dispatcher"].py_func
+            if function.__module__.partition(".")[0] == package:
+                raise _NotCompiledError(f"{function.__module__}.{function.__name__}")
+
+        def on_end(self, event: Any) -> None:  # noqa: ANN401  (as above)
+            """Do nothing."""
+
+    with event.install_listener("numba:compile", Refusal()):
+        yield
+
+
+def _rehearse(settings: TaskSettings) -> None:
+    """Carry a few records through all stages of a task.
+
+    Of all streams with equal settings, one takes part: 10,000 streams would take long.
+    """
+    from stream_app.pipeline.task import Task  # noqa: PLC0415  (Torch takes seconds; other commands do without)
+
+    task = Task(0, settings.model_copy(update={"unknown_streams": "model"}), ("examples", "labels"))
+    kinds = {stream.model_dump_json(): name for name, stream in settings.streams.items()}
+    names = list(kinds.values()) or ["warm-up"]
+    feature_counts = {
+        name: (settings.streams[name].features if name in settings.streams else None) or 2 for name in names
+    }
+    for _ in range(2):
+        task.step(*_rehearsal_records(feature_counts))
+
+
+def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool]) -> bool:
+    """Wait for the file lock; return False when asked to stop.
+
+    Raises:
+        ConfigurationError: Another process held the lock for `LOCK_TIMEOUT_S`.
+    """
+    begin = time.monotonic()
+    is_reported = False
+    while not should_stop():
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited_s = time.monotonic() - begin
+            if waited_s > LOCK_TIMEOUT_S:
+                raise ConfigurationError(
+                    f"another process has held {lock} for {waited_s:.0f} s; end it, or set AREBA_CACHE_DIR"
+                ) from None
+            if waited_s > LOCK_REPORT_S and not is_reported:
+                LOG.warning("another process is compiling; waiting for %s, at most %g s", lock, LOCK_TIMEOUT_S)
+                is_reported = True
+            time.sleep(0.1)
+        else:
+            return True
+    return False
+
+
+def _rehearsal_records(feature_counts: dict[str, int]) -> tuple[RawRecords, RawRecords]:
+    """Return four examples of each stream, and their labels."""
+    examples = [
+        Example(name, f"{name}-{number}"[:64], [float(number % 2)] * features)
+        for name, features in feature_counts.items()
+        for number in range(4)
+    ]
+    labels = [Label(name, f"{name}-{number}"[:64], number % 2) for name in feature_counts for number in range(4)]
+    return _raw(examples), _raw(labels)
+
+
+def _raw(records: Sequence[Example | Label]) -> RawRecords:
+    numbers = np.arange(1, len(records) + 1, dtype=np.int64)
+    keys = [record.stream.encode() for record in records]
+    return RawRecords(numbers, numbers.copy(), keys, list(map(codec.encode, records)))

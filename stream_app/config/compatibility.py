@@ -1,0 +1,157 @@
+"""What may change between two configurations of a running application."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stream_app.config.learner_settings import LearnerSettings
+from stream_app.config.task_settings import MAX_HELD, StreamSettings, TaskSettings
+
+_REMEDY = (
+    "set it back, or start another application.id with another kafka.output_prefix on the same inputs (`areba state "
+    "import` gives it this application's models)"
+)
+
+_HOLDS = "holds from now on"
+_RESTARTS = "starts afresh"
+
+TASK_SETTINGS_TAKEN_OVER = frozenset(
+    {
+        "predictions",
+        "unknown_streams",
+        "dead_letter_bytes",
+        "metrics.every_labels",
+        "metrics.change_detector",
+        "limits.max_streams_per_task",
+    }
+)
+"""Settings of a whole task that may change: the outcome of earlier records does not depend on them."""
+
+LEARNER_SETTINGS_TAKEN_OVER = frozenset({"theta", "learning_rate", "l2", "largest_cost", "cost_interval_labels"})
+"""Settings of a learner with which it keeps its state. Any other setting shapes the state, so the learner restarts."""
+
+
+class Running(NamedTuple):
+    """What a change of settings must know about a stream that has state.
+
+    Attributes:
+        features: Number of features of an example; 0 when no example has come.
+        champion: The present champion.
+        awaited: Learners that, as champion, predicted examples that still wait for a label.
+    """
+
+    features: int
+    champion: str
+    awaited: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The differences between two `TaskSettings` that matter to the running streams.
+
+    Attributes:
+        taken_over: One line for each difference that takes effect.
+        refused: One line for each difference that a running application cannot take over; when there is none, the new
+            settings may be used.
+    """
+
+    taken_over: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]) -> Changes:
+    """Compare two configurations of a running application.
+
+    Earlier outputs stay reproducible, since the progress topic records each change of the settings. A change is refused
+    when the existing state would not fit the new settings.
+
+    Args:
+        old: The settings in force.
+        new: The settings of the file.
+        running: The streams that have state, by name; all settings of other streams may change.
+    """
+    taken = [f"streams.{name}: is new" for name in new.streams if name not in old.streams]
+    refused = [f"streams.{name}: was removed: {_REMEDY}" for name in old.streams if name not in new.streams]
+    apart = {"streams", "default_stream"}
+    before, after = (_leaves(settings.model_dump(mode="json", exclude=apart)) for settings in (old, new))
+    for key, value in after.items():
+        if before.get(key) != value:
+            text = f"{key}: {before.get(key)} -> {value}"
+            if key in TASK_SETTINGS_TAKEN_OVER or _must_be_lowered(key, before.get(key)):
+                taken.append(f"{text} {_HOLDS}")
+            else:
+                refused.append(f"{text} would change results: {_REMEDY}")
+    streams_of: dict[_StreamChange, list[str]] = {}
+    for name, now in running.items():
+        one, two = (settings.of_stream(name) for settings in (old, new))
+        for change in _stream_changes(one, two, now):
+            streams_of.setdefault(change, []).append(name)
+    for change, names in sorted(streams_of.items()):
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        (refused if change.is_refused else taken).append(f"{change.text} (streams: {shown}) {change.outcome}")
+    return Changes(tuple(taken), tuple(refused))
+
+
+def _must_be_lowered(key: str, value: object) -> bool:
+    """Say whether the old value is one that only older versions allowed, so that it cannot be set back."""
+    bounds = ("join.max_pending_per_stream", "join.max_waiting_per_stream")
+    return key in bounds and isinstance(value, int) and value > MAX_HELD
+
+
+class _StreamChange(NamedTuple):
+    """A change of one setting, without the stream: it may be the same in many streams."""
+
+    text: str
+    outcome: str
+    is_refused: bool
+
+
+def _stream_changes(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:
+    if old.features != new.features:
+        fits = not now.features or new.features in (None, now.features)
+        outcome = _HOLDS if fits else f"cannot be: its examples have {now.features} numbers. Use another stream name"
+        yield _StreamChange(f"features: {old.features} -> {new.features}", outcome, not fits)
+    if new.champion not in {old.champion, now.champion}:
+        text = f"champion: {old.champion} -> {new.champion}"
+        yield _StreamChange(text, f"needs a mark: `areba promote STREAM {new.champion}`; set it back until then", True)
+    yield from _removals(old, new, now)
+    if [name for name in old.learners if name in new.learners] != [
+        name for name in new.learners if name in old.learners
+    ]:
+        yield _StreamChange(f"learners: {', '.join(old.learners)} -> {', '.join(new.learners)}", _HOLDS, False)
+    for name, settings in new.learners.items():
+        if name not in old.learners:
+            yield _StreamChange(f"learners.{name}: is new", "begins here", False)
+            continue
+        before, after = _leaves(old.learners[name].model_dump(mode="json")), _leaves(settings.model_dump(mode="json"))
+        for key in dict.fromkeys((*before, *after)):
+            if before.get(key) != after.get(key):
+                outcome = _HOLDS if key in LEARNER_SETTINGS_TAKEN_OVER else _RESTARTS
+                yield _StreamChange(f"learners.{name}.{key}: {before.get(key)} -> {after.get(key)}", outcome, False)
+
+
+def _removals(old: StreamSettings, new: StreamSettings, now: Running) -> Iterator[_StreamChange]:
+    for name in old.learners:
+        if name in new.learners:
+            continue
+        if name == now.champion:
+            yield _StreamChange(f"learners.{name}: was removed", "but is the champion: promote another one first", True)
+        elif name in now.awaited:
+            outcome = "but examples that it predicted as champion wait for labels: remove it when they are closed"
+            yield _StreamChange(f"learners.{name}: was removed", outcome, True)
+        else:
+            yield _StreamChange(f"learners.{name}: was removed", "is dropped here", False)
+
+
+def begins_afresh(old: LearnerSettings, new: LearnerSettings) -> bool:
+    """Say whether a learner must restart because its state does not fit the new settings."""
+    before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
+    return any(before.get(key) != after.get(key) for key in (*before, *after) if key not in LEARNER_SETTINGS_TAKEN_OVER)
+
+
+def _leaves(data: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
+    """Return the values of nested sections by their dotted paths."""
+    leaves: dict[str, object] = {}
+    for name, value in data.items():
+        leaves |= _leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return leaves

@@ -1,0 +1,180 @@
+"""The settings of one learner: a method and its hyper-parameters."""
+
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
+
+from stream_app.config.messages import or_nearest
+from stream_app.config.values import Integer, Number, Options, Settings
+
+METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "areba": ("budget", "theta"),
+        "qbr": ("budget",),
+        "baseline": (),
+        "sliding": ("window",),
+        "adaptive_cs": ("cost", "largest_cost", "cost_interval_labels", "theta"),
+        "oob": ("ensemble_size", "theta"),
+        "uob": ("ensemble_size", "theta"),
+        "oob_single": ("theta",),
+    }
+)
+"""The learning methods, each with the settings that not every method has."""
+
+_SOME_HAVE = frozenset(name for own in METHOD_SETTINGS.values() for name in own)
+
+_OWN_HAVE = frozenset({"method", "options"})
+"""The settings of a user's own learner: its class, and the options of the class."""
+
+METHODS = tuple(METHOD_SETTINGS)
+"""The names of the learning methods; `stream_app.learners.methods` has a file for each."""
+
+OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""Matches the import path of a user's own class: `package.module:Class`."""
+
+Budget: TypeAlias = Annotated[Integer, Field(ge=2, le=10_000, multiple_of=2)]
+Theta: TypeAlias = Annotated[Number, Field(gt=0, lt=1)]
+Window: TypeAlias = Annotated[Integer, Field(ge=1, le=10_000)]
+Cost: TypeAlias = Annotated[Number, Field(ge=1, le=1e6)]
+CostInterval: TypeAlias = Annotated[Integer, Field(ge=1, le=1_000_000_000)]
+EnsembleSize: TypeAlias = Annotated[Integer, Field(ge=1, le=100)]
+LearningRate: TypeAlias = Annotated[Number, Field(gt=0, le=1)]
+Units: TypeAlias = Annotated[Integer, Field(ge=1, le=16_384)]
+Hidden: TypeAlias = Annotated[tuple[Units, ...], Field(min_length=1, max_length=8)]
+Penalty: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
+Scaler: TypeAlias = Literal["none", "standard"]
+Network: TypeAlias = Annotated[str, StringConstraints(pattern=r"^(dense|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
+
+
+def is_own(method: str) -> bool:
+    """Say whether the method is the import path of a user's own learner, not a name in `METHODS`."""
+    return OWN_CLASS.fullmatch(method) is not None
+
+
+def has_setting(method: str, name: str) -> bool:
+    """Say whether learners of this method have the setting."""
+    if is_own(method):
+        return name in _OWN_HAVE
+    if name == "options":
+        return False
+    return name not in _SOME_HAVE or method not in METHOD_SETTINGS or name in METHOD_SETTINGS[method]
+
+
+def no_such_setting(method: str, name: str) -> str:
+    """Return the line that says that learners of this method do not have the setting."""
+    if is_own(method):
+        return "a learner of your own has no setting but options"
+    having = [of for of, own in METHOD_SETTINGS.items() if name in own] or ["learners of your own"]
+    return f"the method {method} has no such setting (it belongs to {', '.join(having)})"
+
+
+class LearnerSettings(Settings):
+    """One learner: a method and its hyper-parameters, named as in the AREBA paper (Malialis et al., TNNLS 2020).
+
+    A method has the settings that `METHOD_SETTINGS` lists for it, and all from `learning_rate` to `network`. Any other
+    setting is refused.
+
+    Attributes:
+        method: One of `METHODS`, or `package.module:Class`: a user's own learner, which has `options` and no other.
+        budget: B, the number of examples in both queues together; even.
+        theta: Fading factor of the class sizes.
+        window: W, the number of examples in the sliding window.
+        cost: Initial cost of an error on a positive example; that of an error on a negative example is 1.
+        largest_cost: Upper bound on a cost.
+        cost_interval_labels: Number of labels between two changes of the costs.
+        ensemble_size: Number of networks in the ensemble.
+        learning_rate: Step size of Adam.
+        hidden: Number of units of each hidden layer.
+        l2: Weight of the sum of squared hidden-layer weights in the loss.
+        scaler: `standard` scales features by their running mean and deviation, updated at prediction; or `none`.
+        network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.
+        options: Options of a user's own learner, passed to its class unchanged.
+    """
+
+    model_config = ConfigDict(validate_default=False)
+
+    method: str
+    budget: Budget = 20
+    theta: Theta = 0.99
+    window: Window = 100
+    cost: Cost = 19.0
+    largest_cost: Cost = 50.0
+    cost_interval_labels: CostInterval = 250
+    ensemble_size: EnsembleSize = 20
+    learning_rate: LearningRate = 0.01
+    hidden: Hidden = (8,)
+    l2: Penalty = 0.0
+    scaler: Scaler = "none"
+    network: Network = "dense"
+    options: Options = Field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """All settings but `options`, which only users' own learners have: equal keys make equal learners."""
+        return tuple([value for name, value in self.__dict__.items() if name != "options"])
+
+    @field_validator("method")
+    @classmethod
+    def _known(cls, method: str, info: ValidationInfo) -> str:
+        methods: tuple[str, ...] = (info.context or {}).get("methods", METHODS)
+        if method not in methods and not is_own(method):
+            raise ValueError(f"there is no method {method!r}{or_nearest(method, methods)}")
+        return method
+
+    @field_validator("*")
+    @classmethod
+    def _of_the_method(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse a setting without effect, unless an older version has stored it."""
+        method, name = info.data.get("method", ""), str(info.field_name)
+        stored = (info.context or {}).get("stored", False)
+        if name != "method" and method and not stored and not has_setting(method, name):
+            raise ValueError(no_such_setting(method, name))
+        return value
+
+    @model_serializer(mode="wrap")
+    def _only_settings_of_the_method(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        return {name: value for name, value in plain.items() if has_setting(self.method, name)}
+
+
+class LearnerOverrides(Settings):
+    """Settings of learners that a stream overrides; None keeps the value in `learners`."""
+
+    budget: Budget | None = None
+    theta: Theta | None = None
+    window: Window | None = None
+    cost: Cost | None = None
+    largest_cost: Cost | None = None
+    cost_interval_labels: CostInterval | None = None
+    ensemble_size: EnsembleSize | None = None
+    learning_rate: LearningRate | None = None
+    hidden: Hidden | None = None
+    l2: Penalty | None = None
+    scaler: Scaler | None = None
+    network: Network | None = None
+    options: Options | None = None
+
+    def applied_to(self, settings: LearnerSettings) -> LearnerSettings:
+        """Return the learner's settings, overridden by these; settings that its method does not have are ignored."""
+        own = {
+            name: getattr(self, name) for name in LearnerOverrides.model_fields if has_setting(settings.method, name)
+        }
+        return settings.model_copy(update={name: value for name, value in own.items() if value is not None})
+
+    def without_effect(self, methods: Iterable[str]) -> Iterator[str]:
+        """Yield the names of settings that are given here and that none of these methods has."""
+        known = list(methods)
+        for name in LearnerOverrides.model_fields:
+            if getattr(self, name) is not None and not any(has_setting(method, name) for method in known):
+                yield name

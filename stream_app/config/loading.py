@@ -1,0 +1,162 @@
+"""Read the configuration: the file, then the environment over it, then validation.
+
+The file has sections (`join: {ttl_ms: ...}`). A variable `AREBA__JOIN__TTL_MS` (or `AREBA_JOIN__TTL_MS`) overrides the
+file: sections and keys in capitals, joined by two underscores. In a section of settings of the Kafka client, one
+underscore stands for a dot (`AREBA__KAFKA__ALL__SASL_PASSWORD` is `kafka.all.sasl.password`). Names of streams and
+learners match in any case, with an underscore for a hyphen or a dot.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from stream_app.config.learner_settings import METHODS
+from stream_app.config.messages import SettingPath, annotation_at, is_structure, message
+from stream_app.config.settings import Config, ConflictsError
+from stream_app.config.yaml_file import Document, Fault, Place, PlainLoader, plain_data, problem_of, read_file
+from stream_app.errors import ConfigurationError
+
+
+def load(path: Path | None, environment: Mapping[str, str], methods: tuple[str, ...] = METHODS) -> Config:
+    """Read the file, apply the settings of the environment over it, and validate the result.
+
+    Args:
+        path: The YAML file; None takes the defaults.
+        environment: Variables; those whose names do not look like settings are ignored.
+        methods: Names of the learning methods that exist.
+
+    Raises:
+        ConfigurationError: Settings are wrong: one line for each of them, all at once. Or the file cannot be read or
+            is not YAML: one line.
+    """
+    document = Document(path)
+    if path is not None:
+        read_file(document, path)
+    _read_environment(document, environment)
+    config = _validated(document, methods)
+    if config is None or document.faults:
+        raise ConfigurationError(document.lines())
+    return config
+
+
+def _validated(document: Document, methods: tuple[str, ...]) -> Config | None:
+    """Validate the document, and return None after adding its faults.
+
+    Wrong settings are removed and the rest is validated again, so that conflicts between settings are found as well.
+    """
+    context = {"methods": methods}
+    try:
+        return Config.model_validate(document.data, context=context)
+    except ValidationError as error:
+        _explain(document, error)
+        for details in error.errors(include_url=False):
+            _remove(document.data, tuple(map(str, details["loc"])), methods)
+    if not document.data.get("learners"):
+        document.data.pop("learners", None)
+    try:
+        Config.model_validate(document.data, context=context)
+    except ValidationError as error:
+        _explain(document, error)
+    return None
+
+
+def _remove(data: dict[str, Any], path: SettingPath, methods: tuple[str, ...]) -> None:
+    """Remove a wrong setting; a wrong method is replaced by a right one, since learners need one."""
+    here = data
+    for name in path[:-1]:
+        below = here.get(name)
+        if not isinstance(below, dict) or (path[-1] == "[key]" and name == path[-2]):
+            here.pop(name, None)
+            return
+        here = below
+    if path and path[-1] == "method":
+        here["method"] = methods[0]
+    elif path:
+        here.pop(path[-1], None)
+
+
+def _read_environment(document: Document, environment: Mapping[str, str]) -> None:
+    """Put the settings of the environment into the document."""
+    given: dict[str, str] = {}
+    for number, variable in enumerate(sorted(environment)):
+        rest = variable.removeprefix("AREBA__")
+        if rest == variable:
+            rest = variable.removeprefix("AREBA_")
+            if rest == variable or "__" not in rest:  # AREBA_DATA_DIR, for example, is not a setting
+                continue
+        value = environment[variable]
+        if rest in given and environment[given[rest]] != value:
+            document.faults.append(
+                Fault((2, number), f"{variable}: differs from {given[rest]}, which is the same setting")
+            )
+        given[rest] = variable
+        _put(document, ((2, number), variable), rest.lower().split("__"), value)
+
+
+def _put(document: Document, place: Place, parts: list[str], text: str) -> None:
+    """Put one setting of the environment into the document; `parts` are its sections and its key."""
+    if parts[0] == "kafka" and len(parts) > 2:
+        parts = [*parts[:2], ".".join(parts[2:]).replace("_", ".")]
+    here = document.data
+    path: SettingPath = ()
+    for number, part in enumerate(parts):
+        name = _as_written(here, part, path)
+        path = (*path, name)
+        if not name:
+            document.faults.append(Fault(place[0], f"{place[1]}: not of the form AREBA__SECTION__KEY"))
+            return
+        if number < len(parts) - 1:
+            if here.get(name) is None:
+                here[name] = {}
+                document.places.setdefault(path, place)
+            here = here[name]
+            if not isinstance(here, dict):
+                return  # validation reports what is there instead of a section
+    document.places = {key: value for key, value in document.places.items() if key[: len(path)] != path}
+    document.places[path] = place
+    try:
+        here[path[-1]] = _parsed(path, text)
+    except yaml.YAMLError as error:
+        here.pop(path[-1], None)
+        document.add_fault(path, f"not YAML: {problem_of(error)}")
+
+
+def _as_written(here: Mapping[str, Any], part: str, path: SettingPath) -> str:
+    """Return the name of a stream or learner as the file has it: variables have capitals and underscores only."""
+    if part in here or not (path and path[-1] in {"streams", "learners"}):
+        return part
+    alike = [name for name in here if name.lower().replace("-", "_").replace(".", "_") == part]
+    return alike[0] if len(alike) == 1 else part
+
+
+def _parsed(path: SettingPath, text: str) -> Any:  # noqa: ANN401  (plain data)
+    """Return the value of a variable: text as it is, a list or mapping from YAML's short form (`[512, 512]`)."""
+    if not is_structure(annotation_at(Config, path)):
+        return text
+    loader = PlainLoader(text)
+    try:
+        node = loader.get_single_node()
+        own = Document(None)
+        value = None if node is None else plain_data(own, loader, node, path)
+        if own.faults:
+            raise yaml.MarkedYAMLError(problem=own.faults[0].line)
+        return value
+    finally:
+        loader.dispose()
+
+
+def _explain(document: Document, error: ValidationError) -> None:
+    """Add a fault for each error of a validation."""
+    for details in error.errors(include_url=False):
+        path = tuple(str(part) for part in details["loc"])
+        if path and path[-1] == "[key]":
+            path = path[:-1]
+        cause = details.get("ctx", {}).get("error")
+        if isinstance(cause, ConflictsError):
+            for conflict in cause.conflicts:
+                document.add_fault(conflict.path, conflict.message)
+        else:
+            document.add_fault(path, message(Config, path, details))

@@ -1,0 +1,197 @@
+"""The settings that change a result: equal settings and equal inputs give equal bytes."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic_core import PydanticKnownError
+
+from stream_app.config.learner_settings import METHODS, LearnerSettings
+from stream_app.config.messages import first_line
+from stream_app.config.values import (
+    DAY_MS,
+    MAX_MS,
+    Features,
+    Frozen,
+    Integer,
+    LearnerName,
+    Number,
+    Settings,
+    StreamName,
+    TopicName,
+)
+from stream_app.errors import StateError
+
+
+def _from_list(value: object) -> object:
+    """Return learners by name from the list that `to_json` writes: a list, since their order is that of the outputs."""
+    if isinstance(value, list):
+        return {item["name"]: {key: item[key] for key in item if key != "name"} for item in value}
+    return value
+
+
+class StreamSettings(Settings):
+    """The settings of one stream: every learner with all of its settings.
+
+    Attributes:
+        features: Number of features of an example; None takes that of the first example.
+        champion: The learner whose predictions are the application's answers.
+        learners: Settings by name, in the configured order, which is that of the outputs.
+    """
+
+    features: Features | None = None
+    champion: LearnerName
+    learners: Annotated[Frozen[LearnerName, LearnerSettings], BeforeValidator(_from_list)]
+
+    @model_validator(mode="after")
+    def _champion_is_a_learner(self) -> Self:
+        if self.champion not in self.learners:
+            raise ValueError(f"champion: there is no learner {self.champion!r}")
+        return self
+
+    @field_serializer("learners")
+    def _as_list(self, learners: Mapping[str, LearnerSettings]) -> list[dict[str, Any]]:
+        return [{"name": name, **settings.model_dump(mode="json")} for name, settings in learners.items()]
+
+
+MAX_HELD = 200_000
+"""Most examples, or labels, of one stream that may wait.
+
+One record may close all of them, in one transaction of at most ten seconds.
+"""
+
+MAX_HELD_BYTES = 1 << 26
+"""Most bytes of the waiting labels of one stream, as dead letters, for the same reason."""
+
+FORMER_MAX_HELD = 10_000_000
+"""The bound of older versions, which stored configurations may still have."""
+
+Corrections: TypeAlias = Literal["first", "correct"]
+
+
+class JoinSettings(Settings):
+    """How long and how much the join remembers of each stream. Times are event time.
+
+    Attributes:
+        ttl_ms: How long an example waits for its label, and a label for its example.
+        max_clock_lead_ms: How far a producer's clock may run ahead without making records expire that are on time; the
+            input topics' `message.timestamp.after.max.ms` must not be larger.
+        max_pending_per_stream: Most examples that wait for labels; above it, the oldest is evicted.
+        max_waiting_per_stream: Most labels that wait for examples; above it, the oldest becomes a dead letter.
+        max_waiting_bytes_per_stream: Most bytes of the waiting labels: keys, values, headers, and 256 for each label
+            (the headers of a dead letter); above it, the oldest becomes a dead letter.
+        max_closed_per_stream: Most closed examples that are remembered, to detect duplicates; above it, the example
+            that was closed first is forgotten.
+        closed_ttl_ms: How long closed examples are remembered.
+        max_open_marks_per_stream: Most marks that wait for the same mark in the other input; above it, the oldest is
+            dropped.
+        corrections: `first`: the first label of an example counts, and a later label of another class is a dead letter.
+            `correct`: a label of a higher revision corrects the example's class.
+    """
+
+    ttl_ms: Annotated[Integer, Field(ge=1, le=MAX_MS)] = DAY_MS
+    max_clock_lead_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 3_600_000
+    max_pending_per_stream: Annotated[Integer, Field(ge=1, le=FORMER_MAX_HELD)] = 100_000
+    max_waiting_per_stream: Annotated[Integer, Field(ge=1, le=FORMER_MAX_HELD)] = 10_000
+    max_waiting_bytes_per_stream: Annotated[Integer, Field(ge=1, le=MAX_HELD_BYTES)] = MAX_HELD_BYTES
+    max_closed_per_stream: Annotated[Integer, Field(ge=0, le=100_000_000)] = 200_000
+    closed_ttl_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = DAY_MS
+    max_open_marks_per_stream: Annotated[Integer, Field(ge=1, le=1_000)] = 16
+    corrections: Corrections = "first"
+
+    @field_validator("max_pending_per_stream", "max_waiting_per_stream")
+    @classmethod
+    def _fits_one_transaction(cls, value: int, info: ValidationInfo) -> int:
+        """Refuse a value above `MAX_HELD`, unless an older version has stored it."""
+        if value > MAX_HELD and not (info.context or {}).get("stored", False):
+            raise PydanticKnownError("less_than_equal", {"le": MAX_HELD})
+        return value
+
+
+ChangeDetector: TypeAlias = Literal["none", "hddm", "ddm"]
+
+
+class MetricSettings(Settings):
+    """When metrics are published, and how they are computed.
+
+    Attributes:
+        every_labels: Number of labels between two metric records of a learner.
+        fading_factor: Fading factor of the prequential sums; 1 never forgets.
+        change_detector: The method that detects that a learner has become worse at recognising a class.
+    """
+
+    every_labels: Annotated[Integer, Field(ge=1, le=1_000_000_000)] = 100
+    fading_factor: Annotated[Number, Field(gt=0, le=1)] = 0.99
+    change_detector: ChangeDetector = "hddm"
+
+
+class LimitSettings(Settings):
+    """Bounds on the inputs.
+
+    Attributes:
+        max_streams_per_task: Most streams of one task; records of further streams are dead letters (`unknown-stream`).
+        max_record_bytes: Most bytes of a record's value; Kafka's default limit on a batch is 1,048,588.
+        max_features: Most features of an example.
+    """
+
+    max_streams_per_task: Annotated[Integer, Field(ge=1, le=100_000)] = 100
+    max_record_bytes: Annotated[Integer, Field(ge=100, le=100_000_000)] = 1_000_000
+    max_features: Features = 10_000
+
+
+UnknownStreams: TypeAlias = Literal["dead-letter", "model"]
+Predictions: TypeAlias = Literal["champion", "all"]
+
+
+UNLIMITED_BYTES = 2**31 - 1
+"""Stands for no limit: a batch in Kafka's protocol is never larger."""
+
+
+class TaskSettings(Settings):
+    """Every setting that changes a result: equal settings and equal input ranges give equal output bytes.
+
+    The progress topic stores them as `to_json` writes them.
+
+    Attributes:
+        application_id: Part of the settings, since random numbers are seeded with it.
+        join: See `JoinSettings`.
+        metrics: See `MetricSettings`.
+        limits: See `LimitSettings`.
+        unknown_streams: `dead-letter`, or `model`: streams that `streams` does not name get `default_stream`.
+        predictions: Whether the predictions of the `champion` or of `all` learners are published.
+        dead_letter_bytes: Largest batch that the dead-letters topic accepts. It is no setting of the file: the worker
+            reads the topic's `max.message.bytes` (see `stream_app.serialization.left_out`).
+        streams: The configured streams, by name.
+        default_stream: The settings of streams that the configuration does not name.
+    """
+
+    application_id: TopicName
+    join: JoinSettings = JoinSettings()
+    metrics: MetricSettings = MetricSettings()
+    limits: LimitSettings = LimitSettings()
+    unknown_streams: UnknownStreams = "dead-letter"
+    predictions: Predictions = "champion"
+    dead_letter_bytes: Annotated[Integer, Field(ge=0)] = UNLIMITED_BYTES
+    streams: Frozen[StreamName, StreamSettings] = Field(default_factory=dict)
+    default_stream: StreamSettings
+
+    def of_stream(self, name: str) -> StreamSettings:
+        """Return the settings of a stream."""
+        return self.streams.get(name, self.default_stream)
+
+    def to_json(self) -> str:
+        """Return the canonical text: keys sorted, no spaces, floats as Python's `repr` writes them."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str, methods: tuple[str, ...] = METHODS) -> Self:
+        """Read the settings from text that `to_json` wrote.
+
+        Raises:
+            StateError: The text is damaged, or names a setting or method that this version does not have.
+        """
+        try:
+            return cls.model_validate(json.loads(text), context={"methods": methods, "stored": True})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise StateError(f"the stored configuration cannot be read: {first_line(error)}") from error

@@ -1,0 +1,207 @@
+"""Every line of the log: its event, level, fields and meaning, declared in one place.
+
+A line in text format begins with the name of its event; a line in JSON format has the name and each field by itself.
+All loggers are below `areba`, so that one level or filter catches everything.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stream_app.terminal import LogFormatter
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A kind of log line.
+
+    Attributes:
+        name: First word of the line.
+        level: Level of the `logging` module.
+        text: The rest of the line; each name in braces is a field.
+        meaning: What has happened and, if an operator must act, what to do.
+    """
+
+    name: str
+    level: int
+    text: str
+    meaning: str
+
+
+def log(event: Event, logger: logging.Logger, /, **fields: object) -> None:
+    """Write one line of the log.
+
+    Args:
+        event: Which kind of line.
+        logger: A logger below `areba`.
+        fields: A value for each field of the event's text.
+    """
+    if logger.isEnabledFor(event.level):
+        message = f"{event.name}{event.text.format_map(fields)}"
+        logger.log(event.level, "%s", message, extra={"event": event.name, "fields": fields})
+
+
+class JsonFormatter(LogFormatter):
+    """Formats each record as one JSON object: time, level, logger, event, the event's fields, and the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON."""
+        fields: Mapping[str, object] = getattr(record, "fields", {})
+        line: dict[str, object] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "level": record.levelname,
+            "logger": record.name,
+            "event": getattr(record, "event", "message"),
+            **{name: value if isinstance(value, int | float | str) else str(value) for name, value in fields.items()},
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+_INFO, _WARNING, _ERROR = logging.INFO, logging.WARNING, logging.ERROR
+
+ASSIGNED = Event("assigned", _INFO, " tasks={tasks}", "The group has given these tasks to this worker.")
+REVOKED = Event("revoked", _INFO, " tasks={tasks}", "The group has taken these tasks back.")
+RESTORING = Event(
+    "restoring",
+    _INFO,
+    " task={task} offsets={examples}/{labels} of={examples_goal}/{labels_goal}",
+    "A task is being restored: the offsets that are reached, and those that are committed. Every ten seconds.",
+)
+DAMAGED = Event(
+    "damaged",
+    _ERROR,
+    " task={task}: {problem}; going on without this snapshot",
+    "A snapshot cannot be read. The task is restored from an older snapshot, or from the first offset.",
+)
+RESTORED = Event(
+    "restored",
+    _INFO,
+    " task={task} sequence={sequence} reprocessed={records} snapshot={snapshot}",
+    "A task is live again: its sequence, the records that were re-processed, and the snapshot's sequence (-1: none).",
+)
+CHANGED = Event("changed", _INFO, " task={task} {change}", "A task uses a setting that has changed from now on.")
+GROWN = Event(
+    "grown",
+    _WARNING,
+    ": {problem}",
+    "A topic has more partitions than the application has tasks; the additional partitions are not read.",
+)
+SNAPSHOT_STARTED = Event(
+    "snapshot-started",
+    _INFO,
+    " task={task} sequence={sequence} bytes={size}",
+    "A snapshot is being written: the sequence after which it was taken, and how many bytes are new.",
+)
+SNAPSHOT_COMPLETE = Event(
+    "snapshot-complete", _INFO, " task={task} sequence={sequence}", "A snapshot is complete in the changelog."
+)
+TRIMMED = Event(
+    "trimmed",
+    _INFO,
+    " task={task} progress from offset={offset}",
+    "Progress records that no restore needs were deleted; this is the first offset that is left.",
+)
+TRIM_FAILED = Event(
+    "trim-failed",
+    _WARNING,
+    " task={task}: {problem}; progress keeps records that no restore needs",
+    "Such records could not be deleted. Logged once; nothing is lost.",
+)
+PARKED = Event("parked", _ERROR, " task={task}: {problem}", "A task cannot be restored; the other tasks continue.")
+TRIPPED = Event(
+    "tripped",
+    _ERROR,
+    " task={task}: {problem}; {hint}",
+    "The breaker stopped a task. Fix the producer, then run `areba resume`.",
+)
+RESUMED = Event("resumed", _INFO, " task={task}", "An operator has resumed a task that the breaker had stopped.")
+ABORTED = Event("aborted", _WARNING, ": {problem}", "A transaction was aborted; its tasks are restored.")
+HANGING = Event(
+    "hanging",
+    _WARNING,
+    ": in {partitions} a transaction does not end; it is aborted now, if its transactional id is known",
+    "A transaction does not end, and tasks wait for it.",
+)
+TAKEN_OVER = Event(
+    "taken-over",
+    _WARNING,
+    " task={task} transactional_id={transactional_id}: its hanging transaction was ended",
+    "A hanging transaction of a process that is gone was ended.",
+)
+UNBLOCKED = Event(
+    "unblocked", _INFO, " tasks={tasks}", "No transaction is open any more where these tasks were waiting."
+)
+REPAIRED = Event(
+    "repaired",
+    _WARNING,
+    " task={task} {counts}: their commit markers were lost",
+    "Committed outputs that no reader could see were published again.",
+)
+TRACES_DROPPED = Event(
+    "traces-dropped",
+    _WARNING,
+    " task={task} records={records}: traceparent is not a valid W3C value",
+    "Records since the last such line whose `traceparent` was dropped. At most one line a minute.",
+)
+STOPPED = Event(
+    "stopped",
+    _INFO,
+    " task={task} sequence={sequence} models={models}",
+    "A clean stop: the task's last sequence, and the digest of all its models.",
+)
+MISPLACED = Event(
+    "misplaced",
+    _WARNING,
+    " task={task} records={records}: stream {stream!r} belongs to partition {partition}. Its producer chooses "
+    "partitions in another way: set partitioner=murmur2_random (Java's default), or a label may not meet its example",
+    "A record lies in a partition that its key does not belong to. Logged for the first record of a task.",
+)
+MEMORY_BOUND = Event(
+    "memory",
+    _INFO,
+    " bound={bound} with all {tasks} tasks: {parts}",
+    "Memory of a worker that owns all tasks, with all tables full at the configured limits.",
+)
+MEMORY_ABOVE_LIMIT = Event(
+    "memory",
+    _WARNING,
+    " bound={bound} is above limit={limit} of {limit_name}: lower join.max_..._per_stream, "
+    "limits.max_streams_per_task or worker.buffer_bytes",
+    "The machine or the cgroup has less memory than the worker may need.",
+)
+MEMORY_ALLOCATED = Event(
+    "memory",
+    _INFO,
+    " task={task} allocated={size}",
+    "Memory of a live task's state, buffers and snapshot, each time it has grown by half.",
+)
+PROGRESS = Event(
+    "progress",
+    _INFO,
+    " outputs={outputs} offsets={offsets}",
+    "Output records since the line before, and the committed offsets of each task. Every ten seconds.",
+)
+DEAD_LETTERS = Event(
+    "dead-letters",
+    _WARNING,
+    " reason={reason} count={count} last: task={task} stream={stream} {side} offset={offset}; look: {command}",
+    "Records became dead letters: how many since the line before, the last one, and the command that shows it.",
+)
+LABELS_MISSING = Event(
+    "labels",
+    _WARNING,
+    ": {streams}",
+    "Labels of streams have stopped coming, or too many of their examples end without a label.",
+)
+LABELS_RETURNED = Event(
+    "labels", _INFO, " task={task} stream={stream!r}: they come again", "Labels of a stream come again."
+)
+
+
+def declared() -> Mapping[str, Event]:
+    """Return all declared events by the name of their constant, in order of declaration."""
+    return {name: value for name, value in globals().items() if isinstance(value, Event)}

@@ -1,0 +1,173 @@
+"""One transaction of a worker: outputs, progress, snapshot chunks and offsets of several tasks, all or nothing."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
+
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.config import Topics
+from stream_app.errors import ForeignRecordsError, TransactionAbortedError
+from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
+from stream_app.records import Act, Commit, OutputRecords
+from stream_app.recovery.changelog import TRANSACTION_BYTES as SNAPSHOT_BYTES
+from stream_app.recovery.restore import Batch, OwnedTask, Repair
+from stream_app.recovery.settle import is_by_task
+from stream_app.serialization import codec
+from stream_app.worker.ports import Ports
+
+GAP_TIMEOUT_S = 5.0
+"""Longest wait for the end of a transaction that wrote to an output partition before ours did."""
+
+GAP_POLL_S = 0.05
+"""Interval at which the worker asks whether that transaction has ended."""
+
+GAP_POLL_RECORDS = 10_000
+"""Records read at once when the worker reads what lies between two of its commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of one task in a transaction: a batch, a repair, or only chunks of a snapshot.
+
+    Attributes:
+        task: The task.
+        batch: New outputs and the commit record; None if the part has no batch.
+        repair: Committed records that have to be published again; None if there are none.
+        written: The offsets of the records by output topic, filled in as they are delivered.
+        progress_offsets: The offsets of the progress records, filled in in the same way.
+    """
+
+    task: OwnedTask
+    batch: Batch | None = None
+    repair: Repair | None = None
+    written: dict[str, list[int]] = field(default_factory=lambda: {topic: [] for topic in OUTPUT_TOPICS})
+    progress_offsets: list[int] = field(default_factory=list)
+
+
+class CommittedRound(NamedTuple):
+    """What a transaction has committed.
+
+    Attributes:
+        inputs: The input partitions whose offsets it committed.
+        is_full: Whether chunks of snapshots used up their share of the transaction.
+    """
+
+    inputs: Sequence[TopicPartition]
+    is_full: bool
+
+
+def output_partition(topics: Topics, topic: str, number: int) -> TopicPartition:
+    """Return the partition of a task in one of its own topics, by the topic's name without prefix."""
+    return TopicPartition(getattr(topics, topic.replace("-", "_")), number)
+
+
+class RoundTransaction:
+    """Writes the parts of several tasks in one transaction.
+
+    Args:
+        ports: The world.
+        topics: Full names of the topics.
+        adopts: Whether records of other writers in the output topics are accepted.
+    """
+
+    def __init__(self, ports: Ports, topics: Topics, *, adopts: bool) -> None:
+        self._ports = ports
+        self._topics = topics
+        self._adopts = adopts
+
+    def commit(self, parts: Sequence[Part], group: object) -> CommittedRound:
+        """Write all parts and commit them together with the input offsets.
+
+        The worker looks for records of other writers after its own records are delivered and before it commits: only
+        then no record can come between them.
+
+        Args:
+            parts: At most one for each task.
+            group: Membership of the consumer group, which fences members of an older generation.
+
+        Raises:
+            ForeignRecordsError: Another application writes to the output topics.
+            TransactionAbortedError: Nothing was committed.
+            FencedError: A newer producer has the transactional id.
+            UnknownOutcomeError: The broker did not answer in time.
+        """
+        transaction = self._ports.transaction
+        transaction.initialise()  # a client that had to be replaced is a new one
+        transaction.begin()
+        offsets: dict[TopicPartition, Committed] = {}
+        room = SNAPSHOT_BYTES
+        for part in parts:
+            task, batch = part.task, part.batch
+            if batch is not None:
+                self._produce(part, batch.outputs.topics, (*batch.acts, batch.commit))
+            if part.repair is not None:
+                self._produce(part, part.repair.outputs, part.repair.progress)
+            chunks = task.snapshot_records(room)
+            room -= bytes_of(chunks)
+            if len(chunks):
+                changelog = TopicPartition(self._topics.changelog, task.number)
+                transaction.produce(changelog, chunks, task.snapshot_offsets)
+            metadata = task.metadata(batch)
+            ends = batch.offsets if batch else task.offsets
+            for partition, offset in zip(task.inputs, ends, strict=True):
+                offsets[partition] = Committed(offset, metadata)
+        transaction.send_offsets(offsets, group)
+        transaction.flush()
+        self._check_gaps(parts)
+        transaction.commit()
+        return CommittedRound(tuple(offsets), room <= 0)
+
+    def _produce(self, part: Part, outputs: Mapping[str, OutputRecords], progress: Sequence[Commit | Act]) -> None:
+        """Write the outputs of a part, then its progress records."""
+        number = part.task.number
+        for topic, records in outputs.items():
+            if len(records):
+                partition = output_partition(self._topics, topic, number)
+                self._ports.transaction.produce(partition, records, part.written[topic])
+        values = [codec.encode(record) for record in progress]
+        self._ports.transaction.produce(
+            TopicPartition(self._topics.progress, number),
+            OutputRecords([None] * len(values), values, [0] * len(values)),
+            part.progress_offsets,
+        )
+
+    def _check_gaps(self, parts: Sequence[Part]) -> None:
+        """Read what lies between our last records and these in the output partitions, if anything does.
+
+        Raises:
+            ForeignRecordsError: Another application writes there; our transaction is aborted.
+            TransactionAbortedError: Its transaction is still open; ours is aborted, and is tried again later.
+        """
+        for part in parts:
+            for topic, offsets in part.written.items():
+                start = part.task.output_ends[topic]
+                if offsets and offsets[0] > start + 1:  # where there is room for more than a marker
+                    self._read_gap(output_partition(self._topics, topic, part.task.number), start, offsets[0])
+
+    def _read_gap(self, partition: TopicPartition, start: int, first: int) -> None:
+        """Refuse records of another application from offset `start` to our record at offset `first`."""
+        where = f"{partition.topic}[{partition.partition}]"
+        until_s = self._ports.clock.monotonic_s() + GAP_TIMEOUT_S
+        cluster = self._ports.cluster
+        with closing(cluster.reader(partition)) as reader:
+            while cluster.ends([partition])[partition].stable < first:
+                self._ports.clock.sleep(GAP_POLL_S)
+                if self._ports.clock.monotonic_s() > until_s:
+                    self._abort(f"{where}: another transaction is open there")
+            reader.seek(start)
+            is_read = False
+            while not is_read:
+                fetched = reader.poll(GAP_POLL_RECORDS, GAP_TIMEOUT_S)
+                if fetched is None:
+                    self._abort(f"{where}: records before offset {first} were not read in time")
+                offsets = fetched.records.offsets.tolist()
+                for row, offset in enumerate(offsets):
+                    if offset < first and not self._adopts and is_by_task(fetched.records.headers.get(row, ())):
+                        self._ports.transaction.abort()
+                        raise ForeignRecordsError(partition.topic, partition.partition, offset)
+                is_read = fetched.at_end or max(offsets, default=-1) >= first - 1
+
+    def _abort(self, reason: str) -> NoReturn:
+        self._ports.transaction.abort()
+        raise TransactionAbortedError(reason)

@@ -1,0 +1,238 @@
+"""What a worker waits for in its partitions: the end of open transactions, and its own commits to be readable.
+
+A task is restored only after every transaction that was open in its partitions has ended. A transaction that does not
+end is hanging (see `recovery.hanging_transactions`): the worker ends it, under its own transactional id and under the
+ids of processes that are gone.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from stream_app.backends.base import TopicPartition
+from stream_app.config import Config
+from stream_app.errors import UnstableOffsetsError
+from stream_app.recovery.hanging_transactions import (
+    HANGS_AFTER_S,
+    LOOK_INTERVAL_S,
+    GroupOffset,
+    OpenTransactions,
+    sweep,
+    take_over,
+    writers_of,
+)
+from stream_app.recovery.restore import OwnedTask
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.round_transaction import Part, output_partition
+
+UNREAD_INTERVAL_S = 1.0
+"""Interval at which the worker asks whether its commits can be read; a snapshot takes two intervals."""
+
+OFFSETS_TIMEOUT_S = 0.1
+"""Longest wait for an answer to the question whether the group's offsets are stable."""
+
+MARKER_WAIT_S = 0.005
+"""Pause between two such questions while a worker saves its last snapshots."""
+
+
+class TransactionWatch:
+    """Watches the partitions of a worker's tasks for open transactions, and ends those that hang.
+
+    Args:
+        config: The whole configuration.
+        ports: The world.
+        observer: Reports what hangs and what was ended.
+    """
+
+    def __init__(self, config: Config, ports: Ports, observer: Observer) -> None:
+        self._config = config
+        self._ports = ports
+        self._observer = observer
+        self._topics = config.topics
+        self._open = OpenTransactions(ports.cluster, ports.clock)
+        self._unread = OpenTransactions(ports.cluster, ports.clock)
+        self._held: set[int] = set()  # tasks that wait for a hanging transaction
+        self._ended: set[int] = set()  # new tasks whose transactions of our own id were ended
+        self._announced: set[int] = set()  # new tasks that have our transactional id in their progress
+        self._unstable_s: float | None = None  # since when a transaction has held the group's offsets
+        self._sent: set[TopicPartition] = set()  # inputs whose offsets were committed and may not be stable
+        self._sent_s = self._asked_s = 0.0  # when they were committed, and when the broker was asked
+
+    # Starting and assigning -----------------------------------------------------------------------------------------
+
+    def begin(self, partitions: int) -> None:
+        """Wait for everything that is open in all partitions of the application, and end what hangs of our own id."""
+        self._open.add(TopicPartition(name, number) for name in self._written for number in range(partitions))
+        self._open.look()
+        self.sweep(self._open.places)
+
+    def assigned(self) -> None:
+        """Forget what was announced and ended for the tasks of the assignment before."""
+        self._announced.clear()
+        self._ended.clear()
+        self._unstable_s = None
+
+    def revoked(self) -> None:
+        """Stop reporting tasks as held: another worker waits for them now."""
+        self._held.clear()
+
+    def unannounced(self, numbers: Iterable[int]) -> Sequence[int]:
+        """Return those of these new tasks that do not have our transactional id in their progress yet."""
+        return [number for number in numbers if number not in self._announced]
+
+    def announce(self, numbers: Sequence[int]) -> None:
+        """Write our transactional id to the progress of these tasks: another worker may have to end what we leave."""
+        partitions = [TopicPartition(self._topics.progress, number) for number in numbers]
+        if sweep(self._ports.transaction, self._config.transactional_id, partitions):
+            self._announced.update(numbers)
+        for number in numbers:
+            self.wait_for(number)
+
+    def wait_for(self, number: int) -> None:
+        """Hold a task until everything that is open in its partitions has ended."""
+        self._open.add(TopicPartition(topic, number) for topic in self._written)
+
+    def end_own(self, new: Sequence[int]) -> None:
+        """End at once what hangs of our own id where new tasks wait; what hangs of other ids has to last first."""
+        held = {number for number in new if self._open.holds(number)} - self._ended
+        if held:
+            self._ended |= held
+            self.sweep([place for place in self._open.places if place.partition in held])
+
+    def is_open(self, number: int) -> bool:
+        """Say whether a transaction may still be open in the partitions of a task."""
+        return self._open.holds(number)
+
+    def offsets_are_unstable(self) -> None:
+        """Note that an open transaction holds the group's offsets; the wait starts again after a broker outage."""
+        if self._unstable_s is None or self._ports.is_cut_off():
+            self._unstable_s = self._ports.clock.monotonic_s()
+
+    def offsets_are_stable(self) -> None:
+        """Note that the group's offsets could be read."""
+        self._unstable_s = None
+
+    def forget(self, number: int) -> None:
+        """Forget the commits of a task that is restored again, and wait for what is open there."""
+        self._unread.forget(number)
+        self._ended.discard(number)
+        self.wait_for(number)
+
+    # Working --------------------------------------------------------------------------------------------------------
+
+    def look(self, tasks: Callable[[], Sequence[OwnedTask]], new: Sequence[int], renew: Callable[[int], None]) -> None:
+        """Ask how far the partitions can be read, name snapshots that have become readable, and end what hangs.
+
+        Args:
+            tasks: Returns the tasks of this worker.
+            new: Numbers of the tasks that are assigned and not yet being restored; `renew` adds to it.
+            renew: Restores a task of this worker from its beginning.
+        """
+        before = len(self._open.places)
+        names = any(task.unnamed_ends is not None for task in tasks())
+        unreadable = self._unread.look(LOOK_INTERVAL_S if names else UNREAD_INTERVAL_S)
+        owned = {task.number for task in tasks()}
+        for number in sorted({place.partition for place in unreadable} & owned):
+            renew(number)
+        hanging = [*self._open.look(), *unreadable, *self._held_by_offsets(new)]
+        if hanging:
+            self._end_hanging(list(dict.fromkeys(hanging)))
+        if self._held and len(self._open.places) < before:
+            freed = {number for number in self._held if not self._open.holds(number)}
+            self._held -= freed
+            self._observer.freed(sorted(freed))
+        self.name_snapshots(tasks())
+        self._confirm_offsets(tasks, renew)
+
+    def _held_by_offsets(self, new: Sequence[int]) -> Sequence[TopicPartition]:
+        """Return the progress of all new tasks, once a transaction has held the group's offsets for too long."""
+        now_s = self._ports.clock.monotonic_s()
+        if not new or self._unstable_s is None or now_s - self._unstable_s <= HANGS_AFTER_S:
+            return ()
+        self._unstable_s = now_s
+        return [TopicPartition(self._topics.progress, number) for number in new]
+
+    def _confirm_offsets(self, tasks: Callable[[], Sequence[OwnedTask]], renew: Callable[[int], None]) -> None:
+        """Ask whether the group's offsets are stable, once nothing is being committed; each commit ends what hangs.
+
+        The question covers inputs that another worker owns now: that worker waits for them, and only we can end them.
+        """
+        now_s = self._ports.clock.monotonic_s()
+        if not self._sent or now_s - max(self._sent_s, self._asked_s) < UNREAD_INTERVAL_S:
+            return
+        self._asked_s = now_s
+        try:
+            self._ports.source.committed(sorted(self._sent), OFFSETS_TIMEOUT_S)
+        except UnstableOffsetsError:
+            if now_s - self._sent_s < HANGS_AFTER_S:
+                return
+            self.sweep(())
+            for task in tasks():
+                renew(task.number)
+        self._sent.clear()
+
+    def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
+        """End what hangs: under our transactional id, and under those of processes that are gone."""
+        self._held |= {place.partition for place in places}
+        self._observer.hanging(places)
+        self.sweep(places)
+        members = self._ports.cluster.members(self._config.group_id)
+        alive = {member.rpartition("/")[2] for member in members} | {self._config.application.instance}
+        for number in sorted({place.partition for place in places}):
+            chosen = [place for place in places if place.partition == number]
+            ids = writers_of(self._ports.cluster, TopicPartition(self._topics.progress, number))
+            gone = [name for name in ids if name.rpartition("/")[2] not in alive]
+            taken = take_over(gone, self._ports.open_transaction, chosen, self._group_mark())
+            self._observer.taken_over(number, taken)
+
+    def sweep(self, places: Sequence[TopicPartition]) -> None:
+        """End what hangs of our own id in these partitions and among the group's offsets, and wait for the end."""
+        sweep(self._ports.transaction, self._config.transactional_id, places, self._group_mark())
+        self._open.add(places)
+
+    def _group_mark(self) -> GroupOffset:
+        """Return an offset that no transaction ever commits, so the membership need not be current."""
+        return GroupOffset(TopicPartition(self._topics.progress, 0), self._ports.source.group_metadata())
+
+    # Commits --------------------------------------------------------------------------------------------------------
+
+    def committed(self, inputs: Iterable[TopicPartition]) -> None:
+        """Note that the offsets of these inputs were committed."""
+        self._sent.update(inputs)
+        self._sent_s = self._ports.clock.monotonic_s()
+
+    def note_written(self, part: Part) -> None:
+        """Remember how far the partitions of a task were written: the next commit record says so."""
+        number = part.task.number
+        for topic, offsets in part.written.items():
+            if offsets:
+                part.task.output_ends[topic] = offsets[-1] + 1
+                self._unread.wrote(output_partition(self._topics, topic, number), offsets[-1] + 1)
+        for name, offsets in (("progress", part.progress_offsets), ("changelog", part.task.snapshot_offsets)):
+            if offsets:
+                self._unread.wrote(output_partition(self._topics, name, number), offsets[-1] + 1)
+
+    def unread_ends(self, number: int) -> dict[TopicPartition, int]:
+        """Return how far the partitions of a task were written, for those that could not be read at the last look."""
+        return dict(self._unread.ends(number))
+
+    def hurry(self) -> None:
+        """Ask at the next look, without an interval: a snapshot waits for the answer."""
+        self._unread.hurry()
+
+    def wait_for_readers(self, tasks: Sequence[OwnedTask]) -> None:
+        """Ask once whether everything that was written can be read; pause if not."""
+        self._unread.look(0.0)
+        if self._unread.places:
+            self._ports.clock.sleep(MARKER_WAIT_S)
+        self.name_snapshots(tasks)
+
+    def name_snapshots(self, tasks: Sequence[OwnedTask]) -> None:
+        """Let tasks name their newest snapshot, where everything that the snapshot needs can be read."""
+        for task in tasks:
+            if task.unnamed_ends is not None and self._unread.is_readable(task.unnamed_ends):
+                task.name_snapshot()
+
+    @property
+    def _written(self) -> Sequence[str]:
+        """The topics that a transaction of ours may write to: all but the two inputs."""
+        return self._topics[2:]

@@ -1,0 +1,1 @@
+"""Brokers that start, fail, come back, and refuse clients."""

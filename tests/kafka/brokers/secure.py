@@ -1,0 +1,152 @@
+"""A broker that asks for a password, proves who it is, and lets nobody do what no ACL allows.
+
+Beside its open listener (tests administrate through it) it has two with SASL_SSL and SCRAM: one with a good certificate
+and one whose certificate has expired. Certificates are made by `keytool` and trusted one by one: each is its own CA.
+"""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from ops import local_kafka
+from tests.kafka.support import DEADLINE_S, wait_until
+
+USER = "app"
+PASSWORD = "correct-horse-battery"  # noqa: S105  (of a broker that lives for half a minute, on this machine alone)
+STORE_PASSWORD = "only-for-this-test"  # noqa: S105  (as above)
+
+TOOL_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class SecureKafka:
+    """Where it is, and whom its clients must trust."""
+
+    open_servers: str
+    servers: str
+    expired_servers: str
+    ca: Path
+    expired_ca: Path
+    other_ca: Path
+
+    def client(self, **changed: str) -> dict[str, str]:
+        """`kafka.all` of a client with everything right, or with this changed (an underscore is a dot)."""
+        settings = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+            "ssl.ca.location": str(self.ca),
+        }
+        return settings | {name.replace("_", "."): value for name, value in changed.items()}
+
+    def allow(self, *rights: tuple[ResourceType, str, str]) -> None:
+        """Grant: a kind of resource, its name, and operations with commas between them."""
+        bindings = [
+            AclBinding(
+                kind,
+                name,
+                ResourcePatternType.LITERAL,
+                f"User:{USER}",
+                "*",
+                AclOperation[operation],
+                AclPermissionType.ALLOW,
+            )
+            for kind, name, operations in rights
+            for operation in operations.split(",")
+        ]
+        admin = AdminClient({"bootstrap.servers": self.open_servers})
+        for future in admin.create_acls(bindings).values():
+            future.result(DEADLINE_S)
+
+
+def _keytool(*arguments: str) -> None:
+    command = ["keytool", *arguments, "-storepass", STORE_PASSWORD]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def _certificate(folder: Path, name: str, since: str) -> tuple[Path, Path]:
+    """A key store with a certificate of five days, and the certificate alone."""
+    store, certificate = folder / f"{name}.p12", folder / f"{name}.pem"
+    _keytool(
+        *("-genkeypair", "-alias", name, "-keyalg", "EC", "-dname", f"CN={name}", "-ext", "SAN=ip:127.0.0.1"),
+        *("-startdate", since, "-validity", "5", "-keystore", str(store), "-storetype", "PKCS12"),
+    )
+    _keytool("-exportcert", "-rfc", "-alias", name, "-keystore", str(store), "-file", str(certificate))
+    return store, certificate
+
+
+def _listeners(ports: Mapping[str, int], stores: Mapping[str, Path]) -> dict[str, str]:
+    """Settings of the two secure listeners."""
+    settings: dict[str, str] = {}
+    for name, store in stores.items():
+        of = f"listener.name.{name.lower()}"
+        settings |= {
+            f"{of}.ssl.keystore.location": str(store),
+            f"{of}.ssl.keystore.password": STORE_PASSWORD,
+            f"{of}.ssl.keystore.type": "PKCS12",
+            f"{of}.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            f"{of}.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        }
+    return settings | {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",  # of the open listener, and the controller
+        "allow.everyone.if.no.acl.found": "false",
+        "_ports": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+    }
+
+
+@contextmanager
+def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
+    """Start it; it ends with the block."""
+    good, ca = _certificate(folder, "good", "-1d")
+    old, expired_ca = _certificate(folder, "expired", "-10d")
+    _, other_ca = _certificate(folder, "other", "-1d")
+    ports = dict(zip(("SECURE", "EXPIRED"), local_kafka.free_ports(2, []), strict=True))
+    extra = _listeners(ports, {"SECURE": good, "EXPIRED": old})
+    more = extra.pop("_ports")
+    plain = local_kafka.properties_of
+
+    def properties(*arguments: object) -> dict[str, object]:
+        settings = {**plain(*arguments), **extra}  # type: ignore[arg-type]
+        for name in ("listeners", "advertised.listeners"):
+            settings[name] = f"{settings[name]},{more}"
+        protocols = ",".join(f"{name}:SASL_SSL" for name in ports)
+        settings["listener.security.protocol.map"] = f"{settings['listener.security.protocol.map']},{protocols}"
+        return settings
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_kafka, "properties_of", properties)
+        kafka = local_kafka.start(1)
+    with kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+        change = UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
+        for future in admin.alter_user_scram_credentials([change]).values():
+            future.result(DEADLINE_S)
+        places = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        found = SecureKafka(kafka.bootstrap_servers, places["SECURE"], places["EXPIRED"], ca, expired_ca, other_ca)
+        wait_until(lambda: _answers(found), "the new user")
+        yield found
+
+
+def _answers(kafka: SecureKafka) -> bool:
+    from stream_app.backends.kafka.cluster import KafkaCluster  # noqa: PLC0415
+
+    return KafkaCluster(kafka.servers, kafka.client()).broker_count(2.0) > 0

@@ -1,0 +1,199 @@
+"""Brokers die and come back while transactions are under way: what is committed stays whole, in order, and once."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from ops.local_kafka import LocalKafka
+from stream_app.backends.base import Committed, Source, TopicInfo, TopicPartition
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.source import KafkaSource
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.errors import RestartNeededError, TransactionAbortedError
+from stream_app.records import OutputRecords
+from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactions, sweep
+from tests.contract.backends import Member, log_values, settle
+from tests.kafka.support import wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(45)]
+
+ROUND_RECORDS = 50
+
+MAX_KILLS = 3
+
+TIMED_OUT_S = 12.0
+"""`transaction.timeout.ms`, and a little more."""
+
+FOREVER = {"retention.ms": "-1"}
+"""The records of these tests are old; retention would delete them within half a minute."""
+
+
+def _outputs(number: int, side: int) -> OutputRecords:
+    values = [f"{number}-{side}-{row}".encode() for row in range(ROUND_RECORDS)]
+    return OutputRecords([b"k"] * ROUND_RECORDS, values, [1_700_000_000_000 + number] * ROUND_RECORDS)
+
+
+def _start(transaction: KafkaTransaction, servers: str, written: list[TopicPartition], source: Source) -> None:
+    """As a worker does it."""
+    transaction.initialise()
+    still_open = OpenTransactions(KafkaCluster(servers), SystemClock())
+    still_open.add(written)
+    still_open.look()
+    sweep(transaction, "id", still_open.places, GroupOffset(written[0], source.group_metadata()))
+    still_open.add(still_open.places)
+    wait_until(lambda: not still_open.look() and not still_open.places, "all that was open has ended")
+
+
+class _Rounds:
+    """What the worker does, without its work: each round writes to two partitions and moves an offset.
+
+    The committed offset is the number of the next round: after any doubt, it says which one that is.
+    """
+
+    def __init__(self, servers: str, prefix: str) -> None:
+        self._servers, self._prefix = servers, prefix
+        self.out = [TopicPartition(prefix + "out", number) for number in range(2)]
+        self._input = TopicPartition(prefix + "in", 0)
+        self.next = 0
+        self.doubts = 0
+        self._member = Member(KafkaSource(servers, prefix + "group"), [self._input.topic])
+        settle([self._member], lambda: bool(self._member.assigned))
+        self._transaction = KafkaTransaction(self._servers, self._prefix + "a")
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        _start(self._transaction, self._servers, self.out, self._member.source)
+        committed = self._member.source.committed([self._input])[self._input]
+        self.next = committed.offset if committed else 0
+
+    def run(self) -> Iterator[None]:
+        """One round for each `next()`; what is yielded in the midst of it lies between its records."""
+        while True:
+            transaction = self._transaction
+            try:
+                transaction.begin()
+                transaction.produce(self.out[0], _outputs(self.next, 0))
+                yield
+                transaction.produce(self.out[1], _outputs(self.next, 1))
+                offsets = {self._input: Committed(self.next + 1, f"round {self.next}")}
+                transaction.send_offsets(offsets, self._member.source.group_metadata())
+                transaction.commit()
+                self.next += 1
+            except (TransactionAbortedError, RestartNeededError):
+                self.doubts += 1
+                self._wait_for_brokers()
+                self._begin_again()
+            self._member.source.poll(1, 0)
+
+    def _wait_for_brokers(self) -> None:
+        """As the worker does: while none answers, it only polls."""
+        cluster = KafkaCluster(self._servers)
+        wait_until(lambda: cluster.broker_count(1.0) > 0, "a broker")
+
+    def close(self) -> None:
+        self._transaction.close()
+        self._member.source.close()
+
+    def check(self, servers: str) -> None:
+        """All rounds are there, whole, in order, once."""
+        for side, partition in enumerate(self.out):
+            expected = [value for number in range(self.next) for value in _outputs(number, side).values]
+            assert log_values(KafkaCluster(servers), partition) == expected
+
+
+@pytest.mark.xdist_group("three brokers")
+def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) -> None:
+    """Promise 1 with a broker killed in mid-transaction, be it leader, coordinator or controller."""
+    servers = kafka3.bootstrap_servers
+    cluster, names = KafkaCluster(servers), [prefix + "in", prefix + "out"]
+    cluster.create([TopicInfo(names[0], 1, FOREVER), TopicInfo(names[1], 2, FOREVER)], -1)
+    assert {topic.replication for topic in cluster.topics(names).values()} == {3}, "the brokers' default"
+    with closing(_Rounds(servers, prefix)) as rounds:
+        running = rounds.run()
+        for broker in (1, 2):
+            for _ in range(20):
+                next(running)
+            kafka3.kill(broker)
+            for _ in range(20):
+                next(running)
+            kafka3.restart(broker)
+        before = rounds.next
+        while rounds.next < before + 20:
+            next(running)
+        rounds.check(servers)
+
+
+def test_rounds_stay_whole_while_the_only_broker_is_gone(own_kafka: LocalKafka, prefix: str) -> None:
+    """Nothing is lost or doubled by an outage that is longer than a transaction may take."""
+    servers = own_kafka.bootstrap_servers
+    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 2, FOREVER)], 1)
+    with closing(_Rounds(servers, prefix)) as rounds:
+        running = rounds.run()
+        for _ in range(20):
+            next(running)
+        own_kafka.kill(1)
+        back = threading.Timer(12, own_kafka.restart, [1])
+        back.start()
+        before = rounds.next
+        while rounds.next < before + 20:
+            next(running)
+        back.join()
+        rounds.check(servers)
+
+
+def _kill_in_transaction(
+    kafka: LocalKafka, source: KafkaSource, name: str, read: TopicPartition, written: TopicPartition, *, offsets: bool
+) -> None:
+    """Commit one transaction of this id, and leave a second one open that times out while the broker is away."""
+    servers = kafka.bootstrap_servers
+    with closing(KafkaTransaction(servers, name)) as transaction:
+        _start(transaction, servers, [written], source)
+        before = KafkaCluster(servers).watermarks(written).high
+        for offset in (1, 2):
+            transaction.begin()
+            transaction.produce(written, _outputs(offset, 0))
+            if offset == 1 or offsets:
+                transaction.send_offsets({read: Committed(offset, "m")}, source.group_metadata())
+            if offset == 1:
+                transaction.commit()
+        transaction.flush()
+        assert KafkaCluster(servers).watermarks(written).high >= before + 2 * ROUND_RECORDS
+        kafka.kill(1)
+        killed_s = time.monotonic()
+        wait_until(lambda: time.monotonic() - killed_s > TIMED_OUT_S, "the transaction times out")
+        kafka.restart(1)
+        with pytest.raises(TransactionAbortedError):
+            transaction.commit()
+
+
+@pytest.mark.parametrize("has_offsets", [True, False])
+def test_what_a_killed_broker_leaves_hanging(own_kafka: LocalKafka, prefix: str, has_offsets: bool) -> None:
+    """Who starts again must be told its offsets, and its own commit must not commit dead offsets and records.
+
+    A broker that is slow to start may write its markers: then nothing hangs, and it is killed again.
+    """
+    servers = own_kafka.bootstrap_servers
+    KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 1, FOREVER)], 1)
+    read, written = TopicPartition(prefix + "in", 0), TopicPartition(prefix + "out", 0)
+    kills, hangs = 0, False
+    with closing(KafkaSource(servers, prefix + "group")) as source:
+        while not hangs:
+            assert kills < MAX_KILLS, "the broker has written its markers: nothing hangs that could be ended"
+            kills += 1
+            _kill_in_transaction(own_kafka, source, f"{prefix}a{kills}", read, written, offsets=has_offsets)
+            stable, high = KafkaCluster(servers).ends([written])[written]
+            hangs = stable < high
+        with closing(KafkaTransaction(servers, f"{prefix}a{kills}")) as transaction:
+            _start(transaction, servers, [written], source)
+            assert source.committed([read]) == {read: Committed(1, "m")}
+            transaction.begin()
+            transaction.produce(written, _outputs(3, 0))
+            transaction.send_offsets({written: Committed(1, "")}, source.group_metadata())
+            transaction.commit()
+            assert source.committed([read]) == {read: Committed(1, "m")}
+    expected = [*(list(_outputs(1, 0).values) * kills), *_outputs(3, 0).values]
+    assert log_values(KafkaCluster(servers), written) == expected

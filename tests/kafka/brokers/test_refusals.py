@@ -1,0 +1,150 @@
+"""What a broker refuses is told at start: its own reason, the resource, the missing operation; no secret."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # re-exported, but not marked so
+
+from ops.keeper import KeptProcess
+from ops.local_kafka import missing_tools
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.cli.start import run_worker
+from stream_app.cli.topic_setup import create_topics
+from stream_app.config import Config
+from stream_app.errors import ConfigurationError
+from tests.kafka.brokers.secure import PASSWORD, SecureKafka, secure_kafka
+from tests.kafka.support import DEADLINE_S, ROOT, App, example, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(40), pytest.mark.xdist_group("secure broker")]
+
+START_TIMEOUT_MS = 4_500
+WRONG_PASSWORD = "a-secret-that-nobody-may-read"  # noqa: S105  (no account has it)
+EXIT_S = 180.0
+"""It takes seconds; on a busy machine the interpreter alone may take a minute."""
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """One broker for all cases."""
+    if missing := missing_tools():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{missing} not on the PATH")
+        pytest.skip(f"{missing} not on the PATH")
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as kafka:
+        yield kafka
+
+
+def _file(folder: Path, servers: str, settings: Mapping[str, str]) -> Path:
+    data: dict[str, Any] = {
+        "kafka": {"bootstrap_servers": servers, "all": dict(settings)},
+        "worker": {"start_timeout_ms": START_TIMEOUT_MS},
+    }
+    folder.mkdir()
+    path = folder / "areba.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def test_a_broker_that_lets_nobody_in_says_why(secure: SecureKafka, tmp_path: Path) -> None:
+    """Every operator's first hour: status 2 in time, a line while it waits, the reason, and not the password."""
+    cases = {
+        "_AUTHENTICATION": (secure.servers, secure.client(sasl_password=WRONG_PASSWORD)),
+        "self-signed certificate": (secure.servers, secure.client(ssl_ca_location=str(secure.other_ca))),
+        "certificate has expired": (secure.expired_servers, secure.client(ssl_ca_location=str(secure.expired_ca))),
+    }
+    command = [sys.executable, "-m", "stream_app.cli", "run", "-c"]
+    environment = {**os.environ, "AREBA_LOG_LEVEL": "DEBUG"}
+    running = {
+        reason: KeptProcess(
+            [*command, str(_file(tmp_path / str(number), servers, settings))],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for number, (reason, (servers, settings)) in enumerate(cases.items())
+    }
+    try:
+        for reason, process in running.items():
+            text, _ = process.communicate(timeout=EXIT_S)
+            lines = text.splitlines()
+            assert process.returncode == 2, text
+            assert lines[-1].startswith("kafka.bootstrap_servers: no Kafka broker answers at")
+            assert reason in lines[-1]
+            assert lines[-1].endswith(f"(waited {START_TIMEOUT_MS} ms)")
+            waiting = [line for line in lines if "WARNING areba waiting for Kafka: " in line]
+            assert waiting, "a line at once; the others every five seconds"
+            assert all(reason in line for line in waiting)
+            assert not any(secret in text for secret in (PASSWORD, WRONG_PASSWORD))
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+
+
+def _refused(config: Config) -> str:
+    """What a worker ends with, status 2; one line for each thing that is missing."""
+    begin = time.monotonic()
+    with pytest.raises(ConfigurationError) as caught:
+        run_worker(config, lambda: time.monotonic() - begin > DEADLINE_S)
+    return str(caught.value)
+
+
+def test_each_missing_permission_is_named(secure: SecureKafka, prefix: str, tmp_path: Path) -> None:
+    """From none to all: what is missing is said, with the operation; with those of the documentation it works."""
+    client = {"bootstrap_servers": secure.servers, "all": secure.client()}
+    app = App(secure.servers, prefix, tmp_path, {"kafka": client})
+    config = app.config
+    create_topics(App(secure.open_servers, prefix, tmp_path, {}).config_of("administrator"), 1)
+    names, cluster = config.topics, KafkaCluster(secure.servers, secure.client())
+    assert _refused(config).splitlines() == [
+        f"topic {name}: Broker: Topic authorization failed (TOPIC_AUTHORIZATION_FAILED); "
+        f"Describe on topic {name} is missing"
+        for name in names
+    ]
+    rights = topic_plan.rights(names)
+    spelled = {"Read": "READ", "Write": "WRITE", "Describe": "DESCRIBE", "DescribeConfigs": "DESCRIBE_CONFIGS"}
+    secure.allow(
+        *(
+            (ResourceType.TOPIC, name, spelled[operation])
+            for name, operations in rights.items()
+            for operation in operations
+            if (name, operation) != (names.labels, "Read")
+        )
+    )
+    groups = (config.group_id, config.log_reader_group_id)
+    missing = [
+        f"topic {names.labels}: the broker denies it to us; Read on topic {names.labels} is missing",
+        *(
+            f"group {group}: Broker: Group authorization failed (GROUP_AUTHORIZATION_FAILED); "
+            f"Read on group {group} is missing"
+            for group in groups
+        ),
+    ]
+    wait_until(lambda: cluster.missing_rights(rights, groups) == missing, "the permissions")
+    assert _refused(config).splitlines() == missing
+    secure.allow((ResourceType.TOPIC, names.labels, "READ"), *((ResourceType.GROUP, name, "READ") for name in groups))
+    wait_until(lambda: not cluster.missing_rights(rights, groups), "the permissions")
+    [line] = _refused(config).splitlines()
+    assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in line
+    assert line.endswith(f"Write on transactional id {config.transactional_id} is missing")
+    secure.allow((ResourceType.TRANSACTIONAL_ID, config.transactional_id, "WRITE"))
+    App(secure.open_servers, prefix, tmp_path, {}).send([example("alpha", "a-1", [1.0], int(time.time() * 1000))])
+    end = time.monotonic() + DEADLINE_S
+    place = TopicPartition(names.examples, 0)
+
+    def has_committed() -> bool:
+        assert time.monotonic() < end, "no commit with all permissions"
+        return KafkaCluster(secure.open_servers).committed(config.group_id, [place])[place] is not None
+
+    run_worker(config, has_committed)

@@ -1,0 +1,105 @@
+"""A worker and a broker die in the middle of a transaction, and nobody with the worker's name ever comes back."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from ops.local_kafka import LocalKafka
+from stream_app.backends.base import TopicPartition
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
+from tests.chaos.commits import Watch
+from tests.kafka.support import (
+    START_DEADLINE_S,
+    App,
+    Load,
+    Progress,
+    Section,
+    StreamOf,
+    WorkerProcess,
+    check_exactly_once,
+    wait_until,
+    workers,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(100), pytest.mark.alone]
+
+STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2))
+
+SECTIONS: dict[str, Section] = {
+    "streams": {stream.name: {"features": stream.features} for stream in STREAMS},
+    "join": {"ttl_ms": 1_500, "max_clock_lead_ms": 100},
+    "worker": {"commit_interval_ms": 1},
+}
+
+LIVE_AGAIN_S = 60.0
+"""From the broker's return to a commit of every task."""
+
+MAX_FREEZES = 500
+"""A worker at work has a transaction open most of the time."""
+
+FROZEN_S = 0.1
+"""A transaction that is about to end has ended by then."""
+
+
+def _freeze_in_transaction(app: App, worker: WorkerProcess) -> TopicPartition:
+    """Stop a worker by SIGSTOP while it has records of an open transaction in an output partition; which one it is."""
+    topics = [getattr(app.config.topics, name.replace("-", "_")) for name in OUTPUT_TOPICS]
+    places = [TopicPartition(topic, number) for topic in topics for number in range(app.partitions)]
+    for attempt in range(MAX_FREEZES):
+        time.sleep(0.001 * (attempt % 50))
+        worker.signal(signal.SIGSTOP)
+        time.sleep(FROZEN_S)
+        for place, found in app.cluster.ends(places).items():
+            if found.stable < found.high:
+                return place
+        worker.signal(signal.SIGCONT)
+    raise AssertionError(f"no transaction was open in {MAX_FREEZES} looks")
+
+
+def _leader(app: App, place: TopicPartition) -> int:
+    metadata = AdminClient({"bootstrap.servers": app.servers}).list_topics(place.topic, timeout=START_DEADLINE_S)
+    return int(metadata.topics[place.topic].partitions[place.partition].leader)
+
+
+def test_tasks_of_a_worker_that_never_returns(kafka3: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """Its open records lie on one broker alone, which is away when the coordinator ends the transaction.
+
+    Kafka leaves the marker of such a partition out: the records hang, and only a producer of that transactional id can
+    end them. Nobody of that name is ever started again, and no operator does anything.
+    """
+    app = App(kafka3.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2, replication=1)
+    app.create_topics()
+    with (
+        workers(app, "gone") as [gone],
+        workers(app, "stays") as [stays],
+        Progress(app) as progress,
+        Watch(app) as watch,
+    ):
+        with Load(app, STREAMS, seed=12):
+            gone.start()
+            gone.wait_for("restored task=1")
+            progress.wait_for_more(20)
+            place = _freeze_in_transaction(app, gone)
+            gone.kill()
+            broker = _leader(app, place)
+            kafka3.kill(broker)
+            stays.start()
+            over_s = time.monotonic() + HANGS_AFTER_S
+            wait_until(
+                lambda: time.monotonic() > over_s, "the coordinator has ended the transaction", 2 * HANGS_AFTER_S
+            )
+            kafka3.restart(broker)
+            back_s = time.time()
+            tasks = range(app.partitions)
+            wait_until(lambda: watch.first_after_ms(tasks, back_s) is not None, "commits", START_DEADLINE_S)
+            first_ms = watch.first_after_ms(tasks, back_s)
+        progress.wait_for_ends(app.input_ends())
+        assert first_ms is not None
+        assert first_ms / 1000 - back_s < LIVE_AGAIN_S
+        assert f"transactional_id={app.config_of('gone').transactional_id}: what hung" in stays.log()
+        assert stays.stop() == 0
+    check_exactly_once(app)

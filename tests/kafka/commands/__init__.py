@@ -1,0 +1,1 @@
+"""The demo and the commands on a real Kafka."""

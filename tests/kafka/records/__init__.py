@@ -1,0 +1,1 @@
+"""What becomes of every kind of record, however damaged."""

@@ -1,0 +1,184 @@
+"""Dead letters as a cycle on a real Kafka: put aside, looked at, mended, sent back, each once, whatever is killed."""
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ops.broker import Broker
+from ops.keeper import KeptProcess
+from stream_app.backends.base import TopicPartition
+from stream_app.records import Outcome, Prediction, Side
+from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import read_replay, read_sent_back
+from tests.kafka.support import (
+    ROOT,
+    START_DEADLINE_S,
+    App,
+    Progress,
+    Section,
+    areba,
+    check_exactly_once,
+    example,
+    label,
+    read_topic,
+    reading,
+    wait_until,
+    workers,
+)
+from tests.support.rows import Sent
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
+
+FANS = 6_000
+"""Examples, and as many labels: twenty-four transactions to send them back, one of which is cut short."""
+
+BAD = 5
+
+KNOWN: Mapping[str, Section] = {"pumps": {"features": 2}}
+MENDED: Mapping[str, Section] = {**KNOWN, "fans": {"features": 2}}
+NO_BREAKER: Mapping[str, Section] = {"breaker": {"in_a_row": 1_000}}
+
+
+def _records(start_ms: int) -> list[Sent]:
+    """A stream that is configured, one that nobody told us of, and some bytes."""
+    records = []
+    for number in range(FANS):
+        now_ms = start_ms + 2 * number
+        records += [example("fans", str(number), [number % 7, number % 3], now_ms)]
+        records += [label("fans", str(number), number % 2, now_ms + 1)]
+    for number in range(BAD):
+        now_ms = start_ms + 10 * number
+        records += [example("pumps", str(number), [0.5, 0.5], now_ms), label("pumps", str(number), 1, now_ms + 3)]
+        records += [Sent(Side.EXAMPLES, 0, now_ms, b"pumps", b"not Avro", (("source", b"a scale"),))]
+    return sorted(records, key=lambda record: record.time_ms)
+
+
+def _ends(app: App) -> dict[int, tuple[int, int]]:
+    """Behind the last record of each input; a transaction's control records are none."""
+    topics = app.config.topics
+    reads = [read_topic(app.cluster, TopicPartition(name, 0)) for name in (topics.examples, topics.labels)]
+    return {0: (reads[0][-1].offset + 1, reads[1][-1].offset + 1)}
+
+
+def _marks(app: App) -> list[int]:
+    """The dead letters that were sent back."""
+    rows = read_topic(app.cluster, TopicPartition(app.config.topics.dead_letters, 0))
+    return [offset for row in rows if (offset := read_sent_back(row.headers)) is not None]
+
+
+def _kill_on_the_way(app: App, file: Path) -> None:
+    """Start the command, and kill it as soon as it has sent something back."""
+    command = [
+        sys.executable,
+        "-m",
+        "stream_app.cli",
+        "dlq",
+        "replay",
+        "--reason",
+        "unknown-stream",
+        "-c",
+        str(file),
+    ]
+    with reading(app.cluster, TopicPartition(app.config.topics.dead_letters, 0)) as reader:
+        tool = KeptProcess(command, cwd=ROOT, stderr=subprocess.PIPE)
+
+        def has_begun() -> bool:
+            assert tool.poll() is None, "it ended by itself"
+            fetched = reader.poll(10_000, 0.0)
+            headers = fetched.records.headers.values() if fetched is not None else ()
+            return any(read_sent_back(cells) is not None for cells in headers)
+
+        try:
+            wait_until(has_begun, "the first dead letters that are sent back")
+        finally:
+            tool.kill()
+            tool.communicate()
+
+
+def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """A stream that the configuration forgot loses nothing: after the mend it is learned with the times that it had.
+
+    What a user would lose: the records of a bad day; or, if the tool is killed and run again, an example twice.
+    """
+    assert kafka.bootstrap_servers is not None
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": KNOWN, **NO_BREAKER})
+    app.create_topics()
+    app.send(_records(int(time.time() * 1000) - 600_000))
+    file = app.file("w")
+    with workers(app, "w") as (worker,), Progress(app) as progress:
+        worker.start()
+        progress.wait_for_ends(_ends(app), START_DEADLINE_S)
+        assert worker.stop() == 0
+        listed = areba(file, "dlq", "list", "--limit", "3")
+        assert (listed.returncode, listed.stderr) == (0, "")
+        assert listed.stdout.splitlines()[4:] == [
+            f"the newest 3 of {2 * FANS + BAD:,}; --limit shows more",
+            f"{2 * FANS + BAD:,} dead letters, 0 of them sent back",
+            f"{2 * FANS:>9,} unknown-stream",
+            f"{BAD:>9,} wrong-schema",
+        ]
+        early = areba(file, "dlq", "replay", "--stream", "fans", "--limit", "10")
+        assert early.returncode == 1
+        assert f"{2 * FANS:,} not sent: stream fans is still not configured" in early.stdout
+        assert areba(file, "dlq", "replay").returncode == 2, "nothing was chosen"
+
+        file = app.file("w", streams=MENDED)
+        worker.start()
+        _kill_on_the_way(app, file)
+        sent = len(_marks(app))
+        assert 0 < sent < 2 * FANS, "it was not killed on the way"
+        again = areba(file, "dlq", "replay", "--reason", "unknown-stream")
+        assert again.returncode == 0, again.stderr
+        last = f"{2 * FANS - sent:,} dead letters sent back, {sent:,} of those chosen were before"
+        assert again.stdout.splitlines()[-1] == last
+        once_more = areba(file, "dlq", "replay", "--reason", "unknown-stream")
+        assert once_more.stdout == f"0 dead letters sent back, {2 * FANS:,} of those chosen were before\n"
+        progress.wait_for_ends(_ends(app))
+
+        bad = areba(file, "dlq", "replay", "--reason", "wrong-schema", "--limit", "1")
+        assert bad.returncode == 0
+        progress.wait_for_ends(_ends(app))
+        assert worker.stop() == 0
+        models = worker.models()[0]
+    assert sorted(_marks(app)) == sorted(set(_marks(app)))
+    outputs = app.outputs(0)
+    answers = [codec.decode_one(read.value or b"") for read in outputs["predictions"]]
+    counts = Counter(answer.id for answer in answers if isinstance(answer, Prediction) and answer.stream == "fans")
+    assert counts == {str(number): 1 for number in range(FANS)}
+    ends = [codec.decode_one(read.value or b"") for read in outputs["outcomes"]]
+    joined = {end.id: (end.label, end.delay_ms) for end in ends if isinstance(end, Outcome) and end.stream == "fans"}
+    assert joined == {str(number): (number % 2, 1) for number in range(FANS)}
+    dead = outputs["dead-letters"][-1]
+    assert (dead.value, dead.headers[0]) == (b"not Avro", ("source", b"a scale"))
+    replayed = read_replay(dead.headers[:-6])
+    assert replayed is not None
+    assert replayed.attempt == 1
+    shown = areba(file, "dlq", "show", f"0:{dead.offset}")
+    assert f"it was {prefix}dead-letters[0] offset {replayed.offset}, sent back" in shown.stdout
+    check_exactly_once(app)
+    books = areba(file, "verify", "--models", "0", models)
+    assert books.returncode == 0, books.stdout
+    assert f"models of task 0 after a fresh run: {models}" in books.stdout
+
+
+def test_errors_are_told_in_a_line(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """No broker, no topic, no such offset: an operator in the night needs the name of the thing, not a traceback."""
+    assert kafka.bootstrap_servers is not None
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": KNOWN})
+    nobody = app.file("n", kafka={"bootstrap_servers": "127.0.0.1:1"})
+    refused = areba(nobody, "dlq", "list")
+    assert (refused.returncode, refused.stderr[:38]) == (2, "no Kafka broker answers at 127.0.0.1:1")
+    file = app.file("w")
+    missing = areba(file, "dlq", "list")
+    assert (missing.returncode, missing.stderr) == (2, f"{prefix}dead-letters: there is no such topic\n")
+    app.create_topics()
+    empty = areba(file, "dlq", "show", "0:17")
+    assert (empty.returncode, empty.stderr) == (2, f"{prefix}dead-letters[0] has no offset 17: it is empty\n")
+    assert areba(file, "dlq", "list").stdout == "0 dead letters, 0 of them sent back\n"
+    nothing = areba(file, "dlq", "replay", "--all")
+    assert nothing.stdout == "0 dead letters sent back, 0 of those chosen were before\n"

@@ -1,0 +1,233 @@
+"""Whatever bytes a producer writes and a broker takes: no worker ends, and every record has a named outcome."""
+
+import io
+import itertools
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ops.broker import Broker
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.partitioner import partition_of
+from stream_app.records import Example, Label, Mark, MarkKind, Side
+from stream_app.serialization.avro import encode
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
+from stream_app.serialization.left_out import read_left_out
+from stream_app.terminal import Terminal
+from stream_app.verify.verify import verify
+from tests.kafka.support import (
+    START_DEADLINE_S,
+    App,
+    Progress,
+    Section,
+    WorkerProcess,
+    areba,
+    label,
+    wait_until,
+    workers,
+)
+from tests.support.raw import RawProducer, RawRecord
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(40)]
+
+RECORDS = 100_000
+BATCH = 250
+PARTITIONS = 2
+STREAMS = ("pumps", "größe", "mills", "turbines")
+
+MANY = 1_000_000
+"""Malformed records that no breaker stops a task for."""
+
+SECTIONS: Mapping[str, Section] = {
+    "streams": {name: {"features": 2} for name in STREAMS},
+    "breaker": {"in_a_row": MANY, "share": 1.0},
+    "join": {"max_pending_per_stream": 2_000, "max_waiting_per_stream": 500},
+    "worker": {"commit_interval_ms": 100, "max_restarts": 0},
+}
+
+LARGE_BYTES = 5_000_000
+"""Far more than any topic takes uncompressed; zeros of it are some kB."""
+
+TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def _headers(draw: random.Random) -> Sequence[tuple[bytes, bytes | None]]:
+    """Most have none; some have what only a hostile or a careless producer writes."""
+    if draw.random() < 0.8:
+        return ()
+    names = (
+        b"source", b"traceparent", b"", b"\xff\xfe", b"\xc3\x28", b"nul\0nul", b"\x1b[2J", "größe".encode(),
+        b"areba.reason", b"areba.value.length", b"areba.value.sha256", b"areba.headers.unreadable",
+        b"areba.replay-start", *(name.encode() for name in DEAD_LETTER_HEADERS), draw.randbytes(draw.randrange(1, 40)),
+    )  # fmt: skip
+    values = (None, b"", b"a scale", TRACE, TRACE.upper(), b"9" * 30, draw.randbytes(draw.randrange(60)))
+    return [(draw.choice(names), draw.choice(values)) for _ in range(draw.choice((1, 1, 2, 7)))]
+
+
+def _value(draw: random.Random, side: Side, stream: str, number: int) -> bytes | None:
+    """Mostly data; a part of it cut, flipped, of the other side, or nothing at all."""
+    id_ = f"{number}" if draw.random() < 0.95 else draw.choice(("[/a]", "\x1b[31m", "\n", "x" * 65, "", "0"))
+    content: Example | Label | Mark = Label(stream, id_, draw.choice((0, 0, 0, 1)), draw.choice((0, 0, 1)))
+    if (side is Side.EXAMPLES) is not (draw.random() < 0.01):
+        content = Example(stream, id_, [draw.gauss(0.0, 1.0) for _ in range(draw.choice((2,) * 40 + (0, 1, 3)))])
+    if draw.random() < 0.01:
+        content = Mark(stream, MarkKind.PROMOTE, learner=draw.choice(("areba", "[/a]")))
+    value = bytearray(encode(content))
+    fate = draw.random()
+    if fate < 0.02:
+        value[draw.randrange(len(value))] ^= 1 << draw.randrange(8)
+    elif fate < 0.03:
+        del value[draw.randrange(len(value)) :]
+    elif fate < 0.04:
+        return draw.choice((None, b"", draw.randbytes(draw.randrange(1, 80))))
+    return bytes(value)
+
+
+def _records(draw: random.Random, side: Side, partition: int, start_ms: int, count: int) -> Iterator[RawRecord]:
+    """Of streams that belong there, and of `[/a]`, which nobody knows."""
+    streams = [name for name in STREAMS if partition_of(name.encode(), PARTITIONS) == partition]
+    for number in range(count):
+        stream = draw.choice(streams) if draw.random() < 0.98 else "[/a]"
+        key: bytes | None = stream.encode()
+        if draw.random() < 0.02:
+            key = draw.choice((None, b"", b"\xff", b"\x1b]0;owned\x07", draw.randbytes(300)))
+        time_ms = start_ms + number + draw.choice((0, 0, 5, -40))
+        if draw.random() < 0.005:
+            time_ms = draw.choice((0, -1, -2, 1, start_ms - 10**10, start_ms + 10**6))
+        yield RawRecord(time_ms, key, _value(draw, side, stream, number), _headers(draw))
+
+
+def _monsters(now_ms: int) -> list[RawRecord]:
+    """Compressed they are small: a value, a header, many headers, a key, and all at once."""
+    zeros = bytes(LARGE_BYTES)
+    many = [(b"traceparent", TRACE)] * 40_000
+    return [
+        RawRecord(now_ms, b"pumps", zeros),
+        RawRecord(now_ms + 1, b"pumps", encode(Example("nobody", "x", [1.0, 2.0])), [(b"traceparent", zeros)]),
+        RawRecord(now_ms + 2, b"pumps", encode(Example("pumps", "monster", [1.0, 2.0])), many),
+        RawRecord(now_ms + 3, zeros, b"no record"),
+        RawRecord(now_ms + 4, zeros, zeros, [(b"large", zeros)]),
+    ]
+
+
+def _batches(rows: Iterator[RawRecord], now_ms: int) -> Iterator[tuple[list[RawRecord], bool]]:
+    """What goes into one request each, and whether it is compressed; every fourth time a monster by itself."""
+    monsters = _monsters(now_ms)
+    for number in itertools.count():
+        batch = list(itertools.islice(rows, BATCH))
+        if not batch:
+            return
+        yield batch, bool(number % 2)
+        if monsters and number % 4 == 0:
+            yield [monsters.pop()], True
+
+
+def _send_all(app: App, server: str) -> int:
+    """Everything, both sides of both partitions in turn; how many records the broker took."""
+    draw, taken = random.Random("hostile"), 0
+    now_ms = int(time.time() * 1000) - 2 * RECORDS
+    places = [(topic, side, number) for number in range(PARTITIONS) for side, topic in enumerate(app.input_topics)]
+    count = RECORDS // len(places)
+    queues = [_batches(_records(draw, Side(side), number, now_ms, count), now_ms + 1_000) for _, side, number in places]
+    with RawProducer(server) as producer:
+        for turn in zip(*queues, strict=True):
+            for (topic, _, number), (batch, compressed) in zip(places, turn, strict=True):
+                assert producer.send(topic, number, batch, compressed=compressed) == 0
+                taken += len(batch)
+    return taken
+
+
+def _ends(app: App) -> dict[int, tuple[int, int]]:
+    """Behind the last records."""
+    found = {}
+    for number in range(app.partitions):
+        one, two = (app.cluster.watermarks(TopicPartition(name, number)).high for name in app.input_topics)
+        found[number] = (one, two)
+    return found
+
+
+def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """100,000 raw records, and some that no output topic takes: one worker lives through all, and the books balance.
+
+    What a user would lose: every task of the group, worker by worker, by one record.
+    """
+    assert kafka.bootstrap_servers is not None
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=PARTITIONS)
+    app.create_topics()
+    with workers(app, "w") as (worker,), Progress(app) as progress:
+        worker.start()
+        worker.wait_for("compiled code is ready")
+        taken = _send_all(app, kafka.bootstrap_servers.split(",")[0])
+        assert taken == RECORDS + 5 * 2 * PARTITIONS
+        progress.wait_for_ends(_ends(app), START_DEADLINE_S)
+        assert worker.stop() == 0
+        assert "aborted" not in worker.log()
+        assert "traces-dropped task=" in worker.log()
+    report = verify(app.cluster, app.config, rerun=True)
+    findings = [line for line in report.findings if "has records in partitions" not in line]  # the keys go anywhere
+    assert not findings, findings[:20]
+    figures = report.figures.values()
+    assert sum(each.examples + each.labels for each in figures) == taken
+    assert sum(each.joined for each in figures) > RECORDS / 100, "it is not all garbage"
+    letters = [read for number in range(PARTITIONS) for read in app.outputs(number)["dead-letters"]]
+    lost = [read_left_out(read.headers)[1] for read in letters]
+    assert sum("value" in left_out for left_out in lost) == 3 * 2 * PARTITIONS
+    assert sum("key" in left_out for left_out in lost) == 2 * 2 * PARTITIONS
+    out = io.StringIO()
+    report.show(Terminal(file=out, width=120))
+    assert all(letter.isprintable() or letter == "\n" for letter in out.getvalue())
+
+
+def _lower(cluster: KafkaCluster, topic: str, most_bytes: int) -> None:
+    """As `kafka-configs.sh` does."""
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # noqa: PLC0415
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entry = ConfigEntry("max.message.bytes", str(most_bytes), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    cluster._admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def _good(worker: WorkerProcess) -> None:
+    assert "restarting the process" not in worker.log()
+
+
+def test_a_topic_that_takes_less_than_it_did(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """An operator lowers `max.message.bytes` of the dead letters: the worker reads the limit again after an error.
+
+    What a user would lose: the task, in a loop of aborts.
+    """
+    assert kafka.bootstrap_servers is not None
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS)
+    app.create_topics()
+    now_ms = int(time.time() * 1000) - 100_000
+    value = bytes(range(256)) * 4_090  # 1,047,040 bytes: as it is created, the topic takes it
+    with workers(app, "w") as (worker,), Progress(app) as progress:
+        worker.start()
+        worker.wait_for("compiled code is ready")
+        with RawProducer(kafka.bootstrap_servers.split(",")[0]) as producer:
+            assert producer.send(app.input_topics[0], 0, [RawRecord(now_ms, b"pumps", value)]) == 0
+            progress.wait_for_ends(_ends(app), START_DEADLINE_S)
+            _lower(app.cluster, app.config.topics.dead_letters, 1_001_024)
+            assert producer.send(app.input_topics[0], 0, [RawRecord(now_ms, b"pumps", value)]) == 0
+        app.send([label("pumps", "nobody", 1, now_ms + 1)])
+        progress.wait_for_ends(_ends(app), START_DEADLINE_S)
+        wait_until(lambda: "changed task=0 dead_letter_bytes: 1064972 -> 1001024" in worker.log(), "the new limit")
+        _good(worker)
+        assert worker.stop() == 0
+    report = verify(app.cluster, app.config, rerun=True)
+    findings = [line for line in report.findings if "has records in partitions" not in line]  # the keys go anywhere
+    assert not findings, findings[:20]
+    letters = app.outputs(0)["dead-letters"]
+    assert [letter.value for letter in letters] == [value, None]
+    place = f"0:{letters[1].offset}"
+    shown = areba(app.file("w"), "dlq", "show", place)
+    assert (shown.returncode, "1,047,040 bytes" in shown.stdout) == (0, True), shown.stderr

@@ -1,0 +1,1 @@
+"""Workers that are killed, restarted, changed and upgraded."""

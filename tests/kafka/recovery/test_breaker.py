@@ -1,0 +1,150 @@
+"""A producer with the wrong schema stops one task, not the application, and nothing is lost on the way."""
+
+import contextlib
+import http.client
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ops.broker import Broker
+from stream_app.records import Act, Commit, Side
+from tests.kafka.support import (
+    DEADLINE_S,
+    App,
+    Progress,
+    Section,
+    WorkerProcess,
+    areba,
+    check_exactly_once,
+    example,
+    label,
+    wait_until,
+    workers,
+)
+from tests.support.rows import Sent
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(30)]
+
+IN_A_ROW = 10
+
+SECTIONS: Mapping[str, Section] = {
+    "streams": {"bad": {"features": 1}, "good": {"features": 1}},
+    "breaker": {"in_a_row": IN_A_ROW},
+    "worker": {"http_port": 0},
+}
+
+REASON = "stopped by the breaker: 10 unreadable examples in a row (limit 10)"
+
+
+def _pairs(stream: str, partition: int, first: int, count: int, start_ms: int) -> list[Sent]:
+    """Examples and their labels."""
+    return [
+        sent
+        for number in range(first, first + count)
+        for sent in (
+            example(stream, str(number), [float(number)], start_ms + 10 * number, partition),
+            label(stream, str(number), number % 2, start_ms + 10 * number + 5, partition),
+        )
+    ]
+
+
+def _garbage(start_ms: int, count: int) -> list[Sent]:
+    return [Sent(Side.EXAMPLES, 0, start_ms + number, b"bad", b"not Avro") for number in range(count)]
+
+
+def _get(worker: WorkerProcess, path: str) -> tuple[int, str]:
+    """Status and text of a page of this worker, at the port that its log tells."""
+    found = re.search(r"answering at http://127\.0\.0\.1:(\d+)/", worker.log())
+    assert found is not None
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=DEADLINE_S)) as connection:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def _check_stopped(worker: WorkerProcess, file: Path) -> None:
+    """Task 0 is stopped, task 1 runs: readiness, metrics and `areba inspect` say so, and what to do."""
+    wait_until(lambda: "task 1: live" in _get(worker, "/ready")[1], "task 1 is live")
+    status, ready = _get(worker, "/ready")
+    assert status == 503
+    assert f"task 0: {REASON}; fix the producer, then: areba resume --task 0\n" in ready
+    metrics = _get(worker, "/metrics")[1]
+    assert 'areba_task_state{state="tripped",task="0"} 1.0' in metrics
+    assert 'areba_task_state{state="live",task="1"} 1.0' in metrics
+    told = areba(file, "inspect")
+    assert told.returncode == 1, told.stderr
+    assert f"task 0: {REASON}; fix the producer, then: areba resume --task 0\n" in told.stdout
+    plain = json.loads(areba(file, "inspect", "--json").stdout)
+    assert plain["tasks"][0]["state"] == "tripped"
+    assert (plain["ok"], plain["workers"]) == (False, 1)
+
+
+def _check_runs(worker: WorkerProcess, file: Path) -> None:
+    """Both tasks do."""
+    wait_until(lambda: _get(worker, "/ready") == (200, "task 0: live\ntask 1: live\n"), "the worker is ready")
+    metrics = _get(worker, "/metrics")[1]
+    assert 'areba_task_state{state="live",task="0"} 1.0' in metrics
+    assert 'areba_task_state{state="tripped",task="0"} 0.0' in metrics
+    told = areba(file, "inspect")
+    assert told.returncode == 0, told.stdout
+
+
+def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """Task 0 trips and stays paused, over a restart too; task 1 goes on; `areba resume` lets task 0 go on.
+
+    Readiness, metrics and `areba inspect` tell all of it. What a user would lose: an application that eats a day of
+    garbage, or one that a single bad producer stops, and nobody sees why.
+    """
+    assert kafka.bootstrap_servers is not None
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2)
+    app.create_topics()
+    start_ms = int(time.time() * 1000) - 600_000
+    app.send([*_pairs("bad", 0, 0, 20, start_ms), *_garbage(start_ms + 200, IN_A_ROW)])
+    file = app.file("w")
+    with workers(app, "w") as (worker,), Progress(app) as progress:
+        worker.start()
+        worker.wait_for("tripped task=0: 10 unreadable examples in a row (limit 10)")
+        progress.wait_for_ends({0: (20 + IN_A_ROW, 20)})
+        last = progress.records[0][-1]
+        assert isinstance(last, Commit)
+        assert last.tripped
+        _check_stopped(worker, file)
+
+        app.send([*_pairs("bad", 0, 30, 20, start_ms), *_pairs("good", 1, 0, 20, start_ms)])
+        progress.wait_for_ends({1: (20, 20)})
+        assert areba(file, "resume", "--task", "1").returncode == 3, "a task that runs is not resumed"
+        assert worker.stop() == 0
+        worker.start()
+        worker.wait_for("tripped task=0")
+        _check_stopped(worker, file)
+        app.send(_pairs("good", 1, 20, 20, start_ms))
+        progress.wait_for_ends({1: (40, 40)})
+        assert progress.offsets[0] == (20 + IN_A_ROW, 20), "what came behind waits"
+
+        resumed = areba(file, "resume", "--task", "0")
+        assert (resumed.returncode, resumed.stderr) == (0, "")
+        worker.wait_for("resumed task=0")
+        _check_runs(worker, file)
+        progress.wait_for_ends({0: (40 + IN_A_ROW, 40)})
+
+        # once more, with nobody there to see the record of the operator come
+        app.send([*_garbage(start_ms + 600, IN_A_ROW), *_pairs("bad", 0, 70, 1, start_ms)])
+        worker.wait_for("tripped task=0", times=2)
+        assert worker.stop() == 0
+        assert areba(file, "resume", "--task", "0").returncode == 0
+        again = areba(file, "resume", "--task", "0")
+        assert again.returncode == 3
+        assert "nothing to resume" in again.stderr
+        worker.start()
+        progress.wait_for_ends(app.input_ends())
+        worker.wait_for("restored task=0")
+        assert worker.stop() == 0
+        acts = [record.kind for record in progress.records[0] if isinstance(record, Act)]
+        assert acts == ["configuration", "resume", "resume"]
+    check_exactly_once(app)
+    assert len(app.outputs(0)["dead-letters"]) == 2 * IN_A_ROW
+    assert len(app.outputs(0)["predictions"]) == 41

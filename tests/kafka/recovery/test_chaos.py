@@ -1,0 +1,34 @@
+"""Thirty kills on a seeded schedule, in every build: `make chaos N=30`, in one round."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stream_app.errors import ConfigurationError
+from tests.chaos.round import run_round
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(300), pytest.mark.timeout(1_800)]
+
+KILLS = 30
+
+SEED = 7
+"""Its schedule has every kind of fault."""
+
+
+def test_thirty_kills_leave_no_trace(tmp_path: Path) -> None:
+    """Workers and brokers die while others start, restore, save and commit; nobody who reads the topics can tell.
+
+    What a user would lose: everything that the other tests of recovery protect, where two of their faults meet.
+    """
+    try:
+        result = run_round(tmp_path / "round", SEED, 0, KILLS, lambda _: None)
+    except ConfigurationError as problem:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(problem))
+    assert result.kills == KILLS
+    assert {"broker SIGKILL", "worker SIGKILL", "worker SIGSTOP, SIGCONT"} <= result.faults.keys()
+    assert {"live", "restoring"} & result.stages.keys(), "some were at work, and not only starting"
+    assert result.commits > 2 * KILLS, "the application got ahead between the kills"
+    assert result.snapshots > KILLS, "and took snapshots"

@@ -1,0 +1,1 @@
+"""What several test packages share: fixtures in code, references to compare with, and helpers that wait."""

@@ -1,0 +1,1 @@
+"""The commands that read or change a stopped or running application, over the in-process log."""

@@ -1,0 +1,189 @@
+"""`areba promote`: where its mark goes, with which timestamp, and what is refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from stream_app.admin.promote import FIRST_LOOK_RECORDS, promote
+from stream_app.backends.base import LogReader, TopicInfo, TopicPartition
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.backends.partitioner import partition_of as java_partition_of
+from stream_app.config import Config
+from stream_app.errors import ConfigurationError, UnknownOutcomeError
+from stream_app.pipeline import merge
+from stream_app.records import Mark, MarkKind, OutputRecords, RawRecords
+from stream_app.serialization import codec
+
+PARTITIONS = 5
+YEAR_MS = 365 * 86_400_000
+CONFIG = Config.model_validate({"streams": {"sine": {"features": 2}, "sea": {"features": 2}}})
+EXAMPLES = CONFIG.topics.examples
+
+
+@dataclass
+class World:
+    """A log, its clock, and the command."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    broker: EmbeddedBroker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.broker = EmbeddedBroker(self.clock)
+        for name in (CONFIG.topics.examples, CONFIG.topics.labels, CONFIG.topics.progress):
+            self.broker.create_topic(TopicInfo(name, PARTITIONS, {"retention.ms": "-1"}))
+
+    def fill(self, times: Sequence[int], partition: int, topic: str = EXAMPLES) -> None:
+        """Records with these timestamps."""
+        sender = EmbeddedSender(self.broker)
+        for time_ms in times:
+            sender.send(topic, b"any", b"any", time_ms, partition=partition)
+        sender.flush(1)
+
+    def promote(
+        self, stream: str = "sine", learner: str = "baseline", partition: int | None = None, config: Config = CONFIG
+    ) -> tuple[TopicPartition, int]:
+        """Run it."""
+        return promote(
+            config, EmbeddedCluster(self.broker), EmbeddedSender(self.broker), self.clock, stream, learner, partition
+        )
+
+    def read(self, place: TopicPartition) -> RawRecords:
+        """All records of a partition."""
+        return self.broker.read(place, self.broker.watermarks(place).low, 10_000)[0]
+
+
+PLACE = TopicPartition(EXAMPLES, java_partition_of(b"sine", PARTITIONS))
+
+
+def test_the_mark_goes_where_the_stream_is() -> None:
+    """In another partition it would change the champion of a model that nobody feeds, and nobody would notice."""
+    world = World()
+    now_ms = world.clock.now_ms()
+    for partition in range(PARTITIONS):
+        world.fill([now_ms - 9, now_ms - 5], partition)
+    assert world.promote() == (PLACE, 2)
+    records = world.read(PLACE)
+    assert records.keys[2] == b"sine"
+    assert codec.decode_one(records.values[2] or b"") == Mark("sine", MarkKind.PROMOTE, learner="baseline")
+    assert world.promote(partition=(PLACE.partition + 1) % PARTITIONS) == (
+        TopicPartition(EXAMPLES, (PLACE.partition + 1) % PARTITIONS),
+        2,
+    ), "a stream that is spread by another key has a model there"
+
+
+def test_the_mark_has_the_time_of_the_last_record() -> None:
+    """A replay of last year: a mark from now would let all labels pass before the next example."""
+    world = World()
+    then_ms = world.clock.now_ms() - YEAR_MS
+    world.fill([then_ms + 7, then_ms + 3], PLACE.partition)
+    world.promote()
+    assert world.read(PLACE).timestamps.tolist()[2:] == [then_ms + 3]
+
+
+def test_the_merge_takes_the_mark_at_once() -> None:
+    """Whatever labels wait, only those go before it that would go before an example of that time."""
+    world = World()
+    then_ms = world.clock.now_ms() - YEAR_MS
+    world.fill([then_ms, then_ms + 10], PLACE.partition)
+    world.promote()
+    world.fill([then_ms + 20], PLACE.partition)
+    times = world.read(PLACE).timestamps
+    labels = np.array([then_ms + 5, then_ms + 15, then_ms + 25], np.int64)
+    sides, rows = merge.merge(times, labels)
+    assert list(zip(sides.tolist(), rows.tolist(), strict=True)) == [
+        (0, 0),
+        (1, 0),
+        (0, 1),
+        (0, 2),
+        (1, 1),
+        (0, 3),
+        (1, 2),
+    ]
+
+
+def test_a_clock_that_runs_ahead_is_not_followed() -> None:
+    """A mark's own timestamp never lies in the future."""
+    world = World()
+    world.fill([world.clock.now_ms() + 1_000_000], PLACE.partition)
+    world.promote()
+    assert world.read(PLACE).timestamps.tolist()[1:] == [world.clock.now_ms()]
+
+
+def test_control_records_at_the_end_are_passed_over() -> None:
+    """A transactional producer that aborts a lot leaves offsets without records behind."""
+    world = World()
+    then_ms = world.clock.now_ms() - YEAR_MS
+    world.fill([then_ms], PLACE.partition)
+    transaction = EmbeddedTransaction(world.broker, "other")
+    transaction.initialise()
+    count = 3 * FIRST_LOOK_RECORDS
+    transaction.begin()
+    transaction.produce(PLACE, OutputRecords([b"k"] * count, [b"v"] * count, [then_ms + 9] * count))
+    transaction.abort()
+    place, offset = world.promote()
+    assert offset > count
+    assert world.read(place).timestamps.tolist() == [then_ms, then_ms]
+
+
+def test_where_all_records_were_deleted_the_clock_tells_the_time() -> None:
+    """After a quiet month nothing is left; records that come next are from now."""
+    world = World()
+    world.fill([world.clock.now_ms() - YEAR_MS], PLACE.partition)
+    world.broker.delete_before(PLACE, 1)
+    world.promote()
+    assert world.read(PLACE).timestamps.tolist() == [world.clock.now_ms()]
+
+
+@pytest.mark.parametrize(
+    ("stream", "learner", "partition", "line"),
+    [
+        ("sime", "baseline", None, "no stream 'sime'; did you mean sine"),
+        ("sine", "baselime", None, "no learner 'baselime'; did you mean baseline"),
+        ("sine", "qbr", None, r"no learner 'qbr' \(there are: areba, baseline\)"),
+        ("sine", "baseline", PARTITIONS, f"there is no partition {PARTITIONS}"),
+        ("sine", "baseline", None, r"never had a record.*streams\.sine\.champion"),
+    ],
+)
+def test_what_is_refused(stream: str, learner: str, partition: int | None, line: str) -> None:
+    """A mark that means nothing would be a dead letter at best, far away from whoever sent it."""
+    world = World()
+    with pytest.raises(ConfigurationError, match=line):
+        world.promote(stream, learner, partition)
+    assert all(not len(world.read(TopicPartition(EXAMPLES, number))) for number in range(PARTITIONS))
+
+
+def test_streams_that_no_file_names() -> None:
+    """Where models are made on the fly, any stream may be promoted, if its name can be one."""
+    world = World()
+    open_config = CONFIG.model_copy(update={"unknown_streams": "model"})
+    place = TopicPartition(EXAMPLES, java_partition_of(b"new", PARTITIONS))
+    world.fill([world.clock.now_ms()], place.partition)
+    assert world.promote("new", config=open_config) == (place, 1)
+    for name in ("", "x" * 250):
+        with pytest.raises(ConfigurationError, match="1 to 249 bytes"):
+            world.promote(name, config=open_config)
+
+
+class _Silent(EmbeddedCluster):
+    """Its readers never have anything to say."""
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """A reader."""
+        reader = super().reader(partition, committed=committed)
+        reader.poll = lambda *_: None  # type: ignore[method-assign]
+        return reader
+
+
+def test_a_silent_broker() -> None:
+    """A tool that waits for ever says nothing."""
+    world = World()
+    world.fill([world.clock.now_ms()], PLACE.partition)
+    sender = EmbeddedSender(world.broker)
+    with pytest.raises(UnknownOutcomeError, match="no answer"):
+        promote(CONFIG, _Silent(world.broker), sender, world.clock, "sine", "baseline")

@@ -1,0 +1,316 @@
+"""Offsets of the group that were lost or changed from outside are found again in progress and changelog."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stream_app.admin import recommit as recommit_module
+from stream_app.admin.recommit import recommit
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.cli import clients
+from stream_app.cli.main import cli
+from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
+from stream_app.records import SKIP, Act, Commit
+from stream_app.recovery.restore import Point, parse_metadata
+from stream_app.serialization import codec
+from stream_app.snapshot.format import Snapshot, read_manifest
+from stream_app.snapshot.skipped_inputs import Gap
+from stream_app.worker.worker import Worker
+from tests.unit.recovery.test_changelog import _Dying
+from tests.unit.recovery.test_restore import (
+    MAX_POLL_INTERVAL_S,
+    PARTITIONS,
+    World,
+    _all_at,
+    _commit_offsets,
+    _config,
+    _foreign_offsets,
+    _lose_labels_of,
+    _lose_offsets,
+    _never,
+    _older_offsets,
+    _other_digest,
+    _started,
+    _turns,
+    _undisturbed,
+)
+
+COUNT = 40
+
+
+def _processed(after_ms: int = 0) -> tuple[World, Worker]:
+    """So many records were processed, with snapshots; then the worker died."""
+    world = World(_config(worker={"snapshot_after_ms": after_ms}))
+    world.send(COUNT)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT))
+    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    return world, member
+
+
+def _committed(world: World) -> dict[TopicPartition, Committed]:
+    return dict(world.broker.groups.group("app").offsets)
+
+
+def _recommit(world: World, *tasks: int, dry_run: bool = False) -> list[str]:
+    """Once the group has heard that its members are dead."""
+    world.clock.advance(MAX_POLL_INTERVAL_S + 1)
+    return list(recommit(world.cluster, world.config, tasks, dry_run=dry_run))
+
+
+def _to_the_first(world: World) -> None:
+    """What `kafka-consumer-groups.sh --reset-offsets --to-earliest` does."""
+    _commit_offsets(world, lambda _: ("", (0, 0)))
+
+
+def _other_offsets(world: World) -> None:
+    """The metadata of a backup, offsets of another moment."""
+    places = {known: number for number, known in enumerate(sorted(_committed(world)))}
+    for place in places:
+        known = world.broker.groups.group("app").offsets[place]
+        world.broker.groups.group("app").offsets[place] = Committed(known.offset - 1, known.metadata)
+
+
+def _unequal_offsets(world: World) -> None:
+    """Half of a metadata that was cut."""
+    for place, known in _committed(world).items():
+        if place.topic == world.config.topics.labels:
+            metadata = parse_metadata(known.metadata, "test").point.metadata()
+            world.broker.groups.group("app").offsets[place] = Committed(known.offset, metadata)
+
+
+def _lose_labels(world: World) -> None:
+    for number in range(PARTITIONS):
+        _lose_labels_of(world, number)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _lose_offsets,
+        _foreign_offsets,
+        _older_offsets,
+        _to_the_first,
+        _other_offsets,
+        _unequal_offsets,
+        _lose_labels,
+        _other_digest,
+    ],
+)
+def test_the_way_back(damage: Callable[[World], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused unless asked for; then the very offsets, with the very metadata, and the same bits from there on."""
+    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
+    world, member = _processed()
+    right, digests = _committed(world), [task.model_digest() for task in member.tasks]
+    damage(world)
+    with pytest.raises(StateError) as caught:
+        world.worker().run(_never())
+    assert "`areba state recommit`" in str(caught.value) or damage is _other_digest
+    lines = _recommit(world)
+    assert _committed(world) == right
+    assert [line.split(":")[0] for line in lines] == ["task 0", "task 1"]
+    assert all(f"now {COUNT}/{COUNT} (sequence " in line and "2 snapshots" in line for line in lines)
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, COUNT))
+    assert [task.model_digest() for task in again.tasks] == digests
+    assert all(task.loaded_sequence > 0 for task in again.tasks)
+    world.send(6, first=COUNT)
+    _turns(again, until=_all_at(again, COUNT + 6))
+    assert world.outputs() == _undisturbed(COUNT, 6)
+
+
+def test_what_is_right_stays() -> None:
+    """Run twice, or on a healthy application: nothing is changed, and it says so."""
+    world, _ = _processed()
+    before = _committed(world)
+    lines = _recommit(world)
+    assert all(line.endswith("is committed, as it should be") for line in lines)
+    assert _committed(world) == before
+    _lose_labels_of(world, 1)
+    lines = _recommit(world)
+    assert lines[0].endswith("as it should be")
+    assert lines[1].startswith(f"task 1: committed was {COUNT}/none (sequence ")
+    assert _committed(world) == before
+
+
+def test_looking_changes_nothing() -> None:
+    """`--dry-run` says what would be; `--task` chooses."""
+    world, _ = _processed()
+    right = _committed(world)
+    _to_the_first(world)
+    lost = _committed(world)
+    [line] = _recommit(world, 1, dry_run=True)
+    assert line.startswith(f"task 1: committed was 0/0 (metadata ''), would be {COUNT}/{COUNT} (sequence ")
+    assert _committed(world) == lost
+    _recommit(world, 1)
+    assert {place.partition for place, known in _committed(world).items() if known == right[place]} == {1}
+    with pytest.raises(ConfigurationError, match="there is no task 2: the application has 2"):
+        _recommit(world, 2)
+
+
+def test_workers_must_be_stopped() -> None:
+    """A live worker builds upon what is committed: nobody changes that under its feet."""
+    world, _ = _processed()
+    _to_the_first(world)
+    lost = _committed(world)
+    with pytest.raises(StateError, match="the group has members; stop all of them first"):
+        list(recommit(world.cluster, world.config, ()))
+    assert _committed(world) == lost
+
+
+def test_a_task_that_never_committed() -> None:
+    """Nothing to go back to; offsets that somebody has set for it are named."""
+    world = World()
+    assert _recommit(world) == [f"task {number}: never committed anything" for number in range(PARTITIONS)]
+    _commit_offsets(world, lambda _: ("", (0, 0)))
+    assert _recommit(world, 0) == [
+        "task 0: never committed anything; the group's offsets 0/0 are none of a worker's: delete them"
+    ]
+
+
+def test_an_application_without_snapshots() -> None:
+    """Then restoring begins at the first offset."""
+    world, member = _processed(after_ms=10_000)
+    digests = [task.model_digest() for task in member.tasks]
+    _lose_offsets(world)
+    assert all("0 snapshots" in line for line in _recommit(world))
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, COUNT))
+    assert [task.model_digest() for task in again.tasks] == digests
+
+
+def _named(world: World, number: int = 0) -> tuple[Snapshot, ...]:
+    place = TopicPartition(world.config.topics.examples, number)
+    return parse_metadata(_committed(world)[place].metadata, "test").snapshots
+
+
+def _forget(world: World, number: int, keep: Callable[[bytes], bool]) -> None:
+    log = world.broker._log(TopicPartition(world.config.topics.changelog, number))
+    log.entries = [entry for entry in log.entries if keep(entry.key or b"")]
+
+
+def test_a_snapshot_with_a_hole_is_not_named() -> None:
+    """Of several the newest two that are whole; a manifest alone restores nothing."""
+    world, _ = _processed()
+    newest = parse_metadata(next(iter(_committed(world).values())).metadata, "test").point.sequence
+    before = _named(world)
+    _lose_offsets(world)
+    blob = f"{newest}/".encode()
+    _forget(world, 0, lambda key: not key.startswith(blob) or b"manifest" in key)
+    _recommit(world)
+    assert before[0] not in _named(world)
+    assert before[1] in _named(world)
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, COUNT))
+
+
+def test_a_snapshot_that_was_given_up_is_not_named() -> None:
+    """Its manifest has a tombstone: compaction may take what it lists at any moment."""
+    world, _ = _processed()
+    before = _named(world)
+    place = TopicPartition(world.config.topics.changelog, 0)
+    key = world.broker.read(place, before[0].manifest.offset, 1)[0].keys[0]
+    world.put("changelog", 0, key, None)
+    _lose_offsets(world)
+    _recommit(world)
+    assert before[0] not in _named(world)
+    assert before[1] in _named(world)
+
+
+def test_a_snapshot_of_another_history_is_not_named() -> None:
+    """A changelog that was copied, a progress that was restored: sequences are equal, digests are not."""
+    world, _ = _processed()
+    before = _named(world)
+    records, *_ = world.broker.read(TopicPartition(world.config.topics.changelog, 0), before[0].manifest.offset, 1)
+    manifest = read_manifest(records.values[0] or b"", "test").model_copy(update={"digest": "00" * 32})
+    world.put("changelog", 0, records.keys[0], manifest.to_bytes())
+    _lose_offsets(world)
+    _recommit(world)
+    assert len(_named(world)) == 2
+    assert _named(world)[0] == before[1]
+
+
+def test_a_compacted_changelog() -> None:
+    """Only what the two newest manifests list is left of it, and that is found."""
+    world, _ = _processed()
+    before = _committed(world)
+    for number in range(PARTITIONS):
+        world.broker.compact(TopicPartition(world.config.topics.changelog, number))
+    _lose_offsets(world)
+    _recommit(world)
+    assert _committed(world) == before
+
+
+@pytest.mark.parametrize("commits", range(1, 9))
+def test_whenever_the_last_worker_died(commits: int) -> None:
+    """A snapshot that nobody has named yet is as good as one that was; half of one is none."""
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world.send(COUNT)
+    with pytest.raises(UnknownOutcomeError):
+        world.worker(transaction=_Dying(world, commits)).run(_never())
+    _lose_offsets(world)
+    _recommit(world)
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, COUNT))
+    assert world.outputs() == _undisturbed(COUNT)
+
+
+def test_long_progress_is_read_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weeks of commits need not be decoded to find the last; older snapshots make it look farther back."""
+    monkeypatch.setattr(recommit_module, "TAIL_RECORDS", 2)
+    world, _ = _processed()
+    before = _committed(world)
+    _lose_offsets(world)
+    _recommit(world)
+    assert _committed(world) == before
+
+
+def test_progress_that_is_not_ours_is_refused() -> None:
+    """Nothing is made up from it."""
+    world, _ = _processed()
+    world.put("progress", 0, None, b"not ours")
+    with pytest.raises(StateError, match=r"progress\[0\] offset \d+: no progress record"):
+        _recommit(world)
+
+
+def test_the_metadata_of_the_release_before() -> None:
+    """Offsets and point are right, but a snapshot is there and not named: it is, from now on."""
+    world, _ = _processed()
+    right = _committed(world)
+    old = {place: Point(*parse_metadata(known.metadata, "test").point).metadata() for place, known in right.items()}
+    for place, metadata in old.items():
+        world.broker.groups.group("app").offsets[place] = Committed(COUNT, metadata)
+    _recommit(world)
+    assert _committed(world) == right
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As an operator calls it."""
+    world, _ = _processed()
+    _lose_offsets(world)
+    world.clock.advance(MAX_POLL_INTERVAL_S + 1)
+    monkeypatch.setattr(clients, "connect", lambda _: world.cluster)
+    file = tmp_path / "areba.yaml"
+    file.write_text("application: {id: app, instance: w}\nstreams: {s0: {features: 1}, s1: {features: 1}}\n")
+    asked = CliRunner().invoke(cli, ["state", "recommit", "-c", str(file), "--dry-run"])
+    assert "task 1: committed was none/none (no metadata), would be 40/40" in asked.output
+    assert _committed(world) == {}
+    done = CliRunner().invoke(cli, ["state", "recommit", "-c", str(file), "--task", "0", "--task", "1"])
+    assert done.exit_code == 0
+    assert "task 1: committed was none/none (no metadata), now 40/40 (sequence " in done.output
+    assert len(_committed(world)) == 2 * PARTITIONS
+
+
+def test_a_snapshot_that_a_gap_has_left_behind_is_not_named() -> None:
+    """Whoever accepted a gap chose the state from which the task continues; an older snapshot is of another history."""
+    world, _ = _processed()
+    last = [record for record in world.progress(0) if isinstance(record, Commit)][-1]
+    ends = last.examples_end, last.labels_end
+    gap = Gap(behind=-1, digest=last.digest, processed=(0, 0), start=ends, end=ends)
+    world.put("progress", 0, None, codec.encode(Act(last.sequence + 1, SKIP, "0", gap.text())))
+    _lose_offsets(world)
+    _recommit(world)
+    assert not _named(world)
+    assert _named(world, 1)

@@ -1,0 +1,214 @@
+"""`areba reset`: a stream begins anew; what it held has a counted end, and every restore comes to the same bits."""
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stream_app.admin.models import Place, rebuild
+from stream_app.admin.reset import reset
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.cli.main import cli
+from stream_app.errors import ConfigurationError, StateError
+from stream_app.pipeline.task import Task
+from stream_app.records import RESET, Act, Example, Label, Metric, Outcome
+from stream_app.recovery.buffers import NO_RECORDS
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
+from stream_app.worker.worker import Worker
+from tests.unit.recovery.test_restore import MAX_POLL_INTERVAL_S, World, _config, _started, _turns
+
+RIGHT = 3
+"""Features of the examples that are right; the first one has 1."""
+
+
+def _place(world: World) -> Place:
+    return Place(world.config, world.cluster, world.clock)
+
+
+def _reset(world: World, stream: str = "s0", *, dry_run: bool = False) -> list[str]:
+    return list(reset(_place(world), EmbeddedSender(world.broker), stream, 0, dry_run=dry_run))
+
+
+def _kill(world: World) -> None:
+    world.clock.advance(MAX_POLL_INTERVAL_S + 1)
+
+
+def _reaches(world: World, offsets: tuple[int, int]) -> Worker:
+    """A new worker, with task 0 there and its snapshots written."""
+    member = _started(world.worker())
+    _turns(
+        member,
+        until=lambda: any(
+            task.number == 0 and task.offsets == offsets and task.stage is Stage.LIVE for task in member.tasks
+        ),
+    )
+    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    return member
+
+
+def _examples(world: World, first: int, count: int, features: int = RIGHT, time_ms: int = 100) -> None:
+    for number in range(first, first + count):
+        value = codec.encode(Example("s0", f"x{number}", [float(number % 2)] * features))
+        world.put("examples", 0, b"s0", value, time_ms + number)
+
+
+def _labels(world: World, first: int, count: int, time_ms: int = 100) -> None:
+    for number in range(first, first + count):
+        world.put("labels", 0, b"s0", codec.encode(Label("s0", f"x{number}", number % 2)), time_ms + number)
+
+
+def _spoilt(snapshot_after_ms: int) -> World:
+    """One wrong example, then five right ones, which are refused; their labels wait."""
+    world = World(_config(streams={"s0": {}}, worker={"snapshot_after_ms": snapshot_after_ms}))
+    _examples(world, 0, 1, features=1)
+    _examples(world, 1, 5)
+    _labels(world, 1, 5)
+    _reaches(world, (6, 5))
+    _kill(world)
+    return world
+
+
+def _digests(member: Worker) -> object:
+    [task] = [owned.task for owned in member.tasks if owned.number == 0]
+    assert task is not None
+    return task.model_digests()
+
+
+@pytest.mark.parametrize("snapshot_after_ms", [0, 3_600_000])
+def test_a_dimension_that_the_first_example_spoilt(snapshot_after_ms: int) -> None:
+    """One wrong example refused all right ones for ever; only another stream name helped.
+
+    After the reset they are taken, what was open is closed and counted once, and the books balance to the bit.
+    """
+    world = _spoilt(snapshot_after_ms)
+    first, second = _reset(world)
+    assert (first, second.split(" (")[0]) == (
+        "stream 's0' of task 0 (1 features) begins anew",
+        "its next batch closes 1 pending examples",
+    )
+    _examples(world, 10, 4)
+    _labels(world, 10, 4, time_ms=150)
+    member = _reaches(world, (10, 9))
+    assert member.tasks[0].task is not None
+    assert member.tasks[0].task.stream("s0").features == RIGHT
+    outcomes = [codec.decode_one(value) for _, value, _, _ in world.rows("outcomes", 0)]
+    assert Counter(one.outcome for one in outcomes if isinstance(one, Outcome)) == {"evicted": 1, "joined": 4}
+    reasons = Counter(dict(headers)["areba.reason"] for _, _, _, headers in world.rows("dead-letters", 0))
+    assert reasons == {b"wrong-dimension": 5, b"orphan-label": 5}
+    report = verify(world.cluster, world.config, rerun=True)
+    assert report.ok, report.findings
+    digests = _digests(member)
+    for _ in range(2):
+        _kill(world)
+        again = _reaches(world, (10, 9))
+        assert _digests(again) == digests
+        assert rebuild(_place(world), 0, None).task.model_digests() == digests
+
+
+def test_a_process_that_dies_between_the_act_and_its_batch() -> None:
+    """The act is replayed until a batch has closed what it left open, and by everybody after that."""
+    world = _spoilt(0)
+    _reset(world)
+    for _ in range(2):
+        _reaches(world, (6, 5))
+        _kill(world)
+    assert not world.rows("outcomes", 0)
+    _examples(world, 10, 1, time_ms=150)
+    _reaches(world, (7, 5))
+    _kill(world)
+    _examples(world, 11, 1, time_ms=150)
+    _reaches(world, (8, 5))
+    assert len(world.rows("outcomes", 0)) == 1
+    assert verify(world.cluster, world.config, rerun=True).ok
+
+
+def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that was reset is written whole: a snapshot must not list what older ones have of it."""
+    monkeypatch.setattr("stream_app.snapshot.segments.CLOSED_ROWS", 4)
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world.send(30)
+    _reaches(world, (30, 30))
+    _kill(world)
+    _reset(world)
+    _reset(world)
+    world.send(5, first=30)
+    member = _reaches(world, (35, 35))
+    _kill(world)
+    again = _reaches(world, (35, 35))
+    assert again.tasks[0].replayed_records == 0
+    assert _digests(again) == _digests(member)
+    report = verify(world.cluster, world.config, rerun=True)
+    assert report.ok, report.findings
+    assert sum("was reset" in note for note in report.notes) == 2
+
+
+def test_metrics_begin_anew() -> None:
+    """What was counted before belongs to a model that is gone; `verify` does not take that for a loss."""
+    world = World(_config(metrics={"every_labels": 2}))
+    world.send(10)
+    _reaches(world, (10, 10))
+    _kill(world)
+    _reset(world)
+    world.send(10, first=10)
+    _reaches(world, (20, 20))
+    found = [codec.decode_one(value) for _, value, _, _ in world.rows("metrics", 0)]
+    labelled = [metric.labelled for metric in found if isinstance(metric, Metric)]
+    assert max(labelled) <= 10
+    assert labelled != sorted(labelled)
+    report = verify(world.cluster, world.config, rerun=True)
+    assert report.ok, report.findings
+
+
+def test_a_reset_that_closes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The books see an example that stays open though its stream was reset."""
+    world = _spoilt(0)
+    _reset(world)
+    monkeypatch.setattr("stream_app.pipeline.task.close", lambda *_: None)
+    _examples(world, 10, 1, time_ms=150)
+    _reaches(world, (7, 5))
+    report = verify(world.cluster, world.config)
+    assert sum("was open when its stream was reset" in line for line in report.findings) == 6
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As an operator types it."""
+    world = _spoilt(0)
+    file = tmp_path / "areba.yaml"
+    file.write_text("{}")
+    monkeypatch.setattr("stream_app.cli.clients.open_place", lambda _: _place(world))
+    monkeypatch.setattr("stream_app.cli.clients.open_sender", lambda _: _closable(world))
+    told = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
+    assert told.exit_code == 0, told.output
+    assert "stream 's0' of task 0 (1 features) begins anew\n" in told.output
+    assert [act.text for act in world.progress(0) if isinstance(act, Act) and act.kind == RESET] == ["s0"]
+
+
+def _closable(world: World) -> Any:  # noqa: ANN401
+    """A sender that can be closed."""
+    sender = EmbeddedSender(world.broker)
+    return SimpleNamespace(send=sender.send, flush=sender.flush, close=lambda: None)
+
+
+def test_what_is_refused() -> None:
+    """Nothing is written: the line says what is the matter, and names are shown as what they are."""
+    world = World(_config())
+    with pytest.raises(ConfigurationError, match=r"task 0 has no stream 's0'; it has none yet"):
+        _reset(world)
+    world.send(3)
+    _reaches(world, (3, 3))
+    before = world.rows("progress", 0)
+    with pytest.raises(StateError, match=r"app: workers are running \(1\): stop them all"):
+        _reset(world)
+    assert _reset(world, dry_run=True)[0] == "stream 's0' of task 0 (1 features) would begin anew"
+    _kill(world)
+    with pytest.raises(ConfigurationError, match=r"has no stream '\\x1b\[31m'; it has 's0'"):
+        _reset(world, "\x1b[31m")
+    assert world.rows("progress", 0) == before
+    task = Task(0, world.config.task_settings(), ("examples", "labels"))
+    assert task.apply(Act(1, RESET, "0", "s0"))
+    assert len(task.step(NO_RECORDS, NO_RECORDS).topics["outcomes"]) == 0

@@ -1,0 +1,316 @@
+"""Inputs were deleted before a task had done with them: it goes on without them, once an operator says so."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import pytest
+
+from stream_app.admin import skip as skip_module
+from stream_app.admin.history import progress_of
+from stream_app.admin.inspect_tasks import State, inspect
+from stream_app.admin.models import Place, rebuild
+from stream_app.admin.reset import reset
+from stream_app.admin.skip import skip
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.memory.sender import EmbeddedSender
+from stream_app.errors import StateError
+from stream_app.records import SKIP, Act, Commit
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.snapshot.skipped_inputs import Gap, read_gap
+from stream_app.verify.verify import verify
+from stream_app.worker.worker import Worker
+from tests.unit.recovery.test_restore import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
+
+COUNT = 40
+
+OFTEN = {"snapshot_after_ms": 0}
+NEVER = {"snapshot_after_ms": 3_600_000}
+
+
+def _ran(**worker: object) -> tuple[World, Worker]:
+    """So many records were processed; then the worker was killed."""
+    world = World(_config(worker=worker))
+    world.send(COUNT)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT))
+    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    _kill(world)
+    return world, member
+
+
+def _kill(world: World) -> None:
+    world.clock.advance(MAX_POLL_INTERVAL_S + 1)
+
+
+def _delete(world: World, before: int, topics: Sequence[str] = ("examples", "labels")) -> None:
+    for number in range(PARTITIONS):
+        for topic in topics:
+            world.broker.delete_before(TopicPartition(getattr(world.config.topics, topic), number), before)
+
+
+def _skip(world: World, tasks: Iterable[int] = (), *, dry_run: bool = False) -> list[str]:
+    place = Place(world.config, world.cluster, world.clock)
+    return list(skip(place, EmbeddedSender(world.broker), tasks, dry_run=dry_run))
+
+
+def _gaps(world: World, number: int = 0) -> list[Gap]:
+    acts = [record for record in world.progress(number) if isinstance(record, Act) and record.kind == SKIP]
+    return [read_gap(act.text) for act in acts]
+
+
+def _parked(world: World) -> str:
+    """What a worker says of its tasks, none of which can be restored."""
+    member = _started(world.worker())
+    with pytest.raises(StateError) as caught:
+        _turns(member, until=lambda: _passes(world))  # some wait, for what a dead worker may hide
+    _kill(world)
+    return str(caught.value)
+
+
+def _passes(world: World) -> bool:
+    """A second."""
+    world.clock.advance(1.0)
+    return False
+
+
+def _goes_on(world: World, start: int, count: int = 20) -> Worker:
+    """A worker goes on at this offset; so does the one after it, with the same bits."""
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, start))
+    world.send(count, first=start)
+    _turns(member, until=_all_at(member, start + count))
+    _kill(world)
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, start + count))
+    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    _kill(world)
+    return again
+
+
+def _updates(member: Worker) -> int:
+    task = member.tasks[0].task
+    assert task is not None
+    return int(task.stream("s0").learners[0].arrays()["updates"].sum())
+
+
+def test_inputs_that_nobody_processed_are_gone() -> None:
+    """A desk was closed for longer than its topics keep: the models are as they were, and only the records are lost."""
+    world, member = _ran(**OFTEN)
+    before = [task.model_digest() for task in member.tasks]
+    world.send(30, first=COUNT)
+    _delete(world, COUNT + 30)
+    problem = _parked(world)
+    assert f"examples[1] starts at offset {COUNT + 30}, offset {COUNT} is needed" in problem
+    assert "`areba state skip` goes on without what is gone" in problem
+    said = _skip(world, dry_run=True)
+    assert _gaps(world) == []
+    lost = (
+        "forgets 0 offsets of examples and 0 of labels that were processed, "
+        "skips 30 offsets of examples and 30 of labels that were not"
+    )
+    assert said == [
+        f"task {task.number}: would go on from the snapshot behind sequence {task.point.sequence}: {lost}"
+        for task in member.tasks
+    ]
+    assert [line.replace(": goes on", ": would go on") for line in _skip(world)] == said
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, COUNT + 30))
+    assert [task.model_digest() for task in again.tasks] == before
+    _kill(world)
+    _goes_on(world, COUNT + 30)
+    progress = TopicPartition(world.config.topics.progress, 0)
+    recorded = progress_of(world.cluster, progress, world.cluster.watermarks(progress).low)
+    commits = [record for record in recorded if isinstance(record, Commit)]
+    assert (COUNT, COUNT + 30) in [(one.examples_end, two.examples_start) for one, two in pairwise(commits)]
+
+
+def test_retention_that_is_faster_than_a_running_worker() -> None:
+    """The task that lost its inputs is parked, with the command that goes on; the other one loses nothing."""
+    world = World(_config(worker=OFTEN))
+    world.send(COUNT)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT))
+    world.send(30, first=COUNT)
+    for topic in (world.config.topics.examples, world.config.topics.labels):
+        world.broker.delete_before(TopicPartition(topic, 0), COUNT + 10)
+    _turns(member, until=lambda: _offsets(member)[1] == COUNT + 30 and member.tasks[-1].stage is Stage.PARKED)
+    assert f"starts at offset {COUNT + 10}, offset {COUNT} is needed" in (member.tasks[-1].problem or "")
+    world.send(10, first=COUNT + 30, partitions=[1])
+    _turns(member, until=lambda: _offsets(member)[1] == COUNT + 40)
+    _kill(world)
+    assert "forgets 0 offsets of examples and 0 of labels that were processed" in _skip(world, [0])[0]
+    again = _started(world.worker())
+    _turns(again, until=lambda: _offsets(again) == {0: COUNT + 30, 1: COUNT + 40})
+
+
+def _offsets(member: Worker) -> dict[int, int]:
+    return {task.number: task.offsets[0] for task in member.tasks}
+
+
+def test_what_would_be_processed_again_is_gone() -> None:
+    """Without a snapshot the models begin afresh; outputs that are committed stay, and none comes twice."""
+    world, _ = _ran(**NEVER)
+    outputs = world.outputs()
+    _delete(world, 7)
+    assert "offset 0 is needed to restore the task" in _parked(world)
+    [line, _] = _skip(world)
+    assert line == (
+        f"task 0: goes on from models that know nothing: forgets {COUNT} offsets of examples and {COUNT} of labels "
+        "that were processed, skips 0 offsets of examples and 0 of labels that were not"
+    )
+    member = _goes_on(world, COUNT)
+    assert _updates(member) == 20, "of the new ones alone"
+    for place, rows in world.outputs().items():
+        assert rows[: len(outputs[place])] == outputs[place]
+        assert place[0] != "predictions" or len(rows) == COUNT + 20
+
+
+def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
+    """The state that a task continues from may not know the stream yet: its reset is nothing then, and stops nobody."""
+    world, _ = _ran(**NEVER)
+    place = Place(world.config, world.cluster, world.clock)
+    assert list(reset(place, EmbeddedSender(world.broker), "s0", 0))
+    _delete(world, 7)
+    assert "offset 0 is needed to restore the task" in _parked(world)
+    _skip(world)
+    _goes_on(world, COUNT)
+
+
+def test_nothing_is_skipped_that_is_there() -> None:
+    """Said for all tasks, by mistake or again, it changes none that can be restored."""
+    world, _ = _ran(**OFTEN)
+    assert _skip(world) == [f"task {number}: all that it needs is there" for number in range(PARTITIONS)]
+    world.send(30, first=COUNT)
+    _delete(world, COUNT + 10)
+    _skip(world, [1])
+    assert [len(_gaps(world, number)) for number in range(PARTITIONS)] == [0, 1]
+    _skip(world)
+    assert [len(_gaps(world, number)) for number in range(PARTITIONS)] == [1, 1]
+    assert _skip(world) == [f"task {number}: all that it needs is there" for number in range(PARTITIONS)]
+
+
+def test_said_again_before_a_snapshot_is_whole() -> None:
+    """What was processed behind the first gap is forgotten with it, if its inputs are deleted too."""
+    world, _ = _ran(**NEVER)
+    _delete(world, 7)
+    _skip(world)
+    _goes_on(world, COUNT)
+    _delete(world, COUNT + 3)
+    assert f"offset {COUNT} is needed" in _parked(world)
+    _skip(world)
+    assert [gap.end for gap in _gaps(world)] == [(COUNT, COUNT), (COUNT + 20, COUNT + 20)]
+    member = _goes_on(world, COUNT + 20)
+    assert _updates(member) == 20
+    point = member.tasks[0].offsets
+    held = rebuild(Place(world.config, world.cluster, world.clock), 0, point).task
+    mine = member.tasks[0].task
+    assert mine is not None
+    assert held.model_digests() == mine.model_digests()
+
+
+def test_one_side_alone() -> None:
+    """Topics may keep their records for different times."""
+    world, _ = _ran(**OFTEN)
+    world.send(30, first=COUNT)
+    _delete(world, COUNT + 10, ["labels"])
+    _skip(world)
+    assert _gaps(world)[0].skipped == (0, 10)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT + 30))
+    assert _updates(member) == COUNT + 20
+    _kill(world)
+    _goes_on(world, COUNT + 30)
+
+
+def test_said_twice_at_once() -> None:
+    """Two operators at two desks: the second record is as good as none."""
+    world, _ = _ran(**OFTEN)
+    world.send(30, first=COUNT)
+    _delete(world, COUNT + 10)
+    _skip(world)
+    for number in range(PARTITIONS):
+        world.put("progress", number, None, world.rows("progress", number)[-1][1])
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT + 30))
+
+
+def test_inspect_and_verify_know_of_it() -> None:
+    """An operator who comes later sees what was done, and no damage where there is none."""
+    world, _ = _ran(**NEVER)
+    _delete(world, 7)
+    broken = inspect(world.cluster, world.config)
+    assert [view.state for view in broken.tasks] == [State.BROKEN] * PARTITIONS
+    assert {view.command for view in broken.tasks} == {"areba state skip"}
+    _skip(world)
+    assert inspect(world.cluster, world.config).ok
+    _goes_on(world, COUNT)
+    assert inspect(world.cluster, world.config).ok
+    report = verify(world.cluster, world.config)
+    assert [note for note in report.notes if "an operator accepted it: the task goes on from models" in note]
+    assert not [line for line in report.findings if "the commit before it ended" in line or "follows" in line]
+
+
+def test_a_gap_behind_another_snapshot_is_refused() -> None:
+    """The bits of its models would be others; said again, it names the state that is left."""
+    world, _ = _ran(**OFTEN)
+    world.send(30, first=COUNT)
+    _delete(world, COUNT + 10)
+    _skip(world)
+    for number in range(PARTITIONS):  # both snapshots are lost
+        place = TopicPartition(world.config.topics.changelog, number)
+        world.broker.delete_before(place, world.cluster.watermarks(place).high)
+    text = _parked(world)
+    assert "a gap was accepted behind sequence" in text
+    assert "and none was loaded. `areba state skip` says what can be done" in text
+    assert "from models that know nothing" in _skip(world)[0]
+    member = _started(world.worker())
+    _turns(member, until=lambda: _passes(world) or _all_at(member, COUNT + 30)())
+    assert _updates(member) == 20
+
+
+def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written: the line says what is the matter."""
+    world, _ = _ran(**NEVER)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT))
+    with pytest.raises(StateError, match=r"app: workers are running \(1\): stop them all"):
+        _skip(world)
+    _kill(world)
+    _delete(world, 7)
+    monkeypatch.setattr(skip_module, "SCRIPT_RECORDS", 1)
+    with pytest.raises(StateError, match=r"records of progress lie behind its snapshot; at most 1 can be left out"):
+        _skip(world)
+    monkeypatch.undo()
+    _delete(world, 3, ["progress"])  # after the record of who wrote it, and its marker
+    with pytest.raises(StateError, match=r"progress begins with sequence 1, sequence 0 is needed: there is no state"):
+        _skip(world)
+    world.broker.groups.group("app").offsets.clear()
+    assert _skip(world, [0]) == ["task 0: all that it needs is there"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"behind":1,"digest":"x","end":[1,1],"processed":[0,0],"start":[0,0]}',
+        '{"behind":1,"digest":"00","end":[1],"processed":[0,0],"start":[0,0]}',
+        '{"behind":1,"digest":"00","end":[0,0],"processed":[0,0],"start":[1,1]}',
+        '{"behind":-2,"digest":"00","end":[1,1],"processed":[0,0],"start":[0,0]}',
+    ],
+)
+def test_a_record_that_is_no_gap(text: str) -> None:
+    """It is named, and nothing goes on from it."""
+    with pytest.raises(StateError, match="an act is no gap"):
+        read_gap(text)
+    world, _ = _ran(**OFTEN)
+    last = world.progress(0)[-1].sequence
+    for number in range(PARTITIONS):
+        world.put("progress", number, None, _act(last + 1, text))
+    assert "an act is no gap" in _parked(world)
+
+
+def _act(sequence: int, text: str) -> bytes:
+    return codec.encode(Act(sequence, SKIP, "0", text))

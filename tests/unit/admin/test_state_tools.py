@@ -1,0 +1,162 @@
+"""Models of a committed point: rebuilt, saved for Torch, compared; and a prediction of the past made again."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream_app.admin.models import Place, diff, explain, export, export_all, rebuild, table
+from stream_app.backends.base import TopicPartition
+from stream_app.errors import ConfigurationError, StateError
+from stream_app.learners.networks.autograd import DenseNetwork
+from stream_app.records import Example, Prediction
+from stream_app.serialization import codec
+from stream_app.snapshot.model_file import read_model_file
+from tests.unit.recovery.test_restore import World, _all_at, _config, _started, _turns
+
+# isort: split
+import torch
+from safetensors.torch import load_file
+
+
+def _ran(count: int = 40, **sections: object) -> World:
+    """An application that processed so many records of each task in several commits, with snapshots on the way."""
+    config = _config(worker={"snapshot_after_ms": 0}, **sections)
+    world = World(config.model_copy(update={"predictions": "all"}))
+    world.send(count)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, count))
+    return world
+
+
+def _place(world: World) -> Place:
+    return Place(world.config, world.cluster, world.clock)
+
+
+def test_any_committed_point_can_be_rebuilt() -> None:
+    """What was committed there is found again: the digest of a worker that stopped at that moment."""
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    digests = {}
+    for life in range(4):
+        world.send(10, first=10 * life)
+        member = _started(world.worker())
+        _turns(member, until=_all_at(member, 10 * (life + 1)))
+        digests[10 * (life + 1)] = dict(member.tasks[0].task.model_digests())  # type: ignore[union-attr]
+    for end, expected in digests.items():
+        assert rebuild(_place(world), 0, (end, end)).task.model_digests() == expected
+    newest = rebuild(_place(world), 0, None)
+    assert newest.offsets == (40, 40)
+    assert newest.task.model_digests() == digests[40]
+
+
+def test_points_that_were_never_committed_are_named() -> None:
+    """A typing error is answered with the points beside it."""
+    world = _ran()
+    with pytest.raises(StateError, match=r"never committed at offsets 1/0; beside it are \d+/\d+"):
+        rebuild(_place(world), 0, (1, 0))
+    with pytest.raises(StateError, match=r"the last is 40/40"):
+        rebuild(_place(world), 0, (400, 400))
+    with pytest.raises(StateError, match=r"task 1 of other never committed anything"):
+        rebuild(Place(_config(application={"id": "other"}), world.cluster, world.clock), 1, None)
+
+
+def test_an_exported_network_predicts_in_plain_torch(tmp_path: Path) -> None:
+    """The file is of use without us: the snippet of the documentation gives the very scores."""
+    world = _ran(learners={"areba": {"method": "areba", "hidden": [5, 3]}})
+    path = tmp_path / "model.safetensors"
+    line = export(_place(world), "s0", "areba", path, 0, None)
+    assert line.startswith(f"{path}: s0/areba at offsets 40/40, digest ")
+    model = torch.nn.Sequential(
+        torch.nn.Linear(1, 5),
+        torch.nn.LeakyReLU(0.01),
+        torch.nn.Linear(5, 3),
+        torch.nn.LeakyReLU(0.01),
+        torch.nn.Linear(3, 1),
+    )
+    tensors = load_file(path)
+    model.load_state_dict({name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")})
+    ours = DenseNetwork(1, (5, 3))
+    ours.flat.copy_(tensors["state.parameters"])
+    rows = torch.linspace(-3, 3, 20).reshape(-1, 1)
+    assert torch.allclose(model(rows).reshape(-1), ours(rows), atol=1e-6)
+    assert float(torch.sigmoid(model(rows)).detach().std()) > 0
+
+
+def test_what_a_scaler_does_is_in_the_file(tmp_path: Path) -> None:
+    """Scores without the scaling would be those of another model."""
+    world = _ran(learners={"areba": {"method": "areba", "scaler": "standard"}})
+    path = tmp_path / "model.safetensors"
+    export(_place(world), "s0", "areba", path, 0, None)
+    tensors = load_file(path)
+    seen = np.array([float(number % 3) for number in range(40)])
+    assert tensors["input.mean"].numpy() == pytest.approx(seen.mean())
+    assert tensors["input.deviation"].numpy() == pytest.approx(seen.std())
+
+
+def test_two_files_are_compared(tmp_path: Path) -> None:
+    """Equal learners are told to be equal; of others every array that differs is named."""
+    world = _ran()
+    place = _place(world)
+    one, two, other = (tmp_path / name for name in ("one", "two", "other"))
+    export(place, "s0", "areba", one, 0, None)
+    export(place, "s0", "areba", two, 0, (40, 40))
+    export(place, "s0", "baseline", other, 0, None)
+    assert diff(one, two)[1]
+    assert diff(one, two)[0][-1] == "equal"
+    lines, equal = diff(one, other)
+    assert not equal
+    assert any(line.startswith("parameters: float32 [25], differs by up to ") for line in lines)
+    files = list(export_all(world.config, 0, rebuild(place, 0, None), tmp_path / "all"))
+    assert [Path(file).name for file in files] == ["s0.areba.safetensors", "s0.baseline.safetensors"]
+    assert diff(Path(files[0]), one)[1]
+    assert read_model_file(str(one)).source["stream"] == "s0"
+    other.write_bytes(one.read_bytes()[:-7])
+    with pytest.raises(StateError, match="no file of `areba state export`"):
+        diff(one, other)
+
+
+def test_names_that_are_not_there(tmp_path: Path) -> None:
+    """The answer has the names that are."""
+    world = _ran(10)
+    with pytest.raises(ConfigurationError, match=r"task 0 has no stream 's1'; it has s0"):
+        export(_place(world), "s1", "areba", tmp_path / "x", 0, None)
+    with pytest.raises(ConfigurationError, match=r"no learner 'qbr'; it has areba, baseline"):
+        export(_place(world), "s0", "qbr", tmp_path / "x", 0, None)
+    assert table(world.config, 0, rebuild(_place(world), 0, None)).row_count == 2
+
+
+@pytest.mark.parametrize("number", [0, 17, 39])
+def test_a_prediction_of_the_past_is_made_again(number: int) -> None:
+    """A customer asks why: the very score comes out of the state of that moment, with its features and outcome."""
+    world = _ran()
+    found = explain(_place(world), "s0", str(number), 0)
+    assert found.is_same
+    assert [one.learner for one in found.again] == ["areba", "baseline"]
+    assert found.example == Example("s0", str(number), (float(number % 3),))
+    assert [outcome.outcome for outcome in found.outcomes] == ["joined"]
+    assert any("the same bits as published" in line for line in found.lines())
+
+
+def test_a_prediction_that_is_not_what_was_published_is_told() -> None:
+    """A forged prediction is no explanation."""
+    world = _ran()
+    first = codec.decode_one(world.rows("predictions", 0)[0][1])
+    assert isinstance(first, Prediction)
+    entries = world.broker._log(TopicPartition(world.config.topics.predictions, 0)).entries
+    forged = Prediction(first.stream, first.id, first.learner, first.champion, 0.25, first.label, first.model_version)
+    entries[0] = entries[0]._replace(value=codec.encode(forged))
+    found = explain(_place(world), "s0", "0", 0)
+    assert not found.is_same
+    assert list(found.lines())[-1].startswith("NOT what was published: ")
+
+
+def test_what_cannot_be_explained() -> None:
+    """An example that never came, or that waits."""
+    world = _ran()
+    with pytest.raises(StateError, match="has no example 'nobody' of stream 's0'"):
+        explain(_place(world), "s0", "nobody", 0)
+    with pytest.raises(ConfigurationError, match="there is no stream 'nostream'"):
+        explain(_place(world), "nostream", "0", 0)
+    world.put("examples", 0, b"s0", codec.encode(Example("s0", "late", [1.0])), 1_000)
+    with pytest.raises(StateError, match="s0 late: examples offset 40 was not processed yet"):
+        explain(_place(world), "s0", "late", 0)

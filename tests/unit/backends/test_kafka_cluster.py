@@ -1,0 +1,116 @@
+"""What the cluster's administration makes of brokers that do not know the same yet."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+
+from stream_app.backends.base import Committed, TopicInfo, TopicPartition
+from stream_app.backends.kafka import timeouts
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.errors import StateError, TopicError, UnknownOutcomeError
+
+ASKED_BEFORE_KNOWN = 3
+
+
+class _Admin:
+    """Stands in for the client: brokers answer in turn, and not all of them know the new topic."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self._lists = iter((["old", "new"], ["old"], ["old"], ["old", "new"]))
+
+    def create_topics(self, topics: list[Any], **_: float) -> dict[str, Future[None]]:
+        done = Future[None]()
+        done.set_result(None)
+        return {topic.topic: done for topic in topics}
+
+    def list_topics(self, **_: float) -> SimpleNamespace:
+        topic = SimpleNamespace(error=None, partitions={0: SimpleNamespace(replicas=[1, 2])})
+        return SimpleNamespace(topics=dict.fromkeys(next(self._lists), topic))
+
+    def describe_topics(self, topics: Any, **_: float) -> dict[str, Future[Any]]:  # noqa: ANN401  (the client's own)
+        answers: dict[str, Future[Any]] = {name: Future() for name in topics.topic_names}
+        for name, future in answers.items():
+            future.set_result(SimpleNamespace(topic_id=f"id of {name}", authorized_operations=None))
+        return answers
+
+    def describe_configs(self, resources: list[Any], **_: float) -> dict[Any, Future[Any]]:
+        self.asked.append([resource.name for resource in resources])
+        answers = {}
+        for resource in resources:
+            answers[resource] = future = Future[Any]()
+            if resource.name == "new" and len(self.asked) < ASKED_BEFORE_KNOWN:
+                future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "unknown")))
+            else:
+                future.set_result({"retention.ms": SimpleNamespace(value=resource.name)})
+        return answers
+
+
+def test_a_topic_that_not_all_brokers_know_yet_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`areba topics create` reads back what it has created: on three brokers it failed now and then."""
+    cluster = KafkaCluster("127.0.0.1:1")
+    admin = _Admin()
+    monkeypatch.setattr(cluster, "_admin", admin)
+    cluster.create([TopicInfo("new", 1, {})], 3)
+    found = cluster.topics(["old", "new", "none"])
+    assert {name: topic.settings for name, topic in found.items()} == {
+        "old": {"retention.ms": "old"},
+        "new": {"retention.ms": "new"},
+    }
+    assert admin.asked == [["old", "new"], ["new"], ["new"]]
+
+
+def _failed(code: int) -> Future[Any]:
+    failed = Future[Any]()
+    failed.set_exception(KafkaException(KafkaError(code, "told to")))
+    return failed
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicError), (KafkaError.REQUEST_TIMED_OUT, UnknownOutcomeError)],
+)
+def test_a_refusal_is_told_from_silence(code: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the permission to delete records nobody asks again; a broker that is away is asked later."""
+    cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("progress", 3)
+    admin = SimpleNamespace(delete_records=lambda places, **_: {places[0]: _failed(code)})
+    monkeypatch.setattr(cluster, "_admin", admin)
+    with pytest.raises(expected, match=r"progress\[3\]: records below offset 7 cannot be deleted: told to"):
+        cluster.delete_records(place, 7)
+
+
+def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker answers partition by partition: the answer as a whole looks fine."""
+    cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("examples", 0)
+    done = Future[Any]()
+    refused = KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "told to")
+    done.set_result(SimpleNamespace(topic_partitions=[SimpleNamespace(error=None), SimpleNamespace(error=refused)]))
+    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(alter_consumer_group_offsets=lambda _, **__: {"app": done}))
+    with pytest.raises(StateError, match=r"app: the group has members; stop all of them first \(told to"):
+        cluster.commit_offsets("app", {place: Committed(0, "")})
+
+
+@pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members", "committed"])
+def test_a_process_that_was_frozen_while_it_asked_starts_afresh(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    """Its patience is over when it wakes, before the client has had its say: seen as a traceback and status 1."""
+    for patience in ("LEADER_REQUEST_S", "REQUEST_S", "STABLE_OFFSETS_S"):
+        monkeypatch.setattr(timeouts, patience, -1.0)
+    place = TopicPartition("examples", 0)
+    silent: Future[Any] = Future()
+    answers = {ClientPartition(*place): silent, "app": silent}
+    asked = ("list_offsets", "delete_records", "describe_consumer_groups", "list_consumer_group_offsets")
+    cluster = KafkaCluster("127.0.0.1:1")
+    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(**dict.fromkeys(asked, lambda *_, **__: answers)))
+    acts: dict[str, Any] = {
+        "watermarks": lambda: cluster.watermarks(place),
+        "ends": lambda: cluster.ends([place]),
+        "delete_records": lambda: cluster.delete_records(place, 1),
+        "members": lambda: cluster.members("app"),
+        "committed": lambda: cluster.committed("app", [place]),
+    }
+    with pytest.raises(UnknownOutcomeError, match="no answer"):
+        acts[ask]()

@@ -1,0 +1,1 @@
+"""The parts of the chaos test that need no Kafka."""

@@ -1,0 +1,98 @@
+"""The parts of `make chaos` that need no Kafka: its schedule, what it reads from logs, its record."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import record
+from tests.chaos.commits import first_commits_ms
+from tests.chaos.members import Life, lines_of, state_of
+from tests.chaos.plan import Kind, waves
+from tests.chaos.restarts import Times
+from tests.chaos.round import Result
+
+NAMES = ("one", "two", "three")
+
+RESULT = Result(
+    seed=3,
+    number=0,
+    kills=50,
+    faults={"broker SIGKILL": 5, "worker SIGKILL": 45},
+    stages={"live": 40, "saving": 5},
+    duration_s=100.0,
+    commits=1_000,
+    aborted=4,
+    afresh=1,
+    records=20_000,
+    outputs=30_000,
+    snapshots=90,
+    changelog=[500, 40],
+    first_commits_ms=[900, 1_100],
+    cores=2,
+)
+
+
+def _log(*texts: str) -> str:
+    return "\n".join(f"2026-11-21 15:00:{second:02d},000 INFO areba.worker {text}" for second, text in enumerate(texts))
+
+
+@pytest.mark.parametrize("kills", [1, 2, 3, 30, 51])
+def test_a_seed_is_a_schedule(kills: int) -> None:
+    """A failure can be run again by its seed; so many kills were asked for, so many are made."""
+    made = list(waves("7/0", NAMES, kills))
+    assert sum(wave.kills for wave in made) == kills
+    assert made == list(waves("7/0", NAMES, kills))
+    assert all(wave.kills for wave in made), "a wave without a kill would never end"
+    if kills > 20:
+        assert made != list(waves("8/0", NAMES, kills))
+        assert {fault.kind for wave in made for chain in wave.faults.values() for fault in chain} == set(Kind)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ((), "starting"),
+        (("compiled code is ready (0.1 s)",), "joining"),
+        (("compiled code is ready (0.1 s)", "assigned tasks=0,2"), "restoring"),
+        (("assigned tasks=none",), "idle"),
+        (("assigned tasks=0,2", "restored task=0 sequence=1 reprocessed=0 snapshot=-1"), "restoring"),
+        (("assigned tasks=0", "restored task=0 sequence=1 reprocessed=0 snapshot=-1"), "live"),
+        (("assigned tasks=0", "restored task=0 sequence=1", "snapshot-started task=0 sequence=9 bytes=5"), "saving"),
+        (
+            ("assigned tasks=0", "restored task=0 sequence=1", "snapshot-started task=0", "snapshot-complete task=0"),
+            "live",
+        ),
+        (("assigned tasks=0", "restored task=0 sequence=1", "revoked tasks=0"), "joining"),
+        (("assigned tasks=0", "restored task=0 sequence=1", "fenced; restarting the process (1)"), "starting"),
+    ],
+)
+def test_what_a_worker_was_doing(texts: tuple[str, ...], expected: str) -> None:
+    """The record counts kills by this: ten thousand kills of workers that are starting would prove nothing."""
+    assert state_of(_log(*texts)).name == expected
+
+
+def test_the_first_commit_is_the_workers_own() -> None:
+    """What the worker before it committed, or the one after it, says nothing of how fast it was."""
+    log = _log("compiled code is ready (0.1 s)", "assigned tasks=1", "restored task=1 sequence=4")
+    start_s = next(lines_of(log)).time_s
+    before, own, after = (int((start_s + seconds) * 1000) for seconds in (1.5, 2.25, 9.0))
+    assert first_commits_ms([Life(start_s, start_s + 5, log)], [[], [before, own, after]]) == [2_250]
+    assert first_commits_ms([Life(start_s, start_s + 5, log)], [[], [before, after]]) == []
+
+
+def test_the_record_is_read_back_and_added_up(tmp_path: Path) -> None:
+    """A thousand kills are the sum of several runs, each of which may have been stopped."""
+    for number in range(3):
+        record.append(tmp_path, replace(RESULT, number=number))
+    record.append_restarts(tmp_path, Times([9_000, 11_000], [12_000]))
+    assert list(record.read(tmp_path)) == [replace(RESULT, number=number) for number in range(3)]
+    page = record.page(list(record.read(tmp_path)), record.read_restarts(tmp_path))
+    for line in (
+        "| kills (SIGKILL) | 150 |",
+        "| worker SIGKILL | 135 |",
+        "| saving | 15 |",
+        "| commits for each kill | 20.0 |",
+        "| the same instance comes back | p50 11.0 s, p99 11.0 s, largest 11.0 s of 2 |",
+    ):
+        assert line in page.splitlines()

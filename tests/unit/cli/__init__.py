@@ -1,0 +1,1 @@
+"""The commands of `areba`: how they start and how they report errors."""

@@ -1,0 +1,65 @@
+"""No command ends in a traceback: a mistake of the user becomes one line and exit status 2."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream_app.admin import models
+from stream_app.admin.models import Place
+from stream_app.cli import clients, main
+from stream_app.config import Config
+
+
+def _ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command that ends with status 2, and return the one line that it prints."""
+    monkeypatch.setattr(sys, "argv", ["areba", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_an_unknown_log_level(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A typing error in the log level would end in 31 lines of traceback."""
+    monkeypatch.setenv("AREBA_LOG_LEVEL", "loud")
+    line = _ends(monkeypatch, capsys, "topics", "check", "-c", "nowhere.yaml")
+    assert line.startswith("AREBA_LOG_LEVEL: there is no level 'LOUD'")
+
+
+def test_a_file_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without its name in the message, a user would not know which file to look at."""
+
+    def export(_place: object, _stream: str, _learner: str, file: Path, *_: object) -> str:
+        file.write_bytes(b"")
+        return ""
+
+    monkeypatch.setattr(clients, "open_place", lambda _: None)
+    monkeypatch.setattr(models, "export", export)
+    file = tmp_path / "no" / "folder"
+    line = _ends(monkeypatch, capsys, "state", "export", "s", "l", str(file), "-c", "x.yaml")
+    assert line == f"{file}: No such file or directory"
+
+
+def test_an_empty_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """An empty file would be taken for all defaults, and the worker would wait for a broker on this machine."""
+    file = tmp_path / "areba.yaml"
+    file.touch()
+    assert _ends(monkeypatch, capsys, "run", "-c", str(file)).startswith(f"{file}: is empty")
+
+
+class _NoTopics:
+    """A cluster that has no topics."""
+
+    def topics(self, _: object) -> dict[str, object]:
+        return {}
+
+
+def test_an_application_that_has_no_topics(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tool that is pointed at the wrong cluster would end in a `KeyError` of the missing topic."""
+    monkeypatch.setattr(clients, "open_place", lambda _: Place(Config(), _NoTopics(), None))  # type: ignore[arg-type]
+    line = _ends(monkeypatch, capsys, "explain", "s0", "1", "-c", "x.yaml")
+    assert line.startswith("areba-progress: the topic does not exist")

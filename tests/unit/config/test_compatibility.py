@@ -1,0 +1,165 @@
+"""What may change in a running application."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from stream_app.config import (
+    JoinSettings,
+    LearnerSettings,
+    LimitSettings,
+    MetricSettings,
+    Running,
+    StreamSettings,
+    TaskSettings,
+    changes,
+)
+from stream_app.config.compatibility import Changes
+from tests.unit.config.support import FIVE_STREAMS, ROOT, read
+
+FRAUD = Running(features=30, champion="areba", awaited=frozenset({"areba"}))
+"""A stream that has state."""
+
+
+class TestChanges:
+    """What a running application does with each setting of a changed file: taken over, begun afresh, or refused."""
+
+    def between(self, folder: Path, old: str, new: str, running: Mapping[str, Running] | None = None) -> Changes:
+        """Changes from one text to another."""
+        one, two = (read(folder, text or "{}").task_settings() for text in (old, new))
+        return changes(one, two, running if running is not None else dict.fromkeys(one.streams, FRAUD))
+
+    def test_nothing(self, tmp_path: Path) -> None:
+        """A restart with the same file changes nothing."""
+        base = "streams: {fraud: {features: 30}, sine: {}}"
+        assert self.between(tmp_path, base, base) == Changes((), ())
+
+    @pytest.mark.parametrize(
+        ("old", "new", "line"),
+        [
+            ("", "streams: {x: {features: 3}}", "streams.x: is new"),
+            ("", "predictions: all", "predictions: champion -> all holds from now on"),
+            ("", "unknown_streams: model", "unknown_streams: dead-letter -> model holds from now on"),
+            ("", "metrics: {every_labels: 2}", "metrics.every_labels: 100 -> 2 holds from now on"),
+            ("", "metrics: {change_detector: ddm}", "metrics.change_detector: hddm -> ddm holds from now on"),
+            ("", "limits: {max_streams_per_task: 4}", "limits.max_streams_per_task: 100 -> 4 holds from now on"),
+            ("streams: {a: {}}", "streams: {a: {features: 30}}", "features: None -> 30 (streams: a) holds from now on"),
+            ("streams: {a: {features: 30}}", "streams: {a: {}}", "features: 30 -> None (streams: a) holds from now on"),
+            (
+                "streams: {a: {}}",
+                "learners: {areba: {method: areba}, baseline: {method: baseline}, new: {method: qbr}}\nstreams: {a: }",
+                "learners.new: is new (streams: a) begins here",
+            ),
+            (
+                "streams: {a: {}}",
+                "learners: {areba: {method: areba}}\nstreams: {a: {}}",
+                "learners.baseline: was removed (streams: a) is dropped here",
+            ),
+            (
+                "streams: {a: {champion: areba}}",
+                "learners: {baseline: {method: baseline}, areba: {method: areba}}\nstreams: {a: {champion: areba}}",
+                "learners: areba, baseline -> baseline, areba (streams: a) holds from now on",
+            ),
+            (
+                "streams: {a: {}}",
+                "streams: {a: {learners: {areba: {l2: 0.5}}}}",
+                "learners.areba.l2: 0.0 -> 0.5 (streams: a) holds from now on",
+            ),
+            (
+                "streams: {a: {}}",
+                "streams: {a: {learners: {areba: {hidden: [9]}}}}",
+                "learners.areba.hidden: [8] -> [9] (streams: a) starts afresh",
+            ),
+            (
+                "streams: {a: {}}",
+                "learners: {areba: {method: qbr}, baseline: {method: baseline}}\nstreams: {a: {}}",
+                "learners.areba.method: areba -> qbr (streams: a) starts afresh",
+            ),
+            (
+                FIVE_STREAMS,
+                "learners: {areba: {method: areba, budget: 40}, baseline: {method: baseline}}\n" + FIVE_STREAMS,
+                "learners.areba.budget: 20 -> 40 (streams: a, b, c and 2 more) starts afresh",
+            ),
+        ],
+    )
+    def test_taken_over(self, tmp_path: Path, old: str, new: str, line: str) -> None:
+        """An operator tries a challenger, or another rate, on what runs: he reads what becomes of each setting."""
+        found = self.between(tmp_path, old, new)
+        assert not found.refused
+        assert line in found.taken_over
+
+    @pytest.mark.parametrize(
+        ("old", "new", "line", "way_out"),
+        [
+            ("", "join: {ttl_ms: 5}", "join.ttl_ms: 86400000 -> 5", "application.id"),
+            ("", "join: {corrections: correct}", "join.corrections: first -> correct", "application.id"),
+            ("", "metrics: {fading_factor: 0.9}", "metrics.fading_factor: 0.99 -> 0.9", "application.id"),
+            ("", "limits: {max_features: 40}", "limits.max_features: 10000 -> 40", "application.id"),
+            ("", "limits: {max_record_bytes: 400}", "limits.max_record_bytes: 1000000 -> 400", "application.id"),
+            ("", "application: {id: b}", "application_id: areba -> b", "application.id"),
+            ("streams: {a: {}}", "streams: {}", "streams.a: was removed", "application.id"),
+            ("streams: {a: {}}", "streams: {a: {features: 3}}", "features: None -> 3 (streams: a)", "stream name"),
+            (
+                "streams: {a: {}}",
+                "streams: {a: {champion: baseline}}",
+                "champion: areba -> baseline (streams: a)",
+                "areba promote STREAM baseline",
+            ),
+            (
+                "streams: {a: {champion: areba}}",
+                "learners: {baseline: {method: baseline}}\nstreams: {a: {}}",
+                "learners.areba: was removed (streams: a)",
+                "promote another one first",
+            ),
+        ],
+    )
+    def test_refused(self, tmp_path: Path, old: str, new: str, line: str, way_out: str) -> None:
+        """What state would not fit names the setting, both values and the way out."""
+        found = self.between(tmp_path, old, new)
+        [refusal] = [text for text in found.refused if text.startswith(line)]
+        assert way_out in refusal
+
+    def test_a_champion_whose_predictions_wait(self, tmp_path: Path) -> None:
+        """Outcomes name the learner that predicted: it may go when the last of its examples is closed."""
+        old = "streams: {a: {champion: areba}}"
+        new = "learners: {baseline: {method: baseline}}\nstreams: {a: {}}"
+        promoted = FRAUD._replace(champion="baseline")
+        [refusal] = self.between(tmp_path, old, new, {"a": promoted}).refused
+        assert refusal.startswith("learners.areba: was removed (streams: a) but examples that it predicted")
+        assert not self.between(tmp_path, old, new, {"a": promoted._replace(awaited=frozenset())}).refused
+
+    def test_a_champion_that_was_promoted(self, tmp_path: Path) -> None:
+        """Once the mark did it, the file may say it too."""
+        old, new = "streams: {a: {champion: areba}}", "streams: {a: {champion: baseline}}"
+        assert not self.between(tmp_path, old, new, {"a": FRAUD._replace(champion="baseline")}).refused
+
+    def test_all_at_once(self, tmp_path: Path) -> None:
+        """As with wrong settings: every line of them."""
+        found = self.between(tmp_path, "", "join: {ttl_ms: 5}\nlimits: {max_features: 4}\nmetrics: {fading_factor: 1}")
+        assert [line.split(":")[0] for line in found.refused] == [
+            "join.ttl_ms",
+            "metrics.fading_factor",
+            "limits.max_features",
+        ]
+
+    def test_learners_that_no_stream_uses(self, tmp_path: Path) -> None:
+        """With every stream configured, the defaults of others change nothing."""
+        old = "streams: {a: {l2: 0.1}}"
+        new = "learners: {areba: {method: areba, l2: 0.5}, baseline: {method: baseline, l2: 0.5}}\n" + old
+        assert self.between(tmp_path, old, new) == Changes((), ())
+
+    def test_a_stream_that_runs_already(self, tmp_path: Path) -> None:
+        """A model made on the fly is configured later like any other."""
+        old = "unknown_streams: model"
+        found = self.between(tmp_path, old, old + "\nstreams: {a: {l2: 1}}", {"a": FRAUD})
+        assert "learners.areba.l2: 0.0 -> 1.0 (streams: a) holds from now on" in found.taken_over
+
+    def test_every_setting_has_an_outcome(self) -> None:
+        """The page on changes tells of each; one that is added later is not forgotten."""
+        page = (ROOT / "docs" / "changes.md").read_text()
+        task = TaskSettings.model_fields.keys() - {"streams", "default_stream", "application_id"}
+        names = {name for name in task if name not in ("join", "metrics", "limits")}
+        for section in (JoinSettings, MetricSettings, LimitSettings, LearnerSettings, StreamSettings):
+            names |= set(section.model_fields)
+        assert not {name for name in names if f"`{name}`" not in page}

@@ -1,0 +1,212 @@
+"""The memory bound: what it is made of, that it holds, and what it is compared with."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_app.admin.inspect_tasks import inspect
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.topics import DEFAULT_MESSAGE_BYTES
+from stream_app.config import Config
+from stream_app.config.memory_bound import PROCESS_BYTES, MemoryBound, bound_of
+from stream_app.worker.machine_memory import memory_limit_bytes
+from stream_app.worker.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
+from stream_app.worker.observer import Observer
+from tests.unit.recovery.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns
+
+QUEUES_BYTES = (262_144 + 65_536) * 1024
+
+
+def _bound(largest_label_bytes: int = DEFAULT_MESSAGE_BYTES, **sections: Any) -> MemoryBound:  # noqa: ANN401  (sections of a file)
+    config = Config.model_validate(sections)
+    return bound_of(config, config.task_settings(), largest_label_bytes)
+
+
+SMALL = {
+    "join": {"max_pending_per_stream": 10, "max_waiting_per_stream": 5, "max_closed_per_stream": 7},
+    "learners": {
+        "a": {"method": "areba", "budget": 4, "hidden": [3], "scaler": "standard"},
+        "b": {"method": "baseline", "hidden": [3]},
+    },
+    "streams": {"s": {"features": 2}},
+    "worker": {"max_batch_records": 3, "buffer_bytes": 2_000_000},
+}
+
+
+def test_by_hand() -> None:
+    """The formula of the module, computed for one small stream."""
+    slot, parameters, labels = 8 * 2 + 142 + 10, (2 + 1) * 3 + (3 + 1), 5 * 700
+    own = 2 * 16 * parameters + (8 + 1) * (8 + 100) + 8 * (8 + 16 + 1 + 16) * (3 + 64 + 1 + 64)
+    tables = 2 * (10 + 5 + 3) * slot + 2 * 8 * 106 + 64 * (10 + 5 + 3 + 7) + labels + 5 * 300 + 20_000 + own
+    snapshot = 2 * ((10 + 5) * slot + 7 * 106 + labels + own)
+    assert _bound(700, **SMALL) == (tables + snapshot, 4_000_000, PROCESS_BYTES + QUEUES_BYTES)
+
+
+def test_large_labels_count_up_to_what_a_stream_holds() -> None:
+    """Of 10,000 labels with a megabyte of headers each, a thousandth was counted."""
+    roomy = {**SMALL, "join": {"max_waiting_per_stream": 10_000}}
+    small, large, huge = (_bound(size, **roomy).streams for size in (700, 6_000, 1_000_000))
+    assert large - small == 3 * 10_000 * 5_300
+    assert huge - small == 3 * ((1 << 26) - 10_000 * 700)
+
+
+def test_a_configured_stream_counts_once_and_others_in_every_task() -> None:
+    """A stream is in one partition; with models on the fly, each task may have as many as the limit leaves room for."""
+    streams = {"a": {"features": 2}, "b": {"features": 2}}
+    named = _bound(streams=streams)
+    fixed: dict[str, Any] = {"limits": {"max_streams_per_task": 5, "max_features": 2}, "unknown_streams": "model"}
+    more = _bound(streams=streams, **fixed)
+    assert named.task == 2 * (1 << 26)
+    assert more.streams == named.streams
+    assert more.task - named.task == 3 * named.streams // 2
+    assert more.total(4) - more.total(3) == more.task
+
+
+def test_a_clients_queue_is_the_users_if_he_set_it() -> None:
+    """Whoever lowers the queue sees it in the figure."""
+    kafka = {"producer": {"queue.buffering.max.kbytes": "1000"}, "all": {"queued.max.messages.kbytes": "500"}}
+    assert _bound(kafka=kafka).process == PROCESS_BYTES + 1_500 * 1024
+
+
+FULL = """
+import gc, sys
+from pathlib import Path
+import numpy as np
+from stream_app.serialization import codec
+from stream_app.recovery.changelog import Anchor, Loaded, SnapshotWriter
+from stream_app.config import Config
+from stream_app.recovery.buffers import WaitingRecords
+from stream_app.config.memory_bound import bound_of
+from stream_app.backends.base import Fetched, TopicPartition
+from stream_app.records import Example, Label, RawRecords
+from stream_app.pipeline.task import Task
+
+ROWS, FEATURES, T, NAME, HEADERS = 2000, 30, 1_700_000_000_000, "s" * 249, int(sys.argv[1])
+config = Config.model_validate({
+    "join": dict.fromkeys(("max_pending_per_stream", "max_waiting_per_stream", "max_closed_per_stream"), ROWS),
+    "streams": {NAME: {"features": FEATURES}, "warm": {"features": FEATURES}},
+    "worker": {"buffer_bytes": 4_000_000, "max_batch_records": 500},
+    "limits": {"max_features": FEATURES},
+})
+settings = config.task_settings()
+task, offset = Task(0, settings, ("examples", "labels")), 0
+
+
+def raw(records, time_ms, stream=NAME, headers=()):
+    global offset
+    offset += len(records)
+    offsets, times = np.arange(offset - len(records), offset), np.full(len(records), time_ms)
+    values = [codec.encode(record) for record in records]
+    found = {row: [("h", bytes([row % 256]) * size) for size in headers] for row in range(len(records)) if headers}
+    return RawRecords(offsets, times, [stream.encode()] * len(records), values, found)
+
+
+def example(number, stream=NAME):
+    return Example(stream, f"{number:064}", [1.0] * FEATURES)
+
+
+def resident():
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def step(examples, labels=()):
+    return task.step(raw(examples, T), raw(labels, T))
+
+
+for _ in range(2):
+    task.step(raw([example(k, "warm") for k in range(9)], T, "warm"),
+              raw([Label("warm", f"{k:064}", k % 2) for k in range(9)], T, "warm"))
+task.take_states()[0].core_state()
+before = resident()
+for first in range(0, ROWS, 500):
+    numbers = range(first, first + 500)
+    step([example(k) for k in numbers], [Label(NAME, f"{k:064}", k % 2) for k in numbers])
+for first in range(ROWS, 2 * ROWS, 500):
+    step([example(k) for k in range(first, first + 500)])
+for first in range(2 * ROWS, 3 * ROWS, 500):
+    labels = [Label(NAME, f"{k:064}", 1) for k in range(first, first + 500)]
+    task.step(raw([], T), raw(labels, T, headers=[HEADERS // 4] * 4))
+stream = task.stream(NAME)
+counts = stream.join._counters
+assert (counts[7], counts[8], counts[11] - counts[10]) == (ROWS, ROWS, ROWS), counts
+sides = WaitingRecords(), WaitingRecords()
+for side in sides:
+    while side.bytes < config.worker.buffer_bytes:
+        side.add(Fetched(TopicPartition("t", 0), raw([example(k) for k in range(500)], T), at_end=False))
+writer = SnapshotWriter(0, 0.0, Loaded())
+writer.begin(task, Anchor(1, bytes(32), (0, 0), 0), (0, 0, 0), lambda: 0.0)
+bound = bound_of(config, settings, int(sys.argv[2]))
+print(resident() - before, bound.streams // 2 + bound.task, task.allocated_bytes)
+"""
+
+
+@pytest.mark.parametrize("header_bytes", [1_000, 32_000])
+def test_full_tables_take_a_third_to_all_of_the_bound(header_bytes: int) -> None:
+    """An operator sets the limit of a container by this figure: 2,000 rows of everything, buffers, and a snapshot."""
+    largest = header_bytes + 700
+    arguments = [sys.executable, "-c", FULL, str(header_bytes), str(largest)]
+    told = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    grown, bound, allocated = map(int, told.split())
+    assert bound / 3 < grown < bound, f"{grown:,} of {bound:,}"
+    assert bound / 10 < allocated < grown, f"{allocated:,} allocated"
+
+
+def _cgroup(folder: Path, own: str, **limits: str) -> tuple[int, str]:
+    for path, text in limits.items():
+        file = folder / "cgroup" / path.replace("__", "/").replace("_max", ".max")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    (folder / "own").write_text(own)
+    return memory_limit_bytes(folder / "cgroup", folder / "own")
+
+
+def test_the_least_limit_counts(tmp_path: Path) -> None:
+    """That of the process's own group, or of one that holds it; without any, the machine's memory."""
+    machine = memory_limit_bytes(tmp_path / "none", tmp_path / "none")
+    assert machine[0] > 1 << 20
+    assert machine[1] == "the machine"
+    assert _cgroup(tmp_path, "0::/pod/app\n", memory_max="max", pod__memory_max="5000000") == (5_000_000, "the cgroup")
+    assert _cgroup(tmp_path, "0::/pod/app\n", pod__app__memory_max="4000000") == (4_000_000, "the cgroup")
+    assert _cgroup(tmp_path, "0::/\n") == machine
+    v1 = tmp_path / "cgroup" / "memory" / "docker" / "memory.limit_in_bytes"
+    v1.parent.mkdir(parents=True)
+    v1.write_text("3000000\n")
+    assert _cgroup(tmp_path, "7:cpu,memory:/docker\n1:name=systemd:/\n") == (3_000_000, "the cgroup")
+
+
+def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Else the kernel ends the worker weeks later, when the tables are full."""
+    observer, bound = Observer(ManualClock()), MemoryBound(3 << 30, 1 << 30, 1 << 29)
+    with caplog.at_level(logging.INFO):
+        observer.memory_bound(bound, 2, 6 << 30, "the machine")
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert observer.figures.values()[MEMORY_BOUND][()] == bound.total(2) == 5 * (1 << 30) + (1 << 29)
+    with caplog.at_level(logging.WARNING):
+        observer.memory_bound(bound, 3, 6 << 30, "the cgroup")
+    assert caplog.records[-1].levelname == "WARNING"
+    assert f"limit={6 << 30} of the cgroup" in caplog.text
+
+
+def test_what_is_allocated_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """In the log when it has grown, in `/metrics` always; inspect has what the snapshots hold."""
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    observer = Observer(world.clock)
+    member = _started(world.worker(observer=observer))
+    world.send(20)
+    with caplog.at_level(logging.INFO):
+        _turns(member, until=_all_at(member, 20))
+        world.clock.advance(61)
+        member.turn()
+    allocated = observer.figures.values()[MEMORY_ALLOCATED]
+    for task in member.tasks:
+        assert allocated[str(task.number),] == task.allocated_bytes > 20_000
+        assert f"memory task={task.number} allocated=" in caplog.text
+    found = inspect(world.cluster, world.config)
+    settings = world.config.task_settings()
+    assert found.memory_bound_bytes == bound_of(world.config, settings, DEFAULT_MESSAGE_BYTES).total(PARTITIONS)
+    assert 1_000 < found.tasks[0].snapshot_bytes < member.tasks[0].allocated_bytes

@@ -1,0 +1,157 @@
+"""What a configuration may hold: names, sections, secrets."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from stream_app.config import (
+    Config,
+    LearnerSettings,
+    TaskSettings,
+    load,
+)
+from stream_app.config.messages import bare_type
+from stream_app.errors import ConfigurationError
+from tests.unit.config.support import EXAMPLE, faults, read
+
+
+class TestFile:
+    """What the YAML file may hold."""
+
+    def test_nothing_is_needed(self, tmp_path: Path) -> None:
+        """A first try needs no file, and a section whose lines are all commented out is an empty one."""
+        assert load(None, {}) == read(tmp_path, "# nothing\njoin:\nstreams:\nkafka: {all: }\n")
+        assert load(None, {}).task_settings().default_stream.champion == "areba"
+
+    @pytest.mark.parametrize("text", ["", "# nothing\n", "null\n"])
+    def test_an_empty_file_is_a_mistake(self, tmp_path: Path, text: str) -> None:
+        """Taken for all defaults, it made a worker wait for a broker that nobody had named."""
+        assert faults(tmp_path, text) == ["areba.yaml: is empty; ops/areba.yaml shows every setting"]
+
+    def test_the_example_shows_every_setting_and_its_default(self) -> None:
+        """People copy ops/areba.yaml: a default that is not the real one, or a missing key, would mislead them."""
+        text = EXAMPLE.read_text()
+        given, default = load(EXAMPLE, {}), load(None, {})
+        assert given.model_copy(update={"streams": {}}) == default.model_copy(update={"streams": {}})
+        for key in _all_keys(Config):
+            assert re.search(rf"\b{key}:", text), f"{key} is not in the example"
+
+    def test_streams_resolve_over_learners(self, tmp_path: Path) -> None:
+        """A stream's own settings hold for all its learners, and those of one learner of it go before them."""
+        task = read(
+            tmp_path,
+            """
+            learners:
+              first: {method: areba, budget: 40}
+              second: {method: qbr}
+            streams:
+              fraud: {features: 30, learning_rate: 1e-4, champion: second}
+              mnist: {hidden: [512, 512], budget: 10, learners: {first: {budget: 20, l2: 0.01}}}
+            """,
+        ).task_settings()
+        fraud, mnist = task.streams["fraud"], task.streams["mnist"]
+        assert (fraud.features, fraud.champion, mnist.features, mnist.champion) == (30, "second", None, "first")
+        assert [settings.learning_rate for settings in fraud.learners.values()] == [0.0001, 0.0001]
+        assert fraud.learners["first"].budget == 40
+        assert (mnist.learners["first"].budget, mnist.learners["second"].budget) == (20, 10)
+        assert (mnist.learners["first"].l2, mnist.learners["second"].l2) == (0.01, 0.0)
+        assert mnist.learners["second"].hidden == (512, 512)
+        assert list(task.default_stream.learners) == ["first", "second"]
+        assert task.default_stream.learners["first"] == LearnerSettings(method="areba", budget=40)
+
+    def test_names_are_made_of_the_settings(self, tmp_path: Path) -> None:
+        """Fencing, the group and the topics hang on these names."""
+        settings = read(tmp_path, "application: {id: desk, instance: w-1}\nkafka: {topic_prefix: eu.}\n")
+        assert settings.transactional_id == "desk/w-1"
+        assert (settings.group_id, settings.log_reader_group_id) == ("desk", "desk/log-reader")
+        assert settings.topics.dead_letters == "eu.dead-letters"
+        assert (settings.topics.changelog, settings.topics.progress) == ("eu.desk-changelog", "eu.desk-progress")
+
+    def test_two_applications_share_inputs_and_no_output(self, tmp_path: Path) -> None:
+        """Another application.id is the way out of a refused setting; its predictions are not to mix with the old."""
+        old = read(tmp_path, "application: {id: fraud}\nkafka: {topic_prefix: bank.}\n").topics
+        document = "application: {id: next}\nkafka: {topic_prefix: bank., output_prefix: bank.next.}\n"
+        new = read(tmp_path, document).topics
+        assert new[:2] == old[:2] == ("bank.examples", "bank.labels")
+        assert not set(new[2:]) & set(old[2:])
+        assert new.predictions == "bank.next.predictions"
+        assert (new.changelog, new.progress) == ("bank.next-changelog", "bank.next-progress")
+        fed = read(tmp_path, "kafka: {topic_prefix: bank., input_prefix: ''}\n").topics
+        assert (fed.examples, fed.labels, fed.predictions) == ("examples", "labels", "bank.predictions")
+
+    def test_no_two_applications_or_tools_share_a_name(self, tmp_path: Path) -> None:
+        """A process whose name is another's fences it, and aborts what it has open."""
+        names: list[str] = []
+        for name, instance in [
+            ("fraud", "eu-w1"),
+            ("fraud-eu", "w1"),
+            ("fraud", "dlq-replay"),
+            ("fraud", "log-reader"),
+        ]:
+            settings = read(tmp_path, f"application: {{id: {name}, instance: {instance}}}\n")
+            names.append(settings.transactional_id)
+            assert settings.log_reader_group_id not in {"fraud", "fraud-eu", "fraud-log-reader"}
+        assert len({*names, settings.replay_transactional_id}) == len(names) + 1
+        for setting in ("id", "instance"):
+            with pytest.raises(ConfigurationError, match=setting):
+                read(tmp_path, f"application: {{{setting}: fraud/eu}}\n")
+
+    def test_client_settings_are_text_as_written(self, tmp_path: Path) -> None:
+        """The client reads text; YAML would make 83 of the password 0123 and True of the word yes."""
+        settings = read(tmp_path, "kafka: {all: {sasl.password: 0123, a: yes, b: 1e3, c: false, d: 1_0}}")
+        assert settings.kafka.all == {"sasl.password": "0123", "a": "yes", "b": "1e3", "c": "false", "d": "1_0"}
+
+    def test_nothing_changes_once_loaded(self) -> None:
+        """Settings are read by several stages; a change in one place would make results depend on it."""
+        settings = load(None, {})
+        with pytest.raises(ValidationError, match="frozen"):
+            settings.join.ttl_ms = 1
+        with pytest.raises(TypeError, match="item assignment"):
+            settings.learners["areba"] = LearnerSettings(method="areba")  # type: ignore[index]
+
+    def test_methods_can_be_passed_in(self, tmp_path: Path) -> None:
+        """The registry of learners lies above this module and may know more methods."""
+        path = tmp_path / "areba.yaml"
+        path.write_text("learners: {mine: {method: mine}}")
+        task = load(path, {}, methods=("mine",)).task_settings()
+        assert task.default_stream.learners["mine"].method == "mine"
+        assert TaskSettings.from_json(task.to_json(), methods=("mine",)).to_json() == task.to_json()
+
+
+class TestSecrets:
+    """A secret never reaches a log."""
+
+    def test_shown_nowhere(self, tmp_path: Path) -> None:
+        """Configuration is logged at start and shown by tools; passwords are stars there, and whole for the client."""
+        secrets = ("sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret", "my.TOKEN")
+        settings = read(
+            tmp_path, "kafka: {all: {" + ", ".join(f"{name}: hush" for name in secrets) + ", client.id: me}}"
+        )
+        shown = f"{settings!r} {settings} {settings.kafka!r} {settings.kafka} {settings.redacted()}"
+        assert "hush" not in shown
+        assert shown.count("***") == 5 * len(secrets)
+        assert "me" in shown
+        assert settings.kafka.all["sasl.password"] == "hush"
+        assert "hush" not in settings.task_settings().to_json()
+
+    def test_not_in_error_lines(self, tmp_path: Path) -> None:
+        """A password beside a mistake is as secret as any other."""
+        for text in (
+            "kafka: {all: {sasl.password: [hush]}}",
+            "kafka: {sasl.password: hush}",
+            "streams: {password: hush}",
+        ):
+            assert "hush" not in "".join(faults(tmp_path, text))
+
+
+def _all_keys(model: type[BaseModel]) -> set[str]:
+    keys = set()
+    for name, field in model.model_fields.items():
+        keys.add(name)
+        nested = bare_type(field.annotation)
+        for below in (nested, *(bare_type(argument) for argument in getattr(nested, "__args__", ()))):
+            if isinstance(below, type) and issubclass(below, BaseModel):
+                keys |= _all_keys(below)
+    return keys

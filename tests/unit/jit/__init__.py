@@ -1,0 +1,1 @@
+"""Compiled code: its cache, and the memory that it is given."""

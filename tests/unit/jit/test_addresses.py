@@ -1,0 +1,191 @@
+"""Where arrays lie: what compiled code is told by number must be what Python holds, or it writes into other memory."""
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stream_app.config import Corrections, JoinSettings, LearnerSettings
+from stream_app.jit.compiler import compiled
+from stream_app.jit.memory import LINE_BYTES, Scratch, address_of, block_of, longs_at, packed, row_of, shared
+from stream_app.join import stream_join
+from stream_app.join.stream_join import JoinArrays, StreamJoin
+from stream_app.learners.online import OnlineLearner
+from stream_app.learners.registry import METHODS, build
+from stream_app.learners.workshop import Workshop
+from stream_app.pipeline.stream_set import CHANGES, ROW, SUMS
+from stream_app.pipeline.task import Task
+from tests.property.test_task import TOPICS, fixed_input
+from tests.support.learner_steps import SEED, ids, in_turn, operations, stream
+from tests.support.rows import columns
+
+
+class Some(NamedTuple):
+    """Arrays of different sizes, and a number."""
+
+    short: NDArray[np.int8]
+    number: int
+    long: NDArray[np.float64]
+    seldom: NDArray[np.float32]
+    away: NDArray[np.int64]
+
+
+def some() -> Some:
+    """Each array with numbers of its own."""
+    return Some(
+        np.arange(3, dtype=np.int8),
+        7,
+        np.arange(20.0),
+        np.arange(40, dtype=np.float32).reshape(8, 5) + 100,
+        np.arange(9),
+    )
+
+
+@compiled
+def opened(row: int) -> JoinArrays:
+    """What compiled code makes of a row."""
+    return stream_join.opened(longs_at(row))
+
+
+def places(arrays: dict[str, NDArray[Any]]) -> dict[str, tuple[int, tuple[int, ...], str]]:
+    """Where each begins (one of no size is nowhere), its shape and dtype."""
+    return {
+        name: (address_of(array) if array.size else 0, array.shape, array.dtype.str) for name, array in arrays.items()
+    }
+
+
+@pytest.mark.parametrize(("features", "learners"), [(1, 1), (3, 2), (30, 8)])
+@pytest.mark.parametrize("rows", [0, 17, 500])
+@pytest.mark.parametrize("corrections", ["first", "correct"])
+def test_compiled_code_finds_the_joins_arrays_where_python_has_them(
+    features: int, learners: int, rows: int, corrections: Corrections
+) -> None:
+    """The offsets are written out twice, once for each; a difference lets one column overwrite another."""
+    stream_join = StreamJoin(JoinSettings(corrections=corrections), 100, learners)
+    stream_join.set_features(features)
+    stream_join.make_room(rows)
+    found = opened(address_of(stream_join.row))._asdict()
+    assert places(found) == places(dict(stream_join.arrays()))
+    spans = sorted((begin, begin + found[name].nbytes) for name, (begin, _, _) in places(found).items())
+    assert all(one[1] <= other[0] for one, other in pairwise(spans)), "no two overlap"
+    blocks = [(address_of(block), address_of(block) + block.nbytes) for block in stream_join._blocks]
+    spans = [span for span in spans if span[0]]
+    assert all(any(first <= begin and end <= last for first, last in blocks) for begin, end in spans)
+
+
+def test_what_a_join_holds_is_there_after_it_grew() -> None:
+    """Every block is copied by hand when it grows."""
+    stream_join = StreamJoin(JoinSettings(), 100, 2)
+    stream_join.set_features(3)
+    kept = (
+        *("ids", "hashes", "times", "arrivals", "offsets", "labels", "revisions", "fingerprints", "champions"),
+        *("features", "states", "pending_heap", "waiting_heap", "heap_places"),
+    )
+    before = {}
+    for number, name in enumerate(kept):
+        array = stream_join.arrays()[name]
+        array[...] = (np.arange(array.size).reshape(array.shape) + number) % 100
+        before[name] = array.copy()
+    stream_join.arrays()["scores"][...] = np.arange(2 * stream_join.slots).reshape(2, -1)
+    slots = stream_join.slots
+    stream_join.make_room(100)
+    after = stream_join.arrays()
+    for name in kept:
+        np.testing.assert_array_equal(after[name][:slots], before[name], err_msg=name)
+    np.testing.assert_array_equal(after["scores"][:, :slots], np.arange(2 * slots).reshape(2, -1))
+    assert sorted(after["free"].tolist()) == list(range(stream_join.slots)), "each slot is free once"
+
+
+def test_rows_name_what_their_owners_hold_after_a_run() -> None:
+    """Arrays are replaced as a stream grows; a row that was not written again points to memory that is gone."""
+    settings, examples, labels = fixed_input(1_500, 5)
+    task = Task(0, settings, TOPICS)
+    for part in (slice(0, 50), slice(50, 1_500)):
+        task.step(columns(examples[part]), columns(labels[part]))
+    table = task._streams
+    assert len(table) > 1
+    for number, of in enumerate(table):
+        assert table._joins[number] == address_of(of.join.row)
+        cells = (stream_join.FIXED, stream_join.SLOT_BLOCK, stream_join.RING_BLOCK, stream_join.TABLE_BLOCK)
+        for cell, block in zip(cells, of.join._blocks, strict=True):
+            assert of.join.row[cell] == address_of(block)
+        for k, learner in enumerate(of.learners):
+            assert table._learners[number, k, SUMS] == address_of(of.prequential[k]._sums)
+            assert table._learners[number, k, CHANGES] == address_of(of.changes[k]._state)
+            if isinstance(learner, OnlineLearner) and learner.row is not None:
+                assert table._learners[number, k, ROW] == address_of(learner.row)
+                np.testing.assert_array_equal(learner.row, learner._new_row())
+
+
+@pytest.mark.parametrize("hidden", [[8], [5, 3]])
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_nothing_is_left_in_the_shared_scratch(method: str, hidden: list[int]) -> None:
+    """All streams use one; if a number of one stream's operation decided another's, the streams would have met."""
+    settings = LearnerSettings.model_validate({"method": method, "hidden": hidden, "l2": 0.01})
+    workshop = Workshop()
+    alone, sharing = build("test", settings, 3, SEED), build("test", settings, 3, SEED, workshop)
+    assert workshop.scratch
+    examples, labels = stream(60, 3, positives=0.3)
+    entries = in_turn(labels, reports=True)
+    expected = alone.run(operations(entries), examples, ids(60))
+    for k, entry in enumerate(entries):
+        for array in workshop.scratch.values():
+            array[...] = np.nan if array.dtype.kind == "f" else np.array(1 << 40).astype(array.dtype)
+        answers = sharing.run(operations([entry]), examples, ids(60))
+        np.testing.assert_array_equal(answers.scores[0], expected.scores[k])
+        assert answers.labels[0] == expected.labels[k]
+    for name, array in alone.arrays().items():
+        np.testing.assert_array_equal(sharing.arrays()[name], array, err_msg=name)
+
+
+def test_a_block_holds_copies_side_by_side() -> None:
+    """Views that overlapped, or began where their numbers must not, would change each other or crash."""
+    one, other = some(), some()._replace(long=np.arange(20.0) + 1000)
+    block = packed([one, other], leave=("away",), last=("seldom",))
+    spans: list[tuple[int, int]] = []
+    last: list[tuple[int, int]] = []
+    for part, before in zip(block.parts, (one, other), strict=True):
+        assert part.away is before.away
+        assert part.number == 7
+        for name in ("short", "long", "seldom"):
+            array = getattr(part, name)
+            np.testing.assert_array_equal(array, getattr(before, name))
+            begin = address_of(array)
+            assert begin % (8 if array.nbytes < LINE_BYTES else LINE_BYTES) == 0
+            (last if name == "seldom" else spans).append((begin, begin + array.nbytes))
+    assert max(end for _, end in spans) == block.address + block.often <= min(begin for begin, _ in last)
+    ordered = sorted(spans + last)
+    assert ordered[0][0] == block.address
+    assert all(first[1] <= second[0] for first, second in pairwise(ordered))
+
+
+def test_scratch_is_shared_by_name_shape_and_dtype() -> None:
+    """A smaller array in a larger one's place would be written beyond its end."""
+    scratch: Scratch = {}
+    one, same = (shared(some(), ("long", "away"), scratch) for _ in range(2))
+    longer = shared(some()._replace(long=np.zeros(21)), ("long", "away"), scratch)
+    wider = shared(some()._replace(away=np.zeros(10, np.int64)), ("long", "away"), scratch)
+    assert same.long is one.long
+    assert same.short is not one.short
+    assert longer.long is not one.long
+    assert longer.away is one.away
+    assert wider.away is not one.away
+
+
+def test_a_row_has_addresses_numbers_and_bits() -> None:
+    """Compiled code reads the cells by their place only."""
+    array = np.zeros(3)
+    assert row_of([array, 5, True, -2.5]).tolist() == [address_of(array), 5, 1, int(np.float64(-2.5).view(np.int64))]
+    room, begin = block_of(100)
+    assert (len(room), address_of(room), begin % LINE_BYTES) == (100, begin, 0)
+
+
+def test_arrays_that_compiled_code_cannot_take_are_refused() -> None:
+    """With a stride or in read-only memory, it would read other numbers or crash."""
+    frozen = np.zeros(4)
+    frozen.flags.writeable = False
+    for array in (np.zeros((4, 4))[:, 1], np.frombuffer(bytes(8)), frozen):
+        with pytest.raises(ValueError, match="C-contiguous and writable"):
+            address_of(array)

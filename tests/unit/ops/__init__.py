@@ -1,0 +1,1 @@
+"""What starts brokers and workers, and the views of a running application."""

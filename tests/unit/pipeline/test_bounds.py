@@ -1,0 +1,356 @@
+"""No transaction takes more than the brokers let it: a batch is cut by what it can close."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.config import MAX_HELD, Config, JoinSettings, TaskSettings, changes
+from stream_app.join.stream_join import EVICTIONS
+from stream_app.pipeline.outputs import bytes_of
+from stream_app.pipeline.task import Task
+from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
+from stream_app.records import (
+    CONFIGURATION,
+    DEAD_LETTER_BYTES,
+    RESET,
+    Act,
+    Label,
+    Mark,
+    MarkKind,
+    Outcome,
+    OutputRecords,
+    RawRecords,
+)
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
+from stream_app.worker.worker import Worker
+from tests.unit.recovery.test_restore import PARTITIONS, World
+
+DAY_MS = 86_400_000
+LATER_MS = DAY_MS + 3_600_000 + 10_000
+"""Behind the life of all that is old."""
+
+STREAMS = tuple(f"s{number}" for number in range(10))
+
+
+def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
+    data: dict[str, Any] = {
+        "application": {"id": "app", "instance": "w"},
+        "learners": {"baseline": {"method": "baseline"}},
+        "streams": {name: {"features": 1} for name in STREAMS},
+        "worker": {"commit_interval_ms": 0},
+    }
+    return Config.model_validate({**data, **sections}, context={})
+
+
+def _examples(stream: str, count: int, time_ms: int, first: int = 0, offset: int = 0) -> RawRecords:
+    """So many of one time; ids begin at `first`."""
+    features = np.zeros((count, 1), np.float32)
+    values = codec.encode_examples(stream, [f"{stream}-{number}" for number in range(first, first + count)], features)
+    return RawRecords(np.arange(offset, offset + count), np.full(count, time_ms), [stream.encode()] * count, values)
+
+
+def _together(parts: Sequence[RawRecords]) -> RawRecords:
+    rows = sum(map(len, parts))
+    return RawRecords(
+        np.arange(rows),
+        np.concatenate([part.timestamps for part in parts]) if parts else np.zeros(0, np.int64),
+        [key for part in parts for key in part.keys],
+        [value for part in parts for value in part.values],
+    )
+
+
+NONE = _together(())
+
+
+def _outputs_of(task: Task, examples: RawRecords, labels: RawRecords, room: Room) -> list[tuple[int, int]]:
+    """Records and bytes of each transaction that these become."""
+    found = []
+    while len(examples) or len(labels):
+        rows = task.fitting(task.open(examples, labels), room)
+        assert sum(rows), "none of these records closes more than the room has"
+        outputs = task.step(_first(examples, rows[0]), _first(labels, rows[1]))
+        found.append((outputs.records, outputs.bytes))
+        examples, labels = _rest(examples, rows[0]), _rest(labels, rows[1])
+    return found
+
+
+def _first(records: RawRecords, rows: int) -> RawRecords:
+    return _some(records, slice(0, rows))
+
+
+def _rest(records: RawRecords, rows: int) -> RawRecords:
+    return _some(records, slice(rows, None))
+
+
+def _some(records: RawRecords, rows: slice) -> RawRecords:
+    return RawRecords(records.offsets[rows], records.timestamps[rows], records.keys[rows], records.values[rows])
+
+
+def test_ten_full_streams_a_day_later() -> None:
+    """The first records after a quiet day close a million examples: in one transaction, that takes ten seconds."""
+    task = Task(0, _config().task_settings(), ("examples", "labels"))
+    each, batch = 100_000, 50_000
+    for name in STREAMS:
+        for first in range(0, each, batch):
+            task.step(_examples(name, batch, 1_000, first), NONE)
+    later = _together([_examples(name, 1, LATER_MS, each) for name in STREAMS])
+    sizes = _outputs_of(task, later, NONE, TRANSACTION)
+    assert len(sizes) == len(STREAMS), "two streams of 100,000 and their own records are more than 200,000"
+    assert all(records <= TRANSACTION.records and size <= TRANSACTION.bytes for records, size in sizes)
+    assert sum(records for records, _ in sizes) == len(STREAMS) * (each + 1)
+
+
+def test_what_a_reset_leaves_has_its_room() -> None:
+    """The batch after a reset begins with all that the stream held: its own records get what is left of the room."""
+    task = Task(0, _config().task_settings(), ("examples", "labels"))
+    task.step(_examples("s0", 100, 1_000), NONE)
+    task.apply(Act(1, RESET, "0", "s0"))
+    room = Room(150, 1 << 20)
+    sizes = _outputs_of(task, _examples("s1", 100, 2_000), NONE, room)
+    assert len(sizes) > 1
+    assert all(records <= room.records for records, _ in sizes)
+    assert sum(records for records, _ in sizes) == 200
+
+
+@pytest.mark.parametrize("ends", ["advance", "expiry"])
+def test_what_closes_a_stream(ends: str) -> None:
+    """Marks close what a later record would; where both are in one batch, it is cut before what has no room."""
+    task = Task(0, _config().task_settings(), ("examples", "labels"))
+    for name in STREAMS:
+        task.step(_examples(name, 100, 1_000), NONE)
+    room = Room(250, 100_000)
+    if ends == "advance":
+        marks = [codec.encode(Mark(name, MarkKind.ADVANCE, time_ms=1_000)) for name in STREAMS]
+        keys = [name.encode() for name in STREAMS]
+        later = RawRecords(np.arange(len(marks)), np.full(len(marks), 2_000), keys, marks)
+        sizes = _outputs_of(task, later, later, room)
+    else:
+        sizes = _outputs_of(task, _together([_examples(name, 1, LATER_MS, 100) for name in STREAMS]), NONE, room)
+    assert all(records <= room.records and size <= room.bytes for records, size in sizes)
+    assert len(sizes) >= len(STREAMS) // 2
+    assert sum(records for records, _ in sizes) >= len(STREAMS) * 100
+
+
+def test_ordinary_batches_are_not_cut() -> None:
+    """A thousand streams, each with many pending examples of which a few expire: the bound must cost nothing."""
+    names = [f"n{number}" for number in range(1_000)]
+    config = _config(
+        streams={name: {"features": 1} for name in names},
+        limits={"max_streams_per_task": 1_000},
+        join={"ttl_ms": 1_000, "max_clock_lead_ms": 0},
+    )
+    task = Task(0, config.task_settings(), ("examples", "labels"))
+    each = 300
+    for first in range(0, each, 50):
+        task.step(_together([_examples(name, 50, 1_000 + first, first) for name in names]), NONE)
+    batch = _together([_examples(name, 10, 2_060, each) for name in names])
+    opened = task.open(batch, NONE)
+    assert task.fitting(opened, TRANSACTION) == (10_000, 0)
+    assert task.run(opened).records == 1_000 * (10 + 100), "300,000 wait, and a hundred of each stream expire"
+
+
+# Waiting labels -------------------------------------------------------------------------------------------------------
+
+
+def _label(stream: str, number: int, time_ms: int, header: int) -> RawRecords:
+    value = codec.encode(Label(stream, str(number), 1))
+    headers = {0: [("h", b"x" * header)]}
+    return RawRecords(np.array([number]), np.array([time_ms]), [stream.encode()], [value], headers)
+
+
+def test_waiting_labels_are_bounded_in_bytes() -> None:
+    """2,000 labels with a header of a megabyte took 2 GB; the oldest become dead letters as they came."""
+    one = 1_000 + DEAD_LETTER_BYTES + len(b"s0") + len(codec.encode(Label("s0", "0", 1))) + len("h")
+    settings = _config(join={"max_waiting_bytes_per_stream": 3 * one}).task_settings()
+    task = Task(0, settings, ("examples", "labels"))
+    dead = []
+    for number in range(5):
+        outputs = task.step(NONE, _label("s0", number, 1_000 + number, 1_000)).topics["dead-letters"]
+        dead.append([codec.decode_one(value or b"").id for value in outputs.values])  # type: ignore[union-attr]
+    assert dead == [[], [], [], ["0"], ["1"]]
+    larger = task.step(NONE, _label("s0", 5, 1_010, 2_000)).topics["dead-letters"]
+    assert len(larger) == 2, "a label that is twice as large takes the place of two"
+    too_large = task.step(NONE, _label("s0", 6, 1_011, 4_000)).topics["dead-letters"]
+    assert list(too_large.values) == [codec.encode(Label("s0", "6", 1))], "it alone has no room"
+
+
+def test_bytes_of_waiting_labels_cut_a_batch() -> None:
+    """Few records can be many bytes."""
+    task = Task(0, _config().task_settings(), ("examples", "labels"))
+    for name in STREAMS:
+        for number in range(4):
+            task.step(NONE, _label(name, number, 1_000, 10_000))
+    room = Room(10_000, 100_000)
+    sizes = _outputs_of(task, _together([_examples(name, 1, LATER_MS) for name in STREAMS]), NONE, room)
+    assert all(size <= room.bytes for _, size in sizes)
+    assert len(sizes) == 5, "two streams of 40,000 bytes each fit"
+
+
+# Settings that older versions took ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["max_pending_per_stream", "max_waiting_per_stream"])
+def test_a_stream_holds_no_more_than_one_transaction_takes(name: str) -> None:
+    """One record may close all of it."""
+    assert getattr(JoinSettings.model_validate({name: MAX_HELD}), name) == MAX_HELD == TRANSACTION.records == 200_000
+    with pytest.raises(ValidationError, match="less than or equal"):
+        JoinSettings.model_validate({name: MAX_HELD + 1})
+
+
+def test_a_larger_bound_that_was_recorded_is_read_and_lowered() -> None:
+    """An application that ran with a million must neither be lost nor stand still: its file has to say less now."""
+    former = _config().join.model_copy(update={"max_pending_per_stream": 1_000_000})
+    world = World(_config().model_copy(update={"join": former}))
+    _fill(world, 3)
+    half = 3 * len(STREAMS) // PARTITIONS
+    _turn_until(_worker(world, Recording(), TRANSACTION), (half,) * PARTITIONS)
+    world.config = _config(join={"max_pending_per_stream": MAX_HELD})
+    member = _worker(world, Recording(), TRANSACTION)
+    world.put("examples", 0, b"s0", _examples("s0", 1, 0, 9).values[0], 2_000)
+    _turn_until(member, (half + 1, half))
+    assert len(world.rows("predictions", 0)) == half + 1
+    recorded = [record for record in world.progress(0) if isinstance(record, Act)]
+    assert [TaskSettings.from_json(act.text).join.max_pending_per_stream for act in recorded] == [1_000_000, MAX_HELD]
+    _turn_until(_worker(world, Recording(), TRANSACTION), (half + 1, half))
+
+
+def test_only_what_cannot_be_set_back_is_lowered() -> None:
+    """Elsewhere another bound would change results unseen."""
+    before, after = (_config(join={"max_pending_per_stream": bound}).task_settings() for bound in (100, 50))
+    assert changes(before, after, {}).refused
+    former = before.join.model_copy(update={"max_pending_per_stream": MAX_HELD + 1})
+    found = changes(before.model_copy(update={"join": former}), after, {})
+    assert (len(found.taken_over), found.refused) == (1, ())
+
+
+def test_what_is_above_a_lowered_bound_goes_in_parts() -> None:
+    """Eight hundred thousand evictions by one record would be the transaction that is to be avoided."""
+    task = Task(0, _config(join={"max_pending_per_stream": 15_000}).task_settings(), ("examples", "labels"))
+    task.step(_examples("s0", 15_000, 1_000), NONE)
+    task.apply_settings(_config(join={"max_pending_per_stream": 10}).task_settings())
+    evicted = []
+    for number in range(3):
+        outputs = task.step(_examples("s0", 1, 1_000, 15_000 + number), NONE)
+        evicted.append(len(outputs.topics["outcomes"]))
+    assert evicted == [EVICTIONS, 15_002 - EVICTIONS - 10, 1]
+
+
+# The worker -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Recording:
+    """What each transaction carried to the outputs: records and bytes; the last one may still be open."""
+
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+
+
+class RecordingTransaction(EmbeddedTransaction):
+    """Keeps count."""
+
+    def __init__(self, world: World, recording: Recording) -> None:
+        super().__init__(world.broker, world.config.transactional_id)
+        self._recording = recording
+        topics = world.config.topics
+        self._outputs = {topics.predictions, topics.outcomes, topics.metrics, topics.dead_letters}
+
+    def begin(self) -> None:
+        """Begin to count."""
+        self._recording.sizes.append((0, 0))
+        super().begin()
+
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
+        """Count."""
+        if partition.topic in self._outputs:
+            count, size = self._recording.sizes[-1]
+            self._recording.sizes[-1] = (count + len(records), size + bytes_of(records))
+        super().produce(partition, records, offsets)
+
+
+def _worker(world: World, recording: Recording, room: Room) -> Worker:
+    member = world.worker(transaction=RecordingTransaction(world, recording), room=room)
+    member.start()
+    return member
+
+
+def _fill(world: World, each: int) -> None:
+    for number, name in enumerate(STREAMS):
+        for value in _examples(name, each, 1_000).values:
+            world.put("examples", number % PARTITIONS, name.encode(), value, 1_000)
+
+
+def _turn_until(member: Worker, ends: tuple[int, ...], turns: int = 500) -> None:
+    for _ in range(turns):
+        member.turn()
+        if tuple(task.offsets[0] for task in sorted(member.tasks, key=lambda task: task.number)) == ends:
+            return
+    raise AssertionError(f"not at {ends} after {turns} turns")
+
+
+def test_all_is_accounted_for_when_a_worker_dies_in_the_middle() -> None:
+    """Tasks share one transaction, so they share its room; what a dead worker had committed is not closed again."""
+    world = World(_config())
+    recording, room, each = Recording(), Room(1_200, 1 << 20), 400
+    _fill(world, each)
+    half = len(STREAMS) // PARTITIONS
+    member = _worker(world, recording, room)
+    _turn_until(member, (half * each,) * PARTITIONS)
+    for number, name in enumerate(STREAMS):
+        world.put("examples", number % PARTITIONS, name.encode(), _examples(name, 1, 0, each).values[0], LATER_MS)
+    begun = len(recording.sizes)
+    while sum(len(world.rows("outcomes", number)) for number in range(PARTITIONS)) < 4 * each:
+        member.turn()  # and no more: it is as if killed
+    assert member.cuts
+    _turn_until(_worker(world, recording, room), (half * (each + 1),) * PARTITIONS)
+    assert len(recording.sizes) - begun >= len(STREAMS) // 2, "two streams are more than the room, with their own"
+    assert all(records <= room.records and size <= room.bytes for records, size in recording.sizes)
+    settled = []
+    for number in range(PARTITIONS):
+        outcomes = [codec.decode_one(value) for _, value, _, _ in world.rows("outcomes", number)]
+        settled += [(record.id, record.outcome) for record in outcomes if isinstance(record, Outcome)]
+        assert len(world.rows("predictions", number)) == half * (each + 1)
+    assert sorted(settled) == sorted((f"{name}-{k}", "unlabelled") for name in STREAMS for k in range(each))
+
+
+def test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot() -> None:
+    """A task that has no room in a transaction must not take over a configuration without its act.
+
+    Who loads its snapshot would not record it either, and nobody could compute the outputs again.
+    """
+    world = World(_config(worker={"snapshot_after_ms": 0, "commit_interval_ms": 0}))
+    recording, room = Recording(), Room(60, 1 << 20)
+    _fill(world, 10)
+    half = len(STREAMS) // PARTITIONS
+    _turn_until(_worker(world, recording, room), (10 * half,) * PARTITIONS)
+    other = {"baseline": {"method": "baseline"}, "new": {"method": "areba", "budget": 2}}
+    world.config = _config(learners=other, predictions="all", worker={"snapshot_after_ms": 0})
+    for number, name in enumerate(STREAMS):
+        for value in _examples(name, 10, 1_000, 10).values:
+            world.put("examples", number % PARTITIONS, name.encode(), value, 1_000)
+    narrow = world.worker(transaction=RecordingTransaction(world, recording), room=Room(3, 1 << 20))
+    narrow.run(lambda: any(task.offsets[0] > 10 * half for task in narrow.tasks))  # and a snapshot of each task
+    member = _worker(world, recording, room)
+    _turn_until(member, (20 * half,) * PARTITIONS)
+    for number in range(PARTITIONS):
+        acts = [record for record in world.progress(number) if isinstance(record, Act)]
+        assert [act.kind for act in acts] == [CONFIGURATION] * 2
+    assert verify(world.cluster, world.config, rerun=True).ok
+
+
+def test_every_task_has_its_turn() -> None:
+    """One task that always has more to write than there is room for must not hold up the others."""
+    world = World(_config())
+    recording, room = Recording(), Room(40, 1 << 20)
+    _fill(world, 200)
+    member = _worker(world, recording, room)
+    for _ in range(40):
+        member.turn()
+    ahead = [task.offsets[0] for task in member.tasks]
+    assert min(ahead) > 0.3 * max(ahead) > 0, ahead

@@ -1,0 +1,86 @@
+"""A trace is carried only if it is one: outputs carry what producers write, so it must be small and well-formed."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from stream_app.backends.clock import ManualClock
+from stream_app.pipeline.batch import MAX_TRACE_BYTES, is_trace, open_batch
+from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
+from stream_app.serialization.codec import DecodeLimits, NameList
+from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
+
+VALID = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+LATER = b"cc" + VALID[2:]
+
+
+@pytest.mark.parametrize(
+    "value", [VALID, VALID[:-2] + b"00", VALID[:-2] + b"ff", LATER, LATER + b"-what-the-future-has"]
+)
+def test_what_w3c_allows(value: bytes) -> None:
+    """Any flags; of a later version more fields, after a dash."""
+    assert is_trace(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"x",
+        VALID[:-1],
+        VALID + b"0",
+        VALID + b"\n",
+        VALID + b"-more",  # version 00 has 55 bytes
+        LATER + b"more",  # without its dash
+        LATER + b"-\x1b[2J",
+        LATER + b"-" + b"x" * (MAX_TRACE_BYTES - 55),
+        b"ff" + VALID[2:],
+        VALID.upper(),
+        VALID.replace(b"0af7", b"0AF7"),
+        VALID.replace(b"-", b"_"),
+        b"00-" + b"0" * 32 + VALID[35:],
+        VALID[:36] + b"0" * 16 + VALID[52:],
+        b" " + VALID,
+        VALID.replace(b"a", "\u0430".encode()),  # Cyrillic
+        b"0" * 1_000_000,
+    ],
+)
+def test_what_it_does_not(value: bytes | None) -> None:
+    """A header of a megabyte made a prediction that its topic does not take, for ever."""
+    assert not is_trace(value)
+
+
+def _records(headers: Mapping[int, Sequence[Header]]) -> RawRecords:
+    numbers = np.arange(1, 8, dtype=np.int64)
+    return RawRecords(numbers, numbers.copy(), [None] * 7, [b"x"] * 7, headers)
+
+
+def test_what_is_dropped_is_counted() -> None:
+    """By record; also where one has two of them, for 20,000 valid ones are as heavy as one that is none."""
+    trace, other = ("traceparent", VALID), ("source", b"x" * 100)
+    examples = _records(
+        {0: [trace, other], 1: [trace, trace], 2: [("traceparent", None)], 3: [other], 4: [other, trace]}
+    )
+    labels = _records({0: UNREADABLE_HEADERS, 2: [trace], 5: [("traceparent", b"9")]})
+    batch = open_batch(examples, labels, DecodeLimits(), NameList())
+    assert batch.dropped_traces == 3
+    carried = {position for position in range(14) if batch.traces(np.array([position], np.int32))}
+    found = {(int(batch.merged.sides[position]), int(batch.merged.rows[position])) for position in carried}
+    assert found == {(0, 0), (0, 4), (1, 2)}
+    assert set(map(str, batch.traces(np.arange(14, dtype=np.int32)).values())) == {str([trace])}
+
+
+def test_it_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """With the count since the line before: a producer that does it does it always."""
+    clock = ManualClock()
+    observer = Observer(clock)
+    with caplog.at_level("WARNING"):
+        for _ in range(3):
+            observer.dropped_traces(1, 5)
+        clock.advance(WARNING_INTERVAL_S)
+        observer.dropped_traces(1, 5)
+    found = [getattr(record, "fields", {}) for record in caplog.records]
+    assert found == [{"task": 1, "records": 5}, {"task": 1, "records": 15}]

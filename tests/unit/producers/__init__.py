@@ -1,0 +1,1 @@
+"""The producers: data sets, synthetic streams, label delays and the replay."""

@@ -1,0 +1,1 @@
+"""Restore after crashes, the changelog, the breaker, and transactions that were left open."""

@@ -1,0 +1,154 @@
+"""What a broker's death left open is not committed by what comes after it.
+
+`tests/kafka/brokers/test_cluster.py` kills a real broker.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from stream_app.backends.base import Committed, Ends, TopicPartition
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.errors import TransactionAbortedError
+from stream_app.records import OutputRecords
+from stream_app.recovery.hanging_transactions import (
+    HANGS_AFTER_S,
+    LOOK_INTERVAL_S,
+    GroupOffset,
+    OpenTransactions,
+    sweep,
+)
+
+ONE, TWO = TopicPartition("predictions", 0), TopicPartition("predictions", 1)
+
+
+class _Cluster(EmbeddedCluster):
+    """Says what it is told to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(EmbeddedBroker(clock))
+        self.found: dict[TopicPartition, Ends] = {ONE: Ends(5, 5), TWO: Ends(5, 5)}
+        self.asked = 0
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
+        self.asked += 1
+        return {partition: self.found[partition] for partition in partitions}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Moves when it is told to."""
+    return ManualClock()
+
+
+@pytest.fixture
+def cluster(clock: ManualClock) -> _Cluster:
+    """Nothing is open."""
+    return _Cluster(clock)
+
+
+@pytest.fixture
+def waiting(cluster: _Cluster, clock: ManualClock) -> OpenTransactions:
+    """Both partitions were added; nobody has looked yet."""
+    made = OpenTransactions(cluster, clock)
+    made.add([ONE, TWO])
+    return made
+
+
+def test_nothing_is_committed_before_somebody_has_looked(waiting: OpenTransactions) -> None:
+    """The first batch of a task may be ready at once."""
+    assert waiting.holds(0)
+    assert waiting.holds(1)
+    assert not waiting.look()
+    assert not waiting.holds(0)
+    assert not waiting.holds(1)
+
+
+def test_what_is_open_holds_its_own_partition_until_it_ends(
+    cluster: _Cluster, clock: ManualClock, waiting: OpenTransactions
+) -> None:
+    """Other tasks go on; and a next transaction of somebody else there is no reason to wait for longer."""
+    cluster.found[TWO] = Ends(3, 5)
+    assert not waiting.look()
+    assert (waiting.holds(0), waiting.holds(1)) == (False, True)
+    cluster.found[TWO] = Ends(5, 9)
+    assert not waiting.look(), "too soon"
+    assert cluster.asked == 1
+    assert waiting.holds(1)
+    clock.advance(LOOK_INTERVAL_S)
+    assert not waiting.look()
+    assert waiting.places == ()
+    assert not waiting.look()
+    assert cluster.asked == 2, "nothing to look at"
+
+
+def test_what_does_not_end_is_told_now_and_then(
+    cluster: _Cluster, clock: ManualClock, waiting: OpenTransactions
+) -> None:
+    """A sweep whose markers were lost, too, is done again; but not in each turn of the loop."""
+    cluster.found[ONE] = Ends(3, 5)
+    told: list[TopicPartition] = []
+    for _ in range(int(3.5 * HANGS_AFTER_S)):
+        told += waiting.look()
+        clock.advance(1.0)
+    assert told == [ONE] * 3
+    assert waiting.holds(0)
+
+
+class _Recorder:
+    """A transaction that notes what it is asked."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.asked: list[str] = []
+        self._refuses = refuses
+
+    def initialise(self) -> None:
+        """Nothing is open."""
+
+    def begin(self) -> None:
+        self.asked.append("begin")
+
+    def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
+        del offsets
+        self.asked.append(f"{partition.topic}[{partition.partition}]: {len(records)}")
+
+    def flush(self) -> None:
+        self.asked.append("flush")
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
+        if self._refuses:
+            raise TransactionAbortedError("the group has moved on")
+        self.asked.append(f"{group}: {offsets}")
+
+    def commit(self) -> None:
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        self.asked.append("abort")
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+def test_a_sweep_has_reached_every_partition_before_it_is_aborted() -> None:
+    """A broker writes markers to partitions that it knows a record, or an offset, of."""
+    transaction = _Recorder()
+    sweep(transaction, "id", [ONE, TWO], GroupOffset(TWO, "group"))
+    expected = {TWO: Committed(0, "")}
+    assert transaction.asked == [
+        "begin",
+        "predictions[0]: 1",
+        "predictions[1]: 1",
+        "flush",
+        f"group: {expected}",
+        "abort",
+    ]
+
+
+def test_a_sweep_that_is_aborted_by_itself_is_one() -> None:
+    """The group may be in mid-rebalance."""
+    transaction = _Recorder(refuses=True)
+    sweep(transaction, "id", [ONE], GroupOffset(TWO, "group"))
+    assert transaction.asked[-1] == "flush"

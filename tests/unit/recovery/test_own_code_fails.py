@@ -1,0 +1,74 @@
+"""A user's own learner or network that raises stops the task that it is in, says where, and no other."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stream_app.recovery.restore import Stage
+from tests.unit.recovery.test_restore import World, _all_at, _config, _started, _turns
+
+# isort: split
+import torch
+
+HERE = f"{__name__}:"
+
+TOO_MUCH = 2.0
+"""The third record of a stream has this value."""
+
+
+class Fussy:
+    """A learner that does not like some examples."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def predict(self, example: NDArray[np.float32]) -> float:
+        """One half."""
+        if example[0] == TOO_MUCH:
+            raise LookupError("too much")
+        return 0.5
+
+    def learn(self, example: NDArray[np.float32], label: int) -> None:
+        """Nothing."""
+
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """No state but a number."""
+        return {"zero": np.zeros(1)}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Nothing."""
+
+
+class FussyNetwork(torch.nn.Module):
+    """The same as a network."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(features, 1)
+
+    def forward(self, examples: torch.Tensor) -> torch.Tensor:
+        """A logit each."""
+        if bool((examples == TOO_MUCH).any()):
+            raise LookupError("too much")
+        logits: torch.Tensor = self.layer(examples)
+        return logits
+
+
+@pytest.mark.parametrize("learner", [{"method": f"{HERE}Fussy"}, {"method": "areba", "network": f"{HERE}FussyNetwork"}])
+def test_its_task_is_parked_and_the_others_go_on(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Ten streams of other people stood still because of one."""
+    world = World(_config(learners={"areba": {"method": "areba"}, "mine": learner}))
+    world.send(2)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 2))
+    good, bad = member.tasks
+    world.send(1, first=2, partitions=[1])
+    _turns(member, until=lambda: bad.stage is Stage.PARKED)
+    assert re.search(rf"failed: {re.escape(__file__)}:\d+: LookupError: too much", bad.problem or "")
+    assert (bad.problem or "?") in caplog.text
+    world.send(2, first=3, partitions=[0])
+    _turns(member, until=lambda: good.offsets == (4, 4))
+    assert good.stage is Stage.LIVE

@@ -1,0 +1,848 @@
+"""Worker and restore over the in-process log: turn by turn, with a clock that is moved by hand.
+
+The same story is told twice, once undisturbed and once with something that goes wrong; the outputs must be the same.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+
+from stream_app.backends.base import Committed, Fetched, LogReader, TopicInfo, TopicPartition
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.config import Config
+from stream_app.errors import (
+    ArebaError,
+    ConfigurationError,
+    FencedAgainError,
+    FencedError,
+    StateError,
+    TransactionAbortedError,
+    UnknownOutcomeError,
+)
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.records import RESUME, Act, Commit, Example, Label, OutputRecords
+from stream_app.recovery import restore
+from stream_app.recovery.restore import Point, Stage, Target, committed_target, parse_metadata
+from stream_app.serialization import codec
+from stream_app.snapshot.format import Place, Snapshot
+from stream_app.worker import worker
+from stream_app.worker.batch_limits import BatchLimits
+from stream_app.worker.observer import Observer
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
+
+PARTITIONS = 2
+TURNS = 500
+"""Far more than any story takes."""
+
+MAX_POLL_INTERVAL_S = 300.0
+"""Of the in-process log: a member that was not heard of for so long is thrown out."""
+
+
+def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
+    data: dict[str, Any] = {
+        "application": {"id": "app", "instance": "w"},
+        "streams": {"s0": {"features": 1}, "s1": {"features": 1}},
+        "worker": {"commit_interval_ms": 0, "max_batch_records": 5},
+        "metrics": {"every_labels": 4},
+    }
+    for name, section in sections.items():
+        data[name] = {**data.get(name, {}), **section}
+    return Config.model_validate(data, context={})
+
+
+@dataclass
+class World:
+    """A broker with the topics of an application, and the workers on it."""
+
+    config: Config = field(default_factory=_config)
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        self.broker = EmbeddedBroker(self.clock)
+        self.cluster = EmbeddedCluster(self.broker)
+        for name in self.config.topics:
+            self.add_topic(name)
+
+    def add_topic(self, name: str) -> None:
+        """With a partition for each task."""
+        self.broker.create_topic(TopicInfo(name, PARTITIONS, {}))
+
+    def open_transaction(self, transactional_id: str) -> EmbeddedTransaction:
+        """A producer of any transactional id."""
+        return EmbeddedTransaction(self.broker, transactional_id)
+
+    def use(self, clock: ManualClock) -> None:
+        """Go on by another clock."""
+        clock.advance(self.clock.monotonic_s())
+        self.clock = self.broker.clock = clock
+
+    def send(self, count: int, first: int = 0, partitions: Sequence[int] = range(PARTITIONS)) -> None:
+        """So many examples, each with its label, to each of these partitions."""
+        for number in range(first, first + count):
+            for partition in partitions:
+                stream = f"s{partition}"
+                example = codec.encode(Example(stream, str(number), [float(number % 3)]))
+                label = codec.encode(Label(stream, str(number), number % 2))
+                key = stream.encode()
+                self.put("examples", partition, key, example, 10 * number + 1)
+                self.put("labels", partition, key, label, 10 * number + 15)
+
+    def put(self, topic: str, partition: int, key: bytes | None, value: bytes | None, time_ms: int = 1) -> None:
+        """One record."""
+        name = getattr(self.config.topics, topic)
+        self.broker.append(TopicPartition(name, partition), [(key, value, time_ms, ())])
+
+    def resume(self, partition: int, sequence: int) -> None:
+        """What `areba resume` writes."""
+        self.put("progress", partition, None, codec.encode(Act(sequence, RESUME, "0", "")))
+
+    def worker(
+        self,
+        config: Config | None = None,
+        transaction: EmbeddedTransaction | None = None,
+        cluster: EmbeddedCluster | None = None,
+        **options: Any,  # noqa: ANN401  (as the worker takes them)
+    ) -> Worker:
+        """A new process, so to speak. Unless it joins others, those before it are dead and the group knows."""
+        if not options.pop("joins", False):
+            self.clock.advance(MAX_POLL_INTERVAL_S + 1)
+        chosen = config or self.config
+        source = EmbeddedSource(self.broker, chosen.group_id)
+        writer = transaction or EmbeddedTransaction(self.broker, chosen.transactional_id)
+        is_cut_off = options.pop("is_cut_off", lambda: False)
+        silence_s = options.pop("silence_s", lambda: 0.0)
+        ports = Ports(source, writer, cluster or self.cluster, self.clock, self.open_transaction, is_cut_off, silence_s)
+        return Worker(chosen, ports, options.pop("observer", None) or Observer(self.clock), **options)
+
+    def rows(self, topic: str, partition: int) -> list[tuple[Any, ...]]:
+        """Everything committed in a partition: key, value, timestamp, headers."""
+        name = getattr(self.config.topics, topic.replace("-", "_"))
+        records, _, at_end = self.broker.read(TopicPartition(name, partition), 0, 10**6)
+        assert at_end
+        cells = zip(records.keys, records.values, records.timestamps.tolist(), strict=True)
+        return [(*row, tuple(records.headers.get(number, ()))) for number, row in enumerate(cells)]
+
+    def outputs(self) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+        """All outputs."""
+        return {(topic, number): self.rows(topic, number) for topic in OUTPUT_TOPICS for number in range(PARTITIONS)}
+
+    def progress(self, partition: int) -> list[Commit | Act]:
+        """The recorded story of a task."""
+        found = [codec.decode_one(value) for _, value, _, _ in self.rows("progress", partition)]
+        return [record for record in found if isinstance(record, Commit | Act)]
+
+
+def _turns(*members: Worker, until: Callable[[], bool]) -> None:
+    """Let them take turns."""
+    for _ in range(TURNS):
+        if until():
+            return
+        for member in members:
+            member.turn()
+    raise AssertionError([(task.number, task.stage, task.offsets) for member in members for task in member.tasks])
+
+
+def _never() -> Callable[[], bool]:
+    """For a worker that is to end by itself."""
+    asked = 0
+
+    def should_stop() -> bool:
+        nonlocal asked
+        asked += 1
+        assert asked < 20 * TURNS, "it runs and runs"
+        return False
+
+    return should_stop
+
+
+def _all_at(member: Worker, offset: int, stage: Stage = Stage.LIVE) -> Callable[[], bool]:
+    """Whether it has all tasks, processed up to here."""
+    return lambda: (
+        len(member.tasks) == PARTITIONS
+        and all(task.stage is stage and task.offsets == (offset, offset) for task in member.tasks)
+    )
+
+
+def _all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
+    """Whether it has all tasks, processed up to here at least."""
+    return lambda: (
+        len(member.tasks) == PARTITIONS
+        and all(task.stage is Stage.LIVE and min(task.offsets) >= offset for task in member.tasks)
+    )
+
+
+def _reaches(member: Worker, offsets: tuple[int, int]) -> bool:
+    """Whether a live task is there."""
+    return any(task.stage is Stage.LIVE and task.offsets == offsets for task in member.tasks)
+
+
+def _started(member: Worker) -> Worker:
+    member.start()
+    return member
+
+
+def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
+    """Outputs of one life in which so many records came, were processed, then so many more."""
+    calm = World()
+    member = _started(calm.worker())
+    sent = 0
+    for count in counts:
+        calm.send(count, first=sent)
+        sent += count
+        _turns(member, until=_all_at(member, sent))
+    return calm.outputs()
+
+
+# Recovery -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lives", [1, 2, 7])
+def test_a_new_process_goes_on_bit_by_bit(lives: int) -> None:
+    """However often the process was replaced, outputs and models are those of one life."""
+    world = World()
+    world.send(40)
+    for life in range(lives):
+        member = _started(world.worker())
+        target = 40 * (life + 1) // lives
+        _turns(member, until=_all_beyond(member, target))
+    assert world.outputs() == _undisturbed(40)
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, 40))
+    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+
+
+class _Failing(EmbeddedTransaction):
+    """Fails at some commits, as told."""
+
+    def __init__(self, broker: EmbeddedBroker, failures: Mapping[int, type[ArebaError]]) -> None:
+        super().__init__(broker, "app-w")
+        self.commits = 0
+        self._failures = failures
+
+    def commit(self) -> None:
+        """Commit, or not."""
+        self.commits += 1
+        failure = self._failures.get(self.commits)
+        if failure is not None:
+            self.abort()
+            raise failure("told to")
+        super().commit()
+
+
+def test_an_abort_leaves_no_trace() -> None:
+    """What an aborted transaction had computed is thrown away with the state that computed it."""
+    world = World()
+    world.send(40)
+    failing = _Failing(world.broker, dict.fromkeys((1, 3, 4, 9), TransactionAbortedError))
+    member = _started(world.worker(transaction=failing))
+    _turns(member, until=_all_at(member, 40))
+    assert failing.commits > 9
+    assert world.outputs() == _undisturbed(40)
+
+
+def test_endless_aborts_end() -> None:
+    """A transaction that no retry commits is no rebalance: after some tries the process starts afresh, and says why."""
+    world = World()
+    world.send(1)
+    failing = _Failing(world.broker, dict.fromkeys(range(1, 100), TransactionAbortedError))
+    with pytest.raises(UnknownOutcomeError, match=r"10 transactions in a row were aborted; the last: told to"):
+        world.worker(transaction=failing).run(_never())
+
+
+def test_a_rebalance_in_the_midst_of_a_restore() -> None:
+    """A task that is taken away while it is restored leaves nothing behind; its new owner starts over."""
+    world = World(_config(worker={"max_batch_records": 1}))
+    world.send(30)
+    first = _started(world.worker())
+    _turns(first, until=_all_at(first, 30))
+    world.send(10, first=30)
+    world.use(_Ticking())
+    one = _started(world.worker())
+    _turns(one, until=lambda: any(task.replayed_records > 4 for task in one.tasks))
+    taken = one.tasks
+    assert all(task.stage is Stage.REPLAYING for task in taken)
+    two = _started(world.worker(_config(application={"instance": "two"}), joins=True))
+    _turns(one, two, until=lambda: [task.offsets for m in (one, two) for task in m.tasks] == [(40, 40)] * 2)
+    assert sorted(task.number for member in (one, two) for task in member.tasks) == [0, 1]
+    assert not set(taken) & {*one.tasks, *two.tasks}
+    assert world.outputs() == _undisturbed(30, 10)
+
+
+class _Ticking(ManualClock):
+    """Every look takes a while, so that a slice of restoring ends after each commit record."""
+
+    def monotonic_s(self) -> float:
+        """Seconds, never going back."""
+        self.advance(0.6)
+        return super().monotonic_s()
+
+
+def test_stopping_while_restoring() -> None:
+    """SIGTERM is heeded between two slices, and nothing is committed."""
+    world = World()
+    world.send(40)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 40))
+    before = world.outputs(), [len(world.progress(number)) for number in range(PARTITIONS)]
+    world.use(_Ticking())
+    stopped = world.worker()
+    stopped.run(lambda: any(task.stage is Stage.REPLAYING for task in stopped.tasks))
+    assert (world.outputs(), [len(world.progress(number)) for number in range(PARTITIONS)]) == before
+    assert not stopped.tasks
+
+
+def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weeks of commits are read as they are worked off: what is held at once is bounded."""
+    world = World(_config(worker={"max_batch_records": 1}))
+    world.send(40)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 40))
+    assert len(world.progress(0)) > 60
+    monkeypatch.setattr(restore, "SCRIPT_RECORDS", 8)
+    monkeypatch.setattr(restore, "PROGRESS_RECORDS_PER_POLL", 3)
+    again = _started(world.worker())
+    longest = 0
+
+    def done() -> bool:
+        nonlocal longest
+        longest = max([longest, *(len(task._script) for task in again.tasks)])
+        return _all_at(again, 40)()
+
+    _turns(again, until=done)
+    assert 0 < longest <= 8 + 3
+    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+
+
+def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker with a smaller buffer than the one before still gets a whole range together."""
+    big = "x" * 60
+    world = World(_config(worker={"max_batch_records": 1_000}))
+    monster = [codec.encode(Example("s0", f"{number:04d}{big}"[:64], [1.0])) for number in range(900)]
+    for number, value in enumerate(monster):
+        world.put("examples", 0, b"s0", value, number)
+    member = _started(world.worker())
+    _turns(member, until=partial(_reaches, member, (900, 0)))
+    largest = max(r.examples_end - r.examples_start for r in world.progress(0) if isinstance(r, Commit))
+    assert largest > 200
+    small = _config(worker={"buffer_bytes": 1 << 16, "max_batch_records": 1_000}, limits={"max_record_bytes": 1_000})
+    assert largest * 250 > small.worker.buffer_bytes
+    monkeypatch.setattr(worker, "POLL_RECORDS", 50)
+    again = _started(world.worker())
+    again._config = small  # its limits are part of the task's settings, so the file could not have them
+    _turns(again, until=partial(_reaches, again, (900, 0)))
+
+
+# The breaker ----------------------------------------------------------------------------------------------------------
+
+BREAKER = {"breaker": {"in_a_row": 3}}
+
+
+def _tripped_world() -> tuple[World, Worker]:
+    """Task 0 has tripped, task 1 runs."""
+    world = World(_config(**BREAKER))
+    world.send(6)
+    for _ in range(3):
+        world.put("examples", 0, None, b"garbage", 100)
+    member = _started(world.worker())
+    _turns(member, until=lambda: [task.stage for task in member.tasks] == [Stage.TRIPPED, Stage.LIVE])
+    return world, member
+
+
+def test_tripped_then_resumed() -> None:
+    """The task stands until the record comes, and loses nothing that came meanwhile; the other goes on."""
+    world, member = _tripped_world()
+    world.send(6, first=20)
+    _turns(member, until=lambda: member.tasks[1].offsets == (12, 12))
+    assert member.tasks[0].offsets[0] == 9
+    world.resume(0, member.tasks[0].point.sequence + 5)  # of another life: not for this stop
+    for _ in range(5):
+        member.turn()
+    assert member.tasks[0].stage is Stage.TRIPPED
+
+
+def test_resume_is_heard() -> None:
+    """The right record lets it go on; told twice, it is heard once."""
+    world, member = _tripped_world()
+    sequence = member.tasks[0].point.sequence + 1
+    world.resume(0, sequence)
+    world.resume(0, sequence)
+    world.send(6, first=20)
+    _turns(member, until=lambda: member.tasks[0].offsets == (15, 12))
+    again = _started(world.worker())
+    _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].offsets == (15, 12))
+    _turns(again, until=lambda: again.tasks[0].stage is Stage.LIVE)
+
+
+@pytest.mark.parametrize("clock", [ManualClock, _Ticking])
+def test_a_stop_in_the_past_is_history(clock: type[ManualClock]) -> None:
+    """Restoring passes a trip and its resume wherever a slice ends, and does not take the trip for the present."""
+    world, member = _tripped_world()
+    world.resume(0, member.tasks[0].point.sequence + 1)
+    world.send(10, first=20)
+    _turns(member, until=lambda: member.tasks[0].offsets == (19, 16) and member.tasks[1].offsets == (16, 16))
+    world.use(clock())
+    again = _started(world.worker())
+    _turns(again, until=lambda: len(again.tasks) == 2 and all(task.stage is Stage.LIVE for task in again.tasks))
+    assert [task.offsets for task in again.tasks] == [(19, 16), (16, 16)]
+
+
+def test_a_restarted_worker_stays_stopped() -> None:
+    """Restarting is not mending."""
+    world, _ = _tripped_world()
+    again = _started(world.worker())
+    _turns(again, until=lambda: [task.stage for task in again.tasks] == [Stage.TRIPPED, Stage.LIVE])
+    assert again.tasks[0].problem == "3 unreadable examples in a row (limit 3)"
+
+
+# What cannot be restored ----------------------------------------------------------------------------------------------
+
+
+def test_a_zombie_that_wakes_while_restoring_is_no_damage() -> None:
+    """It reads what the next owner has recorded since: no reason to ask for an operator, who would find nothing."""
+    world = World(_config(worker={"max_batch_records": 1}))
+    world.send(4)
+    zombie = _started(world.worker())
+    zombie._poll(0.0)
+    zombie._own_new()
+    other = _started(world.worker(_config(application={"instance": "two"})))
+    _turns(other, until=_all_at(other, 4))
+    zombie._restore_slice()
+    assert not zombie.tasks
+    two = (zombie, other)
+    _turns(*two, until=lambda: [task.offsets for member in two for task in member.tasks] == [(4, 4)] * 2)
+    assert world.outputs() == _undisturbed(4)
+
+
+def _processed(count: int = 20) -> World:
+    world = World()
+    world.send(count)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, count))
+    return world
+
+
+def test_one_parked_task_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """The line names the task and the way out; the other task goes on, and ends with status 0."""
+    world = _processed()
+    world.put("progress", 0, None, b"not ours")
+    world.broker.delete_before(TopicPartition(world.config.topics.examples, 1), 0)
+    member = world.worker()
+    world.send(5, first=30)
+    with caplog.at_level(logging.ERROR, "areba.worker"):
+        member.run(lambda: any(task.offsets == (25, 25) for task in member.tasks))
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("parked task=0: progress[0] offset ")
+    assert "no progress record" in line
+
+
+def _last(world: World, partition: int = 0) -> Commit:
+    last = world.progress(partition)[-1]
+    assert isinstance(last, Commit)
+    return last
+
+
+def _commit_offsets(world: World, committed: Callable[[int], tuple[str, tuple[int, int]]]) -> None:
+    """Whatever committed them, the group has this metadata and these offsets, by task."""
+    topics = world.config.topics
+    for number in range(PARTITIONS):
+        metadata, offsets = committed(number)
+        for name, offset in zip((topics.examples, topics.labels), offsets, strict=True):
+            world.broker.groups.group("app").offsets[TopicPartition(name, number)] = Committed(offset, metadata)
+
+
+def _metadata(world: World, number: int) -> str:
+    return Point(_last(world, number).sequence, _last(world, number).digest).metadata()
+
+
+def _forged(world: World, number: int, **changed: Any) -> bytes:  # noqa: ANN401  (fields of a commit record)
+    last = _last(world, number)
+    values = {name: getattr(last, name) for name in Commit.__slots__}
+    starts = {"examples_start": last.examples_end, "labels_start": last.labels_end}
+    return codec.encode(Commit(**{**values, **starts, "sequence": last.sequence + 1, **changed}))
+
+
+def _lose_offsets(world: World) -> None:
+    world.broker.groups.group("app").offsets.clear()
+
+
+def _lose_examples(world: World) -> None:
+    for number in range(PARTITIONS):
+        world.broker.delete_before(TopicPartition(world.config.topics.examples, number), 7)
+
+
+def _lose_progress(world: World) -> None:
+    for number in range(PARTITIONS):
+        world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 3)
+
+
+def _new_topic(world: World) -> None:
+    _commit_offsets(world, lambda number: (_metadata(world, number), (99, 20)))
+
+
+def _other_digest(world: World) -> None:
+    _commit_offsets(world, lambda number: (Point(_last(world, number).sequence, bytes(32)).metadata(), (20, 20)))
+
+
+def _older_offsets(world: World) -> None:
+    def committed(number: int) -> tuple[str, tuple[int, int]]:
+        older = [record for record in world.progress(number) if isinstance(record, Commit)][-2]
+        return Point(older.sequence, older.digest).metadata(), (older.examples_end, older.labels_end)
+
+    _commit_offsets(world, committed)
+
+
+def _foreign_offsets(world: World) -> None:
+    _commit_offsets(world, lambda _: ("", (20, 20)))
+
+
+def _newer_format(world: World) -> None:
+    _commit_offsets(world, lambda _: ("4 1 00", (20, 20)))
+
+
+def _unequal_offsets(world: World) -> None:
+    place = TopicPartition(world.config.topics.labels, 0)
+    world.broker.groups.group("app").offsets[place] = Committed(20, "1 0 00")
+    _lose_labels_of(world, 1)
+
+
+def _lose_labels_of(world: World, number: int) -> None:
+    del world.broker.groups.group("app").offsets[TopicPartition(world.config.topics.labels, number)]
+
+
+def _forge_commit(world: World) -> None:
+    for number in range(PARTITIONS):
+        world.put("progress", number, None, _forged(world, number, digest=b"\1" * 32))
+    _commit_offsets(world, lambda number: (_metadata(world, number), (20, 20)))
+
+
+def _forge_ranges(world: World) -> None:
+    for number in range(PARTITIONS):
+        world.put("progress", number, None, _forged(world, number, examples_start=3, digest=b"\1" * 32))
+    _commit_offsets(world, lambda number: (_metadata(world, number), (20, 20)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (_lose_offsets, r"sequence 1 is recorded, but the group has no committed offsets.*application\.id"),
+        (_lose_examples, r"examples\[\d\] starts at offset 7, offset 0 is needed.*application\.id"),
+        (
+            _lose_progress,
+            r"progress\[\d\] offset \d+: progress begins with sequence \d, sequence 0 is needed.*commit",
+        ),
+        (_new_topic, r"examples\[\d\] ends at offset 20, offset 99 is committed.*application\.id"),
+        (_other_digest, r"digest [0-9a-f]{16} of sequence \d+, the committed offsets name 0000000000000000"),
+        (
+            _older_offsets,
+            r"sequence \d+ is recorded, \d+ is committed: the group's offsets were reset.*application\.id",
+        ),
+        (_foreign_offsets, r"committed offset without our metadata \(''\): the group was reset.*areba state recommit"),
+        (_newer_format, r"offset metadata has format '4', this version reads 3"),
+        (_unequal_offsets, r"task \d: committed offsets of examples and labels do not belong together"),
+        (_forge_commit, r"gave digest [0-9a-f]{16}, committed was 0101010101010101 by areba"),
+        (_forge_ranges, r"its ranges start at 3/20, 20/20 are next"),
+    ],
+)
+def test_state_that_does_not_fit(damage: Callable[[World], None], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status 3 and one line with both numbers, before a single record is written."""
+    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
+    world = _processed()
+    damage(world)
+    before = world.outputs()
+    with pytest.raises(StateError, match=line) as caught:
+        world.worker().run(_never())
+    assert "\n" not in str(caught.value)
+    assert world.outputs() == before
+
+
+@pytest.mark.parametrize("damage", [_lose_offsets, _older_offsets])
+def test_offsets_whose_markers_were_lost_are_committed_again(damage: Callable[[World], None]) -> None:
+    """A few commits in a row may have lost the markers of their offsets: progress has them."""
+    world = _processed()
+    before = world.broker.committed("app", list(world.broker.groups.group("app").offsets))
+    outputs = world.outputs()
+    damage(world)
+    again = _started(world.worker())
+    _turns(again, until=lambda: len(again.tasks) == PARTITIONS and all(t.stage is Stage.LIVE for t in again.tasks))
+    assert {place: known and known.offset for place, known in world.broker.committed("app", list(before)).items()} == {
+        place: known and known.offset for place, known in before.items()
+    }
+    assert world.outputs() == outputs
+
+
+def test_metadata() -> None:
+    """What is written with the offsets is read again; anything else is refused."""
+    point = Point(7, bytes(range(32)))
+    snapshots = (Snapshot(Place(12, 1, 300, "a" * 64), 7), Snapshot(Place(3, 64, 2, "b" * 64), 5))
+    target = Target(point, snapshots)
+    assert parse_metadata(point.metadata(snapshots), "task 0") == target
+    assert parse_metadata(f"1 7 {point.digest.hex()}", "of the first releases") == Target(point)
+    words = " ".join(["2 7", point.digest.hex(), *map(str, snapshots)])
+    assert parse_metadata(words, "of areba 0.x") == target
+    ids = ("hwuN0cXkTnuGmqm1VQYhKw", "4yVGZmaRSAKLhlPgYiPUwA")
+    assert parse_metadata(point.metadata(snapshots, ids), "task 0") == Target(point, snapshots, ids)
+    inputs = (TopicPartition("examples", 0), TopicPartition("labels", 0))
+    assert committed_target(inputs, {}) is None
+    committed = {place: Committed(3, point.metadata(snapshots)) for place in inputs}
+    assert committed_target(inputs, committed) == target
+    with pytest.raises(StateError):
+        committed_target(inputs, {inputs[0]: Committed(3, point.metadata()), inputs[1]: None})
+    for wrong in ("", "3", f"3 7 {point.digest.hex()}", f"3 7 {point.digest.hex()} a,b,c", f"4 7 {point.digest.hex()}"):
+        with pytest.raises(StateError):
+            parse_metadata(wrong, "task 0")
+
+
+class _Silent(EmbeddedCluster):
+    """Its readers of this topic have nothing to say once a start has asked progress for the number of tasks."""
+
+    def __init__(self, broker: EmbeddedBroker, topic: str = "progress") -> None:
+        super().__init__(broker)
+        self._topic = topic
+        self._left = topic == "progress"  # a start reads how many tasks there are
+
+    def answers_once(self) -> None:
+        """The next reader has something to say."""
+        self._left = True
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """A reader."""
+        reader = super().reader(partition, committed=committed)
+        if partition.topic.endswith(self._topic) and not self._left:
+            reader.poll = lambda *_: None  # type: ignore[method-assign]
+        self._left = False
+        return reader
+
+
+@pytest.mark.parametrize(
+    ("topic", "line"), [("progress", "progress was read up to sequence -1"), ("changelog", "a snapshot was being read")]
+)
+def test_a_restore_without_progress_is_given_up(topic: str, line: str) -> None:
+    """A task that waits forever looks like one that works: after the timeout it says what it has and what it wants."""
+    world = _processed()
+    start_s = world.clock.monotonic_s()
+    with pytest.raises(StateError, match=f"no progress for 60 s while restoring: {line}"):
+        world.worker(cluster=_Silent(world.broker, topic)).run(_never())
+    assert 60 < world.clock.monotonic_s() - start_s < MAX_POLL_INTERVAL_S + 63
+
+
+def test_an_outage_is_no_fault_of_the_state() -> None:
+    """While no broker can be reached nothing can be read: that time does not count."""
+    world = _processed()
+    member = world.worker(cluster=_Silent(world.broker), is_cut_off=lambda: True)
+    member.run(lambda: world.clock.monotonic_s() > 1_000)
+    assert [task.stage for task in member.tasks] == []
+
+
+def test_a_process_that_was_frozen_has_not_waited() -> None:
+    """A laptop that slept, a container that was paused in mid-restore: it goes on where it was."""
+    world = _processed()
+    cluster = _Silent(world.broker)
+    member = _started(world.worker(cluster=cluster))
+    for _ in range(5):
+        member.turn()
+    world.clock.advance(MAX_POLL_INTERVAL_S - 5)
+    member.turn()
+    assert [task.stage for task in member.tasks] == [Stage.READING] * PARTITIONS
+    cluster.answers_once()
+    with pytest.raises(StateError, match="no progress for 60 s while restoring"):
+        _turns(*[member] * 20, until=lambda: False)
+
+
+# Configuration --------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_stream_is_recorded() -> None:
+    """It holds from its act on: a later restore goes through both configurations."""
+    world = _processed()
+    more = _config(streams={"s0": {"features": 1}, "s1": {"features": 1}, "new": {"features": 1}})
+    for expected in (21, 22):
+        member = _started(world.worker(more))
+        world.put("examples", 0, b"new", codec.encode(Example("new", str(expected), [1.0])), 1_000)
+        _turns(member, until=partial(_reaches, member, (expected, 20)))
+    kinds = [(record.sequence, record.kind) for record in world.progress(0) if isinstance(record, Act)]
+    assert [kind for _, kind in kinds] == ["configuration", "configuration"]
+    assert len(world.rows("dead-letters", 0)) == 0
+
+
+def test_a_changed_setting_is_refused() -> None:
+    """Status 2, one line a setting."""
+    world = _processed()
+    with pytest.raises(ConfigurationError, match=r"metrics.fading_factor: 0.99 -> 0.5"):
+        world.worker(_config(metrics={"fading_factor": 0.5, "every_labels": 4})).run(_never())
+
+
+def test_a_changed_setting_begins_with_the_batch_that_follows(caplog: pytest.LogCaptureFixture) -> None:
+    """Until something comes, nothing has changed: the models that a stop tells are those that progress tells."""
+    world = _processed()
+    learners = {"areba": {"method": "areba", "budget": 4}, "new": {"method": "baseline"}}
+    changed = _config(learners=learners, metrics={"every_labels": 4})
+    models = [task.model_digest() for task in _at(world.worker(), 20).tasks]
+    with caplog.at_level(logging.INFO):
+        member = _at(world.worker(changed), 20)
+    assert [task.model_digest() for task in member.tasks] == models
+    assert "learners.new: is new" in caplog.text
+    world.send(5, first=20)
+    _turns(member, until=_all_at(member, 25))
+    assert [isinstance(record, Act) for record in world.progress(0)].count(True) == 2
+    again = _at(world.worker(changed), 25)
+    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks] != models
+
+
+def _at(member: Worker, offset: int) -> Worker:
+    """Started, with all up to here processed."""
+    _turns(_started(member), until=_all_at(member, offset))
+    return member
+
+
+# Groups and fencing ---------------------------------------------------------------------------------------------------
+
+
+class _Forgetful(EmbeddedSource):
+    """Loses its place in the group behind the worker's back, as a client does whose heartbeats were too late."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        super().__init__(broker, "app")
+        self._asked = 0
+
+    def group_metadata(self) -> object:
+        """Our generation, before the group is joined and when it was."""
+        self._asked += 1
+        return super().group_metadata() if self._asked <= 2 else None
+
+
+def test_the_generation_is_that_of_the_assignment() -> None:
+    """A client that lost its place may have no generation left, and a broker takes offsets without one from anybody."""
+    world = World()
+    world.send(20)
+    ports = Ports(
+        _Forgetful(world.broker),
+        EmbeddedTransaction(world.broker, "app/w"),
+        world.cluster,
+        world.clock,
+        world.open_transaction,
+    )
+    member = _started(Worker(world.config, ports, Observer(world.clock)))
+    _turns(member, until=_all_at(member, 20))
+
+
+class _Fenced(EmbeddedTransaction):
+    """Fenced at its first commit, after so long."""
+
+    def __init__(self, world: World, after_s: float) -> None:
+        super().__init__(world.broker, "app-w")
+        self._clock = world.clock
+        self._after_s = after_s
+
+    def commit(self) -> None:
+        """Fenced."""
+        self._clock.advance(self._after_s)
+        raise FencedError("told to")
+
+
+@pytest.mark.parametrize(
+    ("age_s", "open_s", "was_fenced", "again"),
+    [
+        (0.0, 0.1, False, False),  # somebody may have taken our id over while we started
+        (20.0, 0.1, False, False),  # the first time: start again, and see
+        (20.0, 0.1, True, True),  # the second time: two of one name
+        (20.0, 11.0, True, False),  # open for long: timed out
+        (301.0, 0.1, True, False),  # long ago
+        (0.0, 11.0, False, False),
+    ],
+)
+def test_who_was_fenced_by_whom(age_s: float, open_s: float, was_fenced: bool, again: bool) -> None:
+    """Status 5 for a second worker of one name, 4 for a transaction that timed out, whatever the machine's speed."""
+    world = World()
+    member = world.worker(transaction=_Fenced(world, open_s), was_fenced=was_fenced)
+    asked = 0
+
+    def first_wait() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 10:
+            world.clock.advance(age_s)
+            world.send(1)
+        return False
+
+    with pytest.raises(FencedAgainError if again else FencedError) as caught:
+        member.run(first_wait)
+    assert caught.value.exit_code == (5 if again else 4)
+    if again:
+        assert "another worker runs as 'w'; give each its own application.instance" in str(caught.value)
+
+
+def test_a_closing_error_does_not_hide_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    """The reason of the end is the one to report; that closing failed too is a line in the log."""
+    world = World()
+    member = world.worker()
+
+    def fail() -> None:
+        raise OSError("closing")
+
+    member._ports.source.close = fail  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        member.run(lambda: 1 // 0 == 0)
+    assert [record.getMessage() for record in caplog.records] == ["closing failed"]
+
+
+# The loop -------------------------------------------------------------------------------------------------------------
+
+
+class _Polls(EmbeddedSource):
+    """Notes how long each poll may wait."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        super().__init__(broker, "app")
+        self.waits: list[float] = []
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        """Poll."""
+        self.waits.append(timeout_s)
+        return super().poll(max_records, timeout_s)
+
+
+def test_an_idle_worker_sleeps() -> None:
+    """Records that must wait for the other side are no reason to spin; nor is a task that stands."""
+    world = World(_config(**BREAKER))
+    source = _Polls(world.broker)
+    ports = Ports(
+        source, EmbeddedTransaction(world.broker, "app/w"), world.cluster, world.clock, world.open_transaction
+    )
+    member = _started(Worker(world.config, ports, Observer(world.clock)))
+    world.send(5)
+    for _ in range(3):
+        world.put("examples", 1, None, b"garbage", 100)
+    _turns(member, until=lambda: [task.stage for task in member.tasks] == [Stage.LIVE, Stage.TRIPPED])
+    # an open transaction of a producer holds the labels of task 0 back: their end is not known
+    writer = EmbeddedTransaction(world.broker, "producer", 1_000.0)
+    writer.initialise()
+    writer.begin()
+    place = TopicPartition(world.config.topics.labels, 0)
+    writer.produce(place, OutputRecords([None], [codec.encode(Label("s0", "4", 0))], [0]))
+    member.tasks[0].waiting[1].at_end = False
+    world.put("examples", 0, b"s0", codec.encode(Example("s0", "99", [1.0])), 1_000)
+    for _ in range(10):
+        member.turn()
+    assert len(member.tasks[0].waiting[0]) == 1
+    assert source.waits[-5:] == [worker.IDLE_POLL_S] * 5
+
+
+def test_a_batch_is_as_large_as_its_cost_allows() -> None:
+    """Dear records make small batches, so that polls stay frequent; cheap ones grow up to the setting."""
+    limits = BatchLimits(4_000)
+    found = []
+    for seconds in (0.01, 0.01, 0.01, 0.01, 0.15, 2.0, 0.15, 0.01):
+        limits.learn(0, limits.limit(0), seconds)
+        found.append(limits.limit(0))
+    assert found == [1_000, 2_000, 4_000, 4_000, 4_000, 400, 400, 800]
+    limits.learn(1, 1, 60.0)
+    assert limits.limit(1) == 1

@@ -1,0 +1,154 @@
+"""Records of somebody else in the output topics: who meets them ends, and nothing of a transaction is counted twice."""
+
+import pytest
+
+from stream_app.backends.base import Fetched, LogReader, TopicPartition
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.log_reader import EmbeddedLogReader
+from stream_app.config import Config
+from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
+from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit
+from stream_app.recovery.restore import Stage
+from stream_app.recovery.settle import _attempts
+from stream_app.serialization import codec
+from stream_app.worker.worker import Worker
+from tests.unit.recovery.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns
+
+KAFKA = {"output_prefix": "out."}
+
+
+def _another(world: World) -> Config:
+    """Another application with topics of its own, but for inputs and outputs."""
+    config = _config(application={"id": "other"}, kafka=KAFKA)
+    for name in set(config.topics) - set(world.config.topics):
+        world.add_topic(name)
+    return config
+
+
+def _live(member: Worker) -> bool:
+    return len(member.tasks) == PARTITIONS and all(task.stage is Stage.LIVE for task in member.tasks)
+
+
+def _adopted(world: World) -> list[Act]:
+    records = [record for number in range(PARTITIONS) for record in world.progress(number)]
+    return [record for record in records if isinstance(record, Act) and record.kind == ADOPT]
+
+
+def test_the_second_of_two_writers_ends() -> None:
+    """Two applications write to the same topics: who commits after the other aborts, and says where the record is."""
+    world = World(_config(kafka=KAFKA))
+    one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True))
+    _turns(one, two, until=lambda: _live(one) and _live(two))
+    world.send(10)
+    _turns(one, until=_all_at(one, 10))
+    outputs = world.outputs()
+    with pytest.raises(ForeignRecordsError) as raised:
+        _turns(two, until=_all_at(two, 10))
+    assert raised.value.exit_code == 2
+    assert world.outputs() == outputs, "the second published nothing"
+
+
+class _SilentOnceReader(EmbeddedLogReader):
+    """A reader whose first poll has no answer."""
+
+    is_silent = True
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """Return nothing, then what is there."""
+        if self.is_silent:
+            self.is_silent = False
+            return None
+        return super().poll(max_records, timeout_s)
+
+
+class _SilentOnceCluster(EmbeddedCluster):
+    """A cluster whose readers of output topics do not answer at first, once `is_silent` is set."""
+
+    is_silent = False
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """Open a reader."""
+        if self.is_silent:
+            return _SilentOnceReader(self._broker, partition, committed=committed)
+        return super().reader(partition, committed=committed)
+
+
+def test_what_was_not_read_is_not_taken_for_nothing() -> None:
+    """A broker that is slow to give what lies between two of our records: nothing is committed on top of it."""
+    world = World(_config(kafka=KAFKA))
+    cluster = _SilentOnceCluster(world.broker)
+    one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True, cluster=cluster))
+    _turns(one, two, until=lambda: _live(one) and _live(two))
+    world.send(10)
+    _turns(one, until=_all_at(one, 10))
+    outputs = world.outputs()
+    cluster.is_silent = True
+    with pytest.raises((ForeignRecordsError, UnknownOutcomeError)):
+        _turns(two, until=_all_at(two, 10))
+    assert world.outputs() == outputs, "the second published nothing"
+
+
+def test_the_first_of_two_writers_ends_too() -> None:
+    """Nobody of the two goes on as if it were alone."""
+    world = World(_config(kafka=KAFKA))
+    one = _started(world.worker())
+    world.send(10)
+    _turns(one, until=_all_at(one, 10))
+    two = _started(world.worker(_another(world), joins=True, adopts=True))
+    _turns(two, until=_all_at(two, 10))
+    world.send(10, first=10)
+    with pytest.raises(ForeignRecordsError):
+        _turns(one, until=_all_at(one, 20))
+
+
+def _after_another() -> World:
+    """An application that begins where another one has published."""
+    world = World(_config(kafka=KAFKA))
+    one = _started(world.worker())
+    world.send(10)
+    _turns(one, until=_all_at(one, 10))
+    world.config = _another(world)
+    return world
+
+
+def test_a_first_start_on_outputs_of_somebody_else_is_refused() -> None:
+    """A prefix that was copied from another application: nothing is published, nothing is recorded."""
+    world = _after_another()
+    theirs, two = world.outputs(), _started(world.worker())
+    with pytest.raises(ForeignRecordsError, match=r"^out\.predictions\[\d\] offset 0: "):
+        _turns(two, until=_all_at(two, 10))
+    assert world.outputs() == theirs
+    assert [world.progress(number) for number in range(PARTITIONS)] == [[]] * PARTITIONS
+
+
+def test_whoever_means_it_continues_after_outputs_of_somebody_else() -> None:
+    """What is there is accepted and recorded, once; a worker after this one meets nobody."""
+    world = _after_another()
+    theirs, two = world.outputs(), _started(world.worker(adopts=True))
+    _turns(two, until=_all_at(two, 10))
+    found = world.outputs()
+    assert {place: rows[: len(theirs[place])] for place, rows in found.items()} == theirs
+    assert {place: len(rows) for place, rows in found.items()} == {p: 2 * len(rows) for p, rows in theirs.items()}
+    assert len(_adopted(world)) == PARTITIONS
+    world.send(10, first=10)
+    again = _started(world.worker())
+    _turns(again, until=_all_at(again, 20))
+    assert len(_adopted(world)) == PARTITIONS
+
+
+def test_what_an_operator_writes_belongs_to_no_transaction() -> None:
+    """Two operators resumed a task at once, and the next commit lost its markers: it begins after both resumes."""
+    digest = bytes(32)
+    records = (
+        Act(2, RESUME, "0", ""),
+        Act(3, CONFIGURATION, "0", "{}"),
+        Commit(4, 0, 1, 0, 1, digest=digest, records=0, tripped=""),
+    )
+    [attempt] = _attempts([(None, codec.encode(record)) for record in records], _decoded)
+    assert [record.sequence for record in attempt.records] == [3, 4]
+
+
+def _decoded(value: bytes | None) -> Act | Commit:
+    record = codec.decode_one(value or b"")
+    assert isinstance(record, Act | Commit)
+    return record

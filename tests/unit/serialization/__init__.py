@@ -1,0 +1,1 @@
+"""The binary formats of the records and their schemas."""

@@ -1,0 +1,365 @@
+"""The codec on values made by hand: golden bytes, every reason, both ways of writing."""
+
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import numpy as np
+import pytest
+
+import schemas
+from stream_app.records import (
+    Act,
+    Commit,
+    Decoded,
+    Example,
+    Kind,
+    Label,
+    Mark,
+    MarkKind,
+    Metric,
+    Outcome,
+    Prediction,
+    Reason,
+    Side,
+    pack_id,
+    unpack_id,
+)
+from stream_app.serialization import avro, codec
+from tests.support.avro_reference import outcome_columns, prediction_columns
+
+LIMITS = codec.DecodeLimits()
+GOLDEN = Path(schemas.__file__).parent / "golden"
+
+
+def golden(record: type[avro.Record], version: int = 1) -> tuple[bytes, dict[str, Any]]:
+    """The bytes of a golden value, and its fields as the JSON beside it has them."""
+    stem = f"{record.__name__.lower()}.v{version}"
+    words: dict[str, Any] = json.loads((GOLDEN / f"{stem}.json").read_text(encoding="utf-8"))
+    if record is Commit:
+        words["digest"] = bytes.fromhex(words["digest"])
+    if record is Example:
+        words["features"] = np.array(words["features"], np.float32).tolist()
+    return (GOLDEN / f"{stem}.bin").read_bytes(), words
+
+
+def decode(value: bytes | None, side: Side = Side.EXAMPLES, limits: codec.DecodeLimits = LIMITS) -> Decoded:
+    """A batch of one."""
+    return codec.decode([value], side, limits)
+
+
+def reason(value: bytes | None, side: Side = Side.EXAMPLES, limits: codec.DecodeLimits = LIMITS) -> Reason | int:
+    """Why a value is refused; 0 if it is not."""
+    found = int(decode(value, side, limits).reasons[0])
+    return Reason(found) if found else 0
+
+
+@pytest.mark.parametrize("version", schemas.sources())
+def test_golden_bytes(version: tuple[str, int]) -> None:
+    """Values already in topics stay readable, by us and by any Avro reader; those of today are written the same."""
+    [record] = [one for one in avro.RECORD_TYPES if one.__name__.lower() == version[0]]
+    value, words = golden(record, version[1])
+    payload = io.BytesIO(value[avro.HEADER_BYTES :])
+    schema = json.loads(schemas.sources()[version])
+    assert fastavro.schemaless_reader(payload, schema, None) == words
+    assert not payload.read()
+    decoded = codec.decode_one(value)
+    assert type(decoded) is record
+    for field in dataclasses.fields(record):
+        ours = getattr(decoded, field.name)
+        if isinstance(ours, MarkKind):
+            ours = ours.name.lower()
+        expected = words.get(field.name, field.default)  # an older version has fewer fields
+        assert (list(ours) if isinstance(ours, tuple) else ours) == expected
+    is_newest = avro.newest()[record].version == version[1]
+    assert (codec.encode(decoded) == value) == is_newest
+    assert codec.decode_one(codec.encode(decoded)) == decoded
+
+
+def test_golden_inputs_in_a_batch() -> None:
+    """The way that the worker takes reads the golden inputs too."""
+    (example, words), (label, label_words), (mark, _) = golden(Example), golden(Label), golden(Mark)
+    decoded = codec.decode([example, mark], Side.EXAMPLES, LIMITS)
+    assert decoded.kinds.tolist() == [Kind.DATA, Kind.MARK]
+    assert decoded.stream_names == ("fraud",)
+    assert unpack_id(decoded.ids[0]) == words["id"]
+    assert decoded.features.tolist() == words["features"]
+    assert decoded.marks == {1: Mark("fraud", MarkKind.ADVANCE, 1_700_000_000_000)}
+    labels = codec.decode([mark, label], Side.LABELS, LIMITS)
+    assert labels.stream_names == ("fraud", label_words["stream"])
+    assert (labels.labels.tolist(), labels.revisions.tolist()) == ([-1, 1], [0, 2])
+
+
+def test_golden_outputs_in_a_batch() -> None:
+    """The way that the worker takes writes the golden outputs."""
+    (prediction, _), (outcome, _) = golden(Prediction), golden(Outcome)
+    decoded_prediction, decoded_outcome = codec.decode_many([prediction, outcome])
+    assert isinstance(decoded_prediction, Prediction)
+    assert isinstance(decoded_outcome, Outcome)
+    assert codec.encode_predictions(prediction_columns([decoded_prediction])) == [prediction]
+    assert codec.encode_outcomes(outcome_columns([decoded_outcome])) == [outcome]
+
+
+def test_columns() -> None:
+    """One look at everything a batch says, with a bad row in the middle that leaves its stream and no more."""
+    values = [
+        codec.encode(Example("s", "one", (1.0, 2.0))),
+        codec.encode(Example("bad", "nan", (1.0, math.nan, 3.0))),
+        codec.encode(Mark("t", MarkKind.PROMOTE, None, "areba")),
+        None,
+        codec.encode(Example("s", "two", (3.0,))),
+        codec.encode(Example("t", "x" * 64, (4.0, 5.0))),
+    ]
+    decoded = codec.decode(values, Side.EXAMPLES, LIMITS)
+    assert decoded.kinds.tolist() == [1, 0, 2, 0, 1, 1]
+    assert decoded.reasons.tolist() == [0, Reason.NOT_FINITE, 0, Reason.UNDECODABLE, 0, 0]
+    assert decoded.stream_names == ("s", "bad", "t")
+    assert decoded.streams.tolist() == [0, 1, 2, -1, 0, 2]
+    assert decoded.features.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert decoded.feature_starts[[0, 4, 5]].tolist() == [0, 2, 3]
+    assert decoded.feature_counts.tolist() == [2, 0, 0, 0, 1, 2]
+    assert decoded.marks == {2: Mark("t", MarkKind.PROMOTE, None, "areba")}
+    for row, name in ((0, "one"), (4, "two"), (5, "x" * 64)):
+        assert decoded.ids[row].tolist() == pack_id(name).tolist()
+    assert not decoded.ids[[1, 2, 3]].any()
+    assert decoded.labels.tolist() == [-1] * 6
+    types = [column.dtype.name for column in (decoded.kinds, decoded.streams, decoded.ids, decoded.features)]
+    assert types == ["uint8", "int32", "uint64", "float32"]
+
+
+@pytest.mark.parametrize("side", Side)
+def test_empty_batch(side: Side) -> None:
+    """A round in which one side has nothing is the usual case, not a special one."""
+    decoded = codec.decode([], side, LIMITS)
+    assert (len(decoded.kinds), len(decoded.features), decoded.stream_names) == (0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("record", "side", "expected"),
+    [
+        (Label("s", "i", 1), Side.EXAMPLES, Reason.WRONG_SCHEMA),
+        (Example("s", "i", (1.0,)), Side.LABELS, Reason.WRONG_SCHEMA),
+        (Act(0, "resume", "0", ""), Side.EXAMPLES, Reason.WRONG_SCHEMA),
+        (Example("", "i", (1.0,)), Side.EXAMPLES, Reason.BAD_ID),
+        (Example("é" * 125, "i", (1.0,)), Side.EXAMPLES, Reason.BAD_ID),
+        (Example("s" * 249, "i", (1.0,)), Side.EXAMPLES, 0),
+        (Example("s", "", (1.0,)), Side.EXAMPLES, Reason.BAD_ID),
+        (Example("s", "é" * 33, (1.0,)), Side.EXAMPLES, Reason.BAD_ID),
+        (Label("s", "x" * 65, 0), Side.LABELS, Reason.BAD_ID),
+        (Mark("", MarkKind.ADVANCE, 1), Side.LABELS, Reason.BAD_ID),
+        (Example("s", "i", ()), Side.EXAMPLES, Reason.WRONG_DIMENSION),
+        (Example("s", "i", (1.0,) * 100_001), Side.EXAMPLES, Reason.WRONG_DIMENSION),
+        (Example("s", "i", (1.0,) * 100_000), Side.EXAMPLES, 0),
+        (Example("s", "i", (0.0, math.nan)), Side.EXAMPLES, Reason.NOT_FINITE),
+        (Example("s", "i", (-math.inf, 0.0)), Side.EXAMPLES, Reason.NOT_FINITE),
+        (Example("s", "i", (3.4e38, 1e-45)), Side.EXAMPLES, 0),
+        (Label("s", "i", 2), Side.LABELS, Reason.BAD_LABEL),
+        (Label("s", "i", -1), Side.LABELS, Reason.BAD_LABEL),
+        (Label("s", "i", 1, -1), Side.LABELS, Reason.BAD_LABEL),
+        (Label("s", "i", 0, 2**31 - 1), Side.LABELS, 0),
+        (Mark("s", MarkKind.ADVANCE), Side.EXAMPLES, Reason.UNDECODABLE),
+        (Mark("s", MarkKind.ADVANCE, -1), Side.LABELS, Reason.UNDECODABLE),
+        (Mark("s", MarkKind.ADVANCE, 0), Side.LABELS, 0),
+        (Mark("s", MarkKind.PROMOTE, 5), Side.EXAMPLES, Reason.UNDECODABLE),
+        (Mark("s", MarkKind.PROMOTE, None, ""), Side.EXAMPLES, Reason.UNDECODABLE),
+        (Mark("s", MarkKind.PROMOTE, None, "oob"), Side.LABELS, 0),
+        # several things wrong: the first in the order of the module's docstring
+        (Example("", "", (math.nan,) * 100_001), Side.EXAMPLES, Reason.BAD_ID),
+        (Example("s", "i", (math.nan,) * 100_001), Side.EXAMPLES, Reason.WRONG_DIMENSION),
+        (Mark("", MarkKind.ADVANCE), Side.EXAMPLES, Reason.BAD_ID),
+    ],
+)
+def test_reasons(record: avro.Record, side: Side, expected: Reason | int) -> None:
+    """Whoever reads a dead letter must find the reason that lets him mend his producer."""
+    assert reason(codec.encode(record), side) == expected
+
+
+def _text(raw: bytes) -> bytes:
+    return bytes([2 * len(raw)]) + raw
+
+
+@pytest.mark.parametrize(
+    ("check", "record", "payload"),
+    [
+        ("truncated", Example, _text(b"s") + _text(b"i") + b"\x02\x00\x00"),
+        ("truncated", Example, _text(b"s") + _text(b"i") + b"\x02" + bytes(4)),
+        ("long varint", Label, _text(b"s") + _text(b"i") + b"\x82" + b"\x80" * 9 + b"\x00\x00"),
+        ("long varint", Label, _text(b"s") + _text(b"i") + b"\x82" + b"\x80" * 8 + b"\x02\x00"),
+        ("int range", Label, _text(b"s") + _text(b"i") + b"\x80\x80\x80\x80\x10\x00"),
+        ("negative length", Label, b"\x01"),
+        ("utf8", Label, _text(b"\xed\xa0\x80") + _text(b"i") + b"\x02\x00"),
+        ("utf8", Label, _text(b"s") + _text(b"\xc0\x80") + b"\x02\x00"),
+        ("index range", Mark, _text(b"s") + b"\x01\x02\x02\x00"),
+        ("index range", Mark, _text(b"s") + b"\x00\x04\x02\x00"),
+        ("block size", Example, _text(b"s") + _text(b"i") + b"\x01\x0a" + bytes(4) + b"\x00"),
+        ("left over", Label, _text(b"s") + _text(b"i") + b"\x02\x00\x00"),
+        ("boolean", Prediction, _text(b"s") + _text(b"i") + _text(b"l") + b"\x02" + bytes(4) + b"\x00\x00"),
+    ],
+)
+def test_checks_of_bytes(check: str, record: type[avro.Record], payload: bytes) -> None:
+    """Bytes that another reader would take otherwise, or not at all, are refused by both decoders, by name."""
+    value = avro.newest()[record].header + payload
+    with pytest.raises(codec.UndecodableError, match=rf"{record.__name__}: {check}"):
+        codec.decode_one(value)
+    if record is not Prediction:
+        assert reason(value, Side.EXAMPLES if record is Example else Side.LABELS) == Reason.UNDECODABLE
+
+
+def test_arrays_in_blocks() -> None:
+    """Writers of other languages cut arrays into blocks, with sizes or without, and pad nothing; all mean the same."""
+    floats = np.array([1.5, -2.0, 3.25], "<f4").tobytes()
+    head = avro.newest()[Example].header + _text(b"s") + _text(b"i")
+    for blocks in (
+        b"\x06" + floats + b"\x00",
+        b"\x05\x18" + floats + b"\x00",
+        b"\x02" + floats[:4] + b"\x03\x10" + floats[4:] + b"\x00",
+        b"\x86\x80\x00" + floats + b"\x80\x00",
+    ):
+        assert codec.decode_one(head + blocks) == Example("s", "i", (1.5, -2.0, 3.25))
+        assert decode(head + blocks).features.tolist() == [1.5, -2.0, 3.25]
+
+
+def test_values_without_a_schema() -> None:
+    """Garbage, an empty value and a tombstone are told apart, and none is decoded by luck."""
+    value = codec.encode(Example("s", "i", (1.0,)))
+    for wrong in (b"", b"\xc3", value[:9], b"\xc3\x02" + value[2:], b"\x00" + value, value[:9] + b"\x00" + value[10:]):
+        assert reason(wrong) == Reason.WRONG_SCHEMA
+        with pytest.raises(codec.WrongSchemaError):
+            codec.decode_one(wrong)
+    assert reason(value[:10]) == Reason.UNDECODABLE
+    assert reason(None) == Reason.UNDECODABLE
+
+
+def test_size_limit() -> None:
+    """A value of exactly the limit passes; one byte more is not even looked at."""
+    value = codec.encode(Example("s", "i", (1.0,)))
+    assert reason(value, limits=codec.DecodeLimits(max_record_bytes=len(value))) == 0
+    assert reason(value, limits=codec.DecodeLimits(max_record_bytes=len(value) - 1)) == Reason.TOO_LARGE
+    assert reason(value[::-1] * 100_000) == Reason.TOO_LARGE
+
+
+def test_encode_examples() -> None:
+    """The replayer's fast way writes what the slow one writes, from any layout of the matrix."""
+    matrix = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(4, 3))
+    matrix.flags.writeable = False
+    ids = ["a", "é" * 32, "c" * 64, "🎲"]
+    values = codec.encode_examples("forêt", ids, matrix)
+    assert values == [codec.encode(Example("forêt", *row)) for row in zip(ids, matrix.tolist(), strict=True)]
+    assert codec.encode_examples("s", [], matrix[:0]) == []
+
+
+def test_encode_labels() -> None:
+    """The same for labels, with revisions and without."""
+    ids, labels = ["a", "é", "c" * 64], np.array([0, 1, 1], np.int8)
+    expected = [codec.encode(Label("s", *row)) for row in zip(ids, labels.tolist(), strict=True)]
+    assert codec.encode_labels("s", ids, labels) == expected
+    revised = codec.encode_labels("s", ids[:1], labels[:1], np.array([2**31 - 1]))
+    assert revised == [codec.encode(Label("s", "a", 0, 2**31 - 1))]
+    assert codec.encode_labels("s", [], labels[:0]) == []
+
+
+ONE = np.ones((1, 1), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: codec.encode_examples("", ["i"], ONE), "stream ''"),
+        (lambda: codec.encode_examples("s" * 250, ["i"], ONE), "not 250"),
+        (lambda: codec.encode_examples("s", ["i", ""], ONE.repeat(2, 0)), "row 1: an id has 1 to 64 bytes, not 0"),
+        (lambda: codec.encode_examples("s", ["é" * 33], ONE), "row 0: an id has 1 to 64 bytes, not 66"),
+        (lambda: codec.encode_examples("s", ["i"], ONE.repeat(2, 0)), "1 ids need features"),
+        (lambda: codec.encode_examples("s", ["i"], ONE[:, :0]), "1 ids need features"),
+        (lambda: codec.encode_labels("s", ["i"], np.array([2], np.int8)), "a label is 0 or 1"),
+        (lambda: codec.encode_labels("s", ["i"], np.array([], np.int8)), "1 ids, 0 labels"),
+        (lambda: codec.encode_labels("s", ["i"], np.array([1], np.int8), np.array([-1])), "a revision from 0"),
+        (lambda: codec.encode(Label("s", "i", 2**31)), "Label cannot be written: int range"),
+        (lambda: codec.encode(Outcome("s", "i", "lost", *[None] * 6)), "lost"),
+        (lambda: codec.encode(Commit(0, 0, 0, 0, 0, b"short", 0, None)), "length 5"),
+    ],
+)
+def test_what_cannot_be_written(call: Callable[[], object], message: str) -> None:
+    """A producer learns at once what would come back as a dead letter much later."""
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+PREDICTIONS = [
+    Prediction("fraud", "i", "areba", True, 0.5, 1, 0),
+    Prediction("forêt", "é" * 32, "baseline", False, 0.25, 0, 2**63 - 1),
+    Prediction("fraud", "x" * 64, "baseline", False, 1.0, 1, 8191),
+]
+
+OUTCOMES = [
+    Outcome("fraud", "i", "joined", 1, "areba", 0.5, 5000, 12, 2**40),
+    Outcome("forêt", "é" * 32, "unlabelled", None, "baseline", 0.0, None, 7, None),
+    Outcome("fraud", "x" * 64, "duplicate", 0, None, None, -5, None, 0),
+    Outcome("forêt", "j", "evicted", None, None, None, None, None, None),
+    Outcome("forêt", "k", "correction", 1, "areba", 0.75, 0, None, 2**63 - 1),
+]
+
+
+def test_encode_columns() -> None:
+    """Tools that write one by one and workers that write in batches must be told apart by nobody; nulls included."""
+    assert codec.encode_predictions(prediction_columns(PREDICTIONS)) == [codec.encode(each) for each in PREDICTIONS]
+    assert codec.encode_outcomes(outcome_columns(OUTCOMES)) == [codec.encode(each) for each in OUTCOMES]
+    assert codec.encode_predictions(prediction_columns([])) == []
+    assert codec.encode_outcomes(outcome_columns([])) == []
+
+
+def test_decode_many() -> None:
+    """What subscribers call gives back the records."""
+    records: list[avro.Record] = [*PREDICTIONS, *OUTCOMES]
+    assert codec.decode_many(codec.encode(record) for record in records) == records
+
+
+METRIC = Metric(
+    "s",
+    "areba",
+    True,
+    9,
+    0.5,
+    0.5,
+    0.5,
+    1,
+    2,
+    3,
+    4,
+    0.1,
+    0.9,
+    10,
+    10,
+    10,
+    10,
+    9,
+    12,
+    1,
+    0,
+    0,
+    2,
+    0,
+    5,
+    6,
+    7,
+    2,
+    8,
+    6,
+    0.9,
+    3,
+)
+
+
+def test_metric_nulls() -> None:
+    """Before both classes were seen there is no recall; a zero there would draw a wrong line on a dashboard."""
+    names = (
+        *("recall", "specificity", "gmean", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99"),
+        *("change_flagged", "change_began", "gmean_before", "labels_to_recover"),
+    )
+    nulls: dict[str, Any] = dict.fromkeys(names)
+    metric = dataclasses.replace(METRIC, **nulls)
+    assert codec.decode_one(codec.encode(metric)) == metric

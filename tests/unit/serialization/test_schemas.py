@@ -1,0 +1,87 @@
+"""The schema files: what readers in any language rely on."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+import schemas
+from stream_app.records import MarkKind, OutcomeKind
+from stream_app.serialization import avro
+from tests.support.avro_reference import HEADERS, PARSED, canonical, header_of, rabin
+
+FOLDER = Path(schemas.__file__).parent
+SOURCES: dict[str, dict[str, Any]] = {name: json.loads(text) for (name, _), text in schemas.sources().items()}
+
+
+def test_every_record_type_has_a_schema() -> None:
+    """A type without a schema could be written by nobody, a file without a type read by nobody."""
+    assert sorted(SOURCES) == sorted(record.__name__.lower() for record in avro.RECORD_TYPES)
+    assert len(schemas.sources()) == len(list(FOLDER.glob("*.avsc")))
+
+
+@pytest.mark.parametrize("record", avro.RECORD_TYPES)
+def test_fields_are_those_of_the_dataclass(record: type[avro.Record]) -> None:
+    """Columns, tools and topics must mean the same by a field; Avro's order is that of the bytes."""
+    schema = SOURCES[record.__name__.lower()]
+    assert [field["name"] for field in schema["fields"]] == [field.name for field in dataclasses.fields(record)]
+    assert (schema["name"], schema["namespace"]) == (record.__name__, "areba")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_flat_and_documented(name: str) -> None:
+    """A subscriber reads the meaning and the unit of each field in the file; a decoder must never recurse."""
+    schema = SOURCES[name]
+    assert schema["doc"]
+    for field in schema["fields"]:
+        assert len(field["doc"]) > 15, field["name"]
+        kind = field["type"]
+        if isinstance(kind, list):
+            assert kind[0] == "null"
+            assert len(kind) == 2
+            assert field["default"] is None
+            kind = kind[1]
+        if isinstance(kind, dict):
+            assert kind["type"] in {"enum", "fixed"} or kind == {"type": "array", "items": "float"}
+        else:
+            assert kind in avro.TYPE_CODES
+        if field["name"].endswith("_ms") or "_ms_" in field["name"]:
+            assert "millisecond" in field["doc"]
+
+
+def test_nested_schemas_are_refused() -> None:
+    """A recursive schema lets a few bytes overflow the stack inside fastavro."""
+    nested = {"type": "record", "name": "A", "fields": []}
+    for kind in (nested, ["null", nested], ["null", "string", "long"], "A", {"type": "array", "items": nested}):
+        with pytest.raises(ValueError, match=r"B\.field.*is not flat"):
+            avro.layout_of({"name": "B", "fields": [{"name": "field", "type": kind}]})
+
+
+def test_symbols_are_those_of_the_enumerations() -> None:
+    """The batch paths write and read enums by number."""
+    for name, field, enumeration in (("mark", "kind", MarkKind), ("outcome", "outcome", OutcomeKind)):
+        kind = next(each["type"] for each in SOURCES[name]["fields"] if each["name"] == field)
+        assert kind["symbols"] == [member.name.lower() for member in enumeration]
+        assert [int(member) for member in enumeration] == list(range(len(enumeration)))
+
+
+def test_fingerprints() -> None:
+    """Ours, fastavro's and the specification's own (for "null") agree, so that a value written elsewhere is known."""
+    assert rabin(b'"null"') == 0x63DD24E7CC258F8A
+    for name, parsed in PARSED.items():
+        assert canonical(name).decode() == to_parsing_canonical_form(parsed)
+        assert HEADERS[name][2:].hex() == fingerprint(canonical(name).decode(), "CRC-64-AVRO")
+    assert {schema.header for schema in avro.newest().values()} == set(HEADERS.values()) <= set(avro.catalogue())
+    assert all(
+        schema.fingerprint == rabin(canonical(type_.__name__.lower())) for type_, schema in avro.newest().items()
+    )
+
+
+@pytest.mark.parametrize("version", schemas.sources())
+def test_a_published_schema_does_not_change(version: tuple[str, int]) -> None:
+    """The golden value holds the fingerprint that was published: a change needs a new version and a new file."""
+    golden = (FOLDER / "golden" / f"{version[0]}.v{version[1]}.bin").read_bytes()
+    assert golden[: avro.HEADER_BYTES] == header_of(*version)

@@ -1,0 +1,1 @@
+"""The study: its experiments, runs, statistics and report."""

@@ -1,0 +1,176 @@
+"""The report from a few small runs: every part is there, every figure is drawn, other results are told apart."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("statsmodels", reason="the optional extra `study` is not installed")
+
+
+from stream_app.terminal import Terminal
+from study.compare import compare_repetitions
+from study.experiment import Run, parse, runs_of
+from study.report import write_report
+from study.runs import Repetition
+from study.store import Store, engine_version
+from study.summary import summarise
+from study.tables import write_repetitions
+
+LENGTH = 400
+
+
+def _runs() -> list[Run]:
+    def of(name: str, group: str, learners: tuple[str, ...], **stream: Any) -> list[Run]:  # noqa: ANN401  (plain data)
+        methods = {
+            name: {"method": "areba", "budget": int(name.removeprefix("areba_"))} if name[-1].isdigit() else None
+            for name in learners
+        }
+        source: dict[str, Any] = {"source": "sine", "length": LENGTH, "imbalance": 10, **stream}
+        if source["source"] == "credit":
+            del source["imbalance"]
+        varies = ("weights", "both") if group == "real" else ("both", "data")
+        data = {"name": name, "title": name, "group": group, "stream": source, "methods": methods, "varies": varies}
+        return runs_of([parse(data, name)])
+
+    budgets = ("areba_2", "areba_20", "areba_50", "areba_100", "areba_500", "areba_1000")
+    some = ("areba_20", "areba_2", "oob_single", "oob", "adaptive_cs", "sliding", "baseline")
+    drifting = {"drift": "posterior", "drift_step": 200}
+    return [
+        *of("budget-sine-10-posterior", "budget", budgets, **drifting),
+        *of("sine-10-stationary", "stationary", some),
+        *of("sine-1-posterior", "drift", some, **drifting),
+        *of("sine-1-posterior-noise", "drift", some, noise=0.1, **drifting),
+        *of("real-credit", "real", some, source="credit"),
+        *of("latency-0", "beyond", some),
+        *of("latency-10", "beyond", some, label_delay="fixed:10ev"),
+        *of("long-sine", "beyond", some),
+    ]
+
+
+def _fill(store: Store, runs: list[Run], worse: float = 0.0) -> None:
+    """Learners of known quality: the first in an experiment is right most often."""
+    for place, run in enumerate(runs):
+        for repetition in range(4):
+            draw = np.random.default_rng([place, repetition])
+            labels = (draw.random(LENGTH) < 0.2).astype(np.int8)
+            rows = len(run.experiment.methods)
+            wrong = draw.random((rows, LENGTH)) < worse + np.linspace(0.05, 0.4, rows)[:, None]
+            classes = (labels ^ wrong).astype(np.int8)
+            store.put(run, repetition, Repetition(classes, classes.astype(np.float32), labels, 1.0))
+
+
+LONG, DRIFT_STEP = 10_300, 10_000
+"""Longer than the points that are kept of a curve."""
+
+
+def _long_run() -> Run:
+    stream = {"source": "sine", "length": LONG, "imbalance": 10, "drift": "posterior", "drift_step": DRIFT_STEP}
+    data = {"name": "long", "title": "long", "group": "drift", "stream": stream}
+    data["methods"] = {"areba_20": {"method": "areba", "budget": 20}}
+    return runs_of([parse(data, "long")])[0]
+
+
+def _right_until_the_drift() -> Repetition:
+    labels = (np.arange(LONG) % 2).astype(np.int8)
+    classes = labels ^ (np.arange(LONG) >= DRIFT_STEP).astype(np.int8)
+    return Repetition(classes[None], classes[None].astype(np.float32), labels, 1.0)
+
+
+def _report(folder: Path, runs: list[Run]) -> Path:
+    store = folder / "store"
+    _fill(Store(store, engine_version()), runs)
+    return write_report(runs, store, folder / "results", "python -m study report", Terminal(quiet=True))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of all of them."""
+    return _report(tmp_path_factory.mktemp("report"), _runs())
+
+
+@pytest.mark.slow
+def test_every_part_that_was_run_is_in_the_report(page: Path) -> None:
+    """A reader finds tables, statements, figures and tests, and no picture that is not there."""
+    text = page.read_text(encoding="utf-8")
+    for heading in (
+        "## In short",
+        "## The paper's table",
+        "## What the paper's text says",
+        "## The role of the budget",
+        "## Stationary streams",
+        "## Drift, with and without noise in the labels",
+        "## Real data sets",
+        "## What a repetition varies",
+        "## Where our figures differ",
+        "## What the reset at a drift does",
+        "## Verification latency",
+        "## Time to recover",
+        "## Long and wide",
+        "## Tests",
+    ):
+        assert heading in text
+    assert "## What a user would pick instead" not in text, "River was not run"
+    pictures = [line.partition("](")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
+    assert pictures
+    for picture in pictures:
+        assert (page.parent / picture).read_bytes().startswith(b"\x89PNG")
+    for name in ("final.csv", "repetitions.csv", "tests.csv", "claims.csv", "recovery.csv"):
+        assert (page.parent / name).stat().st_size > 100
+
+
+@pytest.mark.slow
+def test_the_table_shows_the_papers_figure_beside_ours(page: Path) -> None:
+    """Ours, the paper's, the difference, and a mark where it is beyond two standard errors."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith("| Baseline | Credit Score ")]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[4] == "0.4807 (0.0158)"
+    ours = float(cells[5].replace("*", "").split()[0])
+    assert float(cells[6]) == pytest.approx(ours - 0.4807, abs=1.1e-4)
+    assert cells[7] == ("yes" if abs(ours - 0.4807) > 0.1 else cells[7])
+
+
+def test_curves_keep_the_points_on_both_sides_of_a_drift(tmp_path: Path) -> None:
+    """A figure "before the drift" of a long stream, whose curve is thinned out, was that after the reset: zero."""
+    run = _long_run()
+    store = Store(tmp_path, engine_version())
+    store.put(run, 0, _right_until_the_drift())
+    summary = summarise(run, store)
+    assert summary is not None
+    learner = summary.learners["areba_20"]
+    before = int(np.flatnonzero(learner.points == DRIFT_STEP)[0])
+    assert learner.points[before + 1] == DRIFT_STEP + 1
+    assert learner.means[2][before] == pytest.approx(1.0)
+    assert learner.means[2][before + 1] == 0.0
+
+
+def test_a_figure_without_resets_remembers_what_was_before(tmp_path: Path) -> None:
+    """The page says what the reset does: a learner that is always wrong after the drift still has what it had."""
+    run = _long_run()
+    store = Store(tmp_path, engine_version())
+    store.put(run, 0, _right_until_the_drift())
+    summary = summarise(run, store)
+    assert summary is not None
+    learner = summary.learners["areba_20"]
+    assert learner.mean(summary.last) == 0.0
+    assert 0.0 < learner.unreset[0] < 0.5
+    assert learner.unfaded[0] == pytest.approx(DRIFT_STEP / LONG, abs=0.01)
+
+
+def test_equal_results_are_equal_and_others_are_named(tmp_path: Path) -> None:
+    """`make study-quick` must say that a fresh clone finds the committed figures, and must not say so when not."""
+    runs = _runs()[2:4]
+    for folder in ("one", "two", "three"):
+        store = Store(tmp_path / folder, engine_version())
+        _fill(store, runs, worse=0.05 if folder == "three" else 0.0)
+        summaries = [summary for run in runs if (summary := summarise(run, store)) is not None]
+        write_repetitions(summaries, tmp_path / folder / "repetitions.csv")
+    one, two, three = (tmp_path / folder for folder in ("one", "two", "three"))
+    lines, equal = compare_repetitions(one, two)
+    assert equal
+    assert lines[-1].startswith("56 of 56 figures")
+    lines, equal = compare_repetitions(one, three)
+    assert not equal
+    assert any("sine-10-stationary" in line and "committed" in line for line in lines)

@@ -1,0 +1,1 @@
+"""`areba verify`: what it accepts and what it reports."""

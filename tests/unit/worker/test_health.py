@@ -1,0 +1,403 @@
+"""`/alive`, `/ready`, `/metrics` of a worker: what a supervisor and Prometheus read, over real sockets on loopback."""
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http import HTTPStatus
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.errors import TransactionAbortedError
+from stream_app.jit.compiler import reporting_compiled
+from stream_app.records import OutputRecords
+from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
+from stream_app.recovery.restore import Stage
+from stream_app.worker import metrics
+from stream_app.worker.health import READY_LIMIT_S, HealthObserver
+from stream_app.worker.http import PageServer, pages_of
+from stream_app.worker.observer import STEP_LIMIT_S, Observer
+from stream_app.worker.worker import Worker
+from tests.support.pages import get
+from tests.unit.recovery.test_restore import (
+    BREAKER,
+    PARTITIONS,
+    World,
+    _all_at,
+    _config,
+    _Failing,
+    _started,
+    _Ticking,
+    _turns,
+)
+
+TOPICS = ("examples", "labels")
+
+
+@contextlib.contextmanager
+def _served(observer: HealthObserver) -> Iterator[int]:
+    with closing(PageServer("127.0.0.1", 0, pages_of(observer, TOPICS))) as server:
+        yield server.port
+
+
+def _samples(port: int) -> dict[str, float]:
+    """By name and labels, as Prometheus reads them."""
+    status, text = get(port, "/metrics")
+    assert status == HTTPStatus.OK
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def _states(samples: dict[str, float]) -> dict[str, str]:
+    """Of each task."""
+    found = {}
+    for name, value in samples.items():
+        match = re.fullmatch(r'areba_task_state\{state="(\w+)",task="(\d+)"\}|'
+                             r'areba_task_state\{task="(\d+)",state="(\w+)"\}', name)  # fmt: skip
+        if match and value == 1:
+            found[match[2] or match[3]] = match[1] or match[4]
+    return found
+
+
+def test_the_life_of_a_worker() -> None:
+    """Ready once all is restored, not before, nor while the group deals its tasks anew; counts follow what it did."""
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    observer = HealthObserver(world.clock)
+    world.send(7)
+    with _served(observer) as port:
+        assert get(port) == (503, "the group was not joined yet\n")
+        assert _states(_samples(port)) == {}
+        member = _started(world.worker(observer=observer))
+        _turns(member, until=lambda: len(member.tasks) == PARTITIONS)
+        _turns(member, until=_all_at(member, 7))
+        _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+        assert get(port) == (200, "task 0: live\ntask 1: live\n")
+        samples = _samples(port)
+        assert _states(samples) == {"0": "live", "1": "live"}
+        assert samples['areba_committed_offset{task="0",topic="examples"}'] == 7
+        assert samples['areba_committed_offset{task="1",topic="labels"}'] == 7
+        written = sum(len(rows) for (_, number), rows in world.outputs().items() if number == 0)
+        assert samples['areba_output_records_total{task="0"}'] == written > 0
+        assert samples['areba_snapshots_total{task="0"}'] >= 1
+        assert samples['areba_snapshot_bytes_total{task="0"}'] > 0
+        assert samples["areba_aborted_transactions_total"] == 0
+        member._close()
+        assert get(port) == (503, "the group was not joined yet\n")
+        assert not [name for name in _samples(port) if "task=" in name], "labels of tasks that others have now"
+
+
+def _restarted(count: int) -> tuple[World, Worker, HealthObserver]:
+    """Return a world with a new worker that has so many records, a batch each, to process again."""
+    world = World(_config(worker={"max_batch_records": 1}))
+    world.send(count)
+    first = _started(world.worker())
+    _turns(first, until=_all_at(first, count))
+    world.use(_Ticking())
+    observer = HealthObserver(world.clock)
+    return world, _started(world.worker(observer=observer)), observer
+
+
+def test_restoring_is_not_ready() -> None:
+    """Whoever sends work away from a worker that restores is told how far it is."""
+    _, again, observer = _restarted(30)
+    with _served(observer) as port:
+        _turns(again, until=lambda: len(again.tasks) == PARTITIONS)
+        status, text = get(port)
+        assert (status, text.splitlines()[0]) == (503, "task 0: restoring: snapshot and progress are read")
+        assert _samples(port)['areba_committed_offset{task="0",topic="examples"}'] == 30
+        _turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].replayed_records < 40)
+        again.turn()
+        status, text = get(port)
+        assert status == 503
+        assert re.match(r"task 0: restoring: offsets \d+/\d+ of 30/30\n", text), text
+        assert _states(_samples(port))["0"] == "restoring"
+        _turns(again, until=_all_at(again, 30))
+        assert get(port)[0] == 200
+
+
+def test_a_trip_and_its_end() -> None:
+    """The reason and the command; live again behind the resume."""
+    world = World(_config(**BREAKER))
+    observer = HealthObserver(world.clock)
+    world.send(6)
+    for _ in range(3):
+        world.put("examples", 0, None, b"garbage", 100)
+    member = _started(world.worker(observer=observer))
+    _turns(member, until=lambda: [task.stage for task in member.tasks] == [Stage.TRIPPED, Stage.LIVE])
+    with _served(observer) as port:
+        status, text = get(port)
+        assert status == 503
+        assert text == (
+            "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); fix the producer, then: "
+            "areba resume --task 0\ntask 1: live\n"
+        )
+        assert _states(_samples(port)) == {"0": "tripped", "1": "live"}
+        world.resume(0, member.tasks[0].point.sequence + 1)
+        _turns(member, until=lambda: member.tasks[0].stage is Stage.LIVE)
+        assert get(port) == (200, "task 0: live\ntask 1: live\n")
+
+
+def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker continues with the others; that is no reason to call it ready."""
+    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
+    world = World()
+    world.send(5)
+    first = _started(world.worker())
+    _turns(first, until=_all_at(first, 5))
+    for name in TOPICS:
+        del world.broker.groups.group("app").offsets[TopicPartition(name, 0)]
+    observer = HealthObserver(world.clock)
+    again = _started(world.worker(observer=observer))
+    _turns(again, until=lambda: [task.stage for task in again.tasks] == [Stage.PARKED, Stage.LIVE])
+    text = observer.health().ready_text()
+    assert text.startswith("task 0: cannot be restored: ")
+    assert "`areba state recommit`" in text
+    assert not observer.health().is_ready
+
+
+def test_a_task_that_waits_for_a_dead_transaction() -> None:
+    """It commits nothing there, and says so; the other one goes on, and so does it once that has ended."""
+    world = World(_config())
+    dead = EmbeddedTransaction(world.broker, "app-other", timeout_s=10 * HANGS_AFTER_S)
+    dead.initialise()
+    dead.begin()
+    place = TopicPartition(world.config.topics.predictions, 1)
+    dead.produce(place, OutputRecords([b"s"], [b"never committed"], [1]))
+    world.send(7)
+    observer = HealthObserver(world.clock)
+    member = _started(world.worker(observer=observer, joins=True))
+    with _served(observer) as port:
+        _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(7, 7)])
+        for _ in range(30):
+            world.clock.advance(HANGS_AFTER_S / 25)
+            member.turn()
+        assert {task.number: task.offsets for task in member.tasks} == {0: (7, 7)}
+        assert get(port) == (
+            503,
+            "task 0: live\ntask 1: waits for a transaction in predictions[1] that does not end\n",
+        )
+        dead.abort()
+        _turns(member, until=_all_at(member, 7))
+        assert get(port) == (200, "task 0: live\ntask 1: live\n")
+    assert b"never committed" not in [value for _, value, *_ in world.rows("predictions", 1)]
+
+
+def test_aborts_are_counted() -> None:
+    """And the tasks that are restored for it are not called live meanwhile."""
+    world = World()
+    observer = HealthObserver(world.clock)
+    world.send(20)
+    failing = _Failing(world.broker, dict.fromkeys((1, 3), TransactionAbortedError))
+    member = _started(world.worker(transaction=failing, observer=observer))
+    seen = set()
+
+    def aborts() -> float:
+        return observer.figures.values()[metrics.ABORTED_TRANSACTIONS][()]
+
+    def done() -> bool:
+        states = tuple(task.state.value for task in observer.health().tasks.values())
+        seen.add((aborts(), states))
+        return _all_at(member, 20)()
+
+    _turns(member, until=done)
+    assert aborts() == 2
+    assert (1, ("restoring", "restoring")) in seen
+    assert (1, ("live", "live")) in seen
+    assert observer.health().is_ready
+
+
+def test_a_member_without_tasks_is_ready() -> None:
+    """More workers than partitions: those left over stand by, and are no reason for an alarm."""
+    observer = HealthObserver(ManualClock())
+    observer.assigned([])
+    observer.round_ended(0.0)
+    health = observer.health()
+    assert (health.is_ready, health.ready_text()) == (True, "the group gave this worker no task\n")
+
+
+# Alive and ready know time --------------------------------------------------------------------------------------------
+
+GATES: dict[str, threading.Event] = {}
+"""What the learner and the broker below wait for."""
+
+
+class Sleeper:
+    """A learner of a user that never comes back from `learn`."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def predict(self, _: object) -> float:
+        """One half."""
+        return 0.5
+
+    def learn(self, *_: object) -> None:
+        """Sleep, until the test has seen enough."""
+        GATES["asleep"].set()
+        GATES["wake"].wait(60)
+
+    def arrays(self) -> dict[str, Any]:
+        """None that changes."""
+        return {"nothing": np.zeros(1)}
+
+    def load(self, _: object) -> None:
+        """The same again."""
+
+
+class _Stopped(EmbeddedTransaction):
+    """A broker that is stopped while a transaction is committed: the call waits."""
+
+    def commit(self) -> None:
+        """Wait for the broker."""
+        GATES["asleep"].set()
+        GATES["wake"].wait(60)
+        super().commit()
+
+
+@contextlib.contextmanager
+def _in_a_thread(*members: Any) -> Iterator[threading.Event]:  # noqa: ANN401  (workers)
+    """Let a worker turn until the test is over; it waits for the gates on the way."""
+    GATES.update(asleep=threading.Event(), wake=threading.Event())
+    stop = threading.Event()
+
+    def turn() -> None:
+        while not stop.wait(0.001):
+            for member in members:
+                member.turn()
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        yield GATES["wake"]
+    finally:
+        GATES["wake"].set()
+        stop.set()
+        thread.join(60)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    """Look again and again, bounded."""
+    for _ in range(6_000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("not within a minute")
+
+
+def test_a_learner_that_sleeps_for_ever() -> None:
+    """What a user would lose: a worker that stands still for days and is never restarted, since every page says 200."""
+    world = World(_config(learners={"mine": {"method": f"{__name__}:Sleeper"}}))
+    observer = HealthObserver(world.clock)
+    member = _started(world.worker(observer=observer))
+    with _served(observer) as port:
+        _turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
+        world.send(1)
+        with _in_a_thread(member) as wake:
+            assert GATES["asleep"].wait(60)
+            assert (get(port)[0], get(port, "/alive")) == (200, (200, "alive\n"))
+            world.clock.advance(READY_LIMIT_S + 1)
+            status, text = get(port)
+            assert (status, "no round has ended for 16 s" in text) == (503, True)
+            assert get(port, "/alive")[0] == 200
+            world.clock.advance(STEP_LIMIT_S - READY_LIMIT_S)
+            status, text = get(port, "/alive")
+            assert (status, text) == (503, "one step takes 61 s: task 0: a batch of 1 examples and 1 labels\n")
+            assert _samples(port)["areba_step_seconds"] == 61
+            wake.set()
+            _until(lambda: get(port) == (200, "task 0: live\ntask 1: live\n"))
+            assert get(port, "/alive")[0] == 200
+
+
+def test_a_stopped_broker() -> None:
+    """It never makes a worker look dead: to restart all workers would not help. Nor does it look ready."""
+    world = World()
+    observer = HealthObserver(world.clock)
+    stopped = _Stopped(world.broker, world.config.transactional_id, timeout_s=10_000.0)
+    member = _started(world.worker(transaction=stopped, observer=observer))
+    with _served(observer) as port:
+        _turns(member, until=lambda: get(port)[0] == HTTPStatus.OK)
+        world.send(1)
+        with _in_a_thread(member) as wake:
+            assert GATES["asleep"].wait(60)
+            world.clock.advance(READY_LIMIT_S - 1)
+            assert get(port)[0] == 200
+            world.clock.advance(2)
+            status, text = get(port)
+            assert (status, "no round has ended for 16 s" in text) == (503, True)
+            world.clock.advance(5_000)
+            assert (get(port)[0], get(port, "/alive")) == (503, (200, "alive\n"))
+            wake.set()
+            _until(lambda: get(port)[0] == HTTPStatus.OK)
+
+
+def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
+    """Idle rounds end, so only the age of the last answer tells."""
+    world = World()
+    observer = HealthObserver(world.clock)
+    silence_s = 0.0
+    member = _started(world.worker(observer=observer, silence_s=lambda: silence_s))
+    _turns(member, until=lambda: observer.health().is_ready)
+    silence_s = READY_LIMIT_S + 3
+    member.turn()
+    health = observer.health()
+    assert (health.is_ready, health.is_alive) == (False, True)
+    assert health.ready_text().startswith("no Kafka broker has answered for 18 s\n")
+    silence_s = 0.0
+    member.turn()
+    assert observer.health().is_ready
+
+
+def test_a_long_restore_is_alive() -> None:
+    """It is many steps, each of them short: a supervisor that killed it would have it begin again, for ever."""
+    world, again, observer = _restarted(60)
+    begun_s, seen = world.clock.monotonic_s(), []
+
+    def done() -> bool:
+        health = observer.health()
+        seen.append(health.is_alive)
+        return _all_at(again, 60)()
+
+    _turns(again, until=done)
+    assert world.clock.monotonic_s() - begun_s > 2 * STEP_LIMIT_S
+    assert all(seen)
+
+
+def test_compiling_gets_ahead() -> None:
+    """Minutes of it are one function after the other; only a function that takes too long is a standstill."""
+    clock = ManualClock()
+    observer = HealthObserver(clock)
+    with observer.step("compiling"), reporting_compiled(observer.progressed):
+        clock.advance(STEP_LIMIT_S + 1)
+        assert not observer.health().is_alive
+        compile_now: Any = numba.njit  # without a cache
+        compile_now(_one)(1)
+        assert observer.health().is_alive
+        clock.advance(STEP_LIMIT_S + 1)
+        assert observer.health().alive_text() == "one step takes 61 s: compiling\n"
+    assert observer.health().is_alive
+    with Observer(clock).step("nobody asks"):
+        pass
+
+
+def _one(number: int) -> int:
+    return number + 1
+
+
+def test_every_metric_is_published() -> None:
+    """By name and meaning, with what a scraper wants to know of the build and the process."""
+    observer = HealthObserver(ManualClock())
+    observer.assigned([3])
+    observer.committed(3, (1, 1), 5)
+    with _served(observer) as port:
+        _, text = get(port, "/metrics")
+        described = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))
+        assert {metric.name for metric in metrics.METRICS} <= described
+        assert re.search(r'^areba_build_info\{.*version="\d', text, re.MULTILINE)
+        assert _samples(port)["process_resident_memory_bytes"] > 0
+        assert _samples(port)['areba_output_records_total{task="3"}'] == 5

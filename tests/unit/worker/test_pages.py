@@ -1,0 +1,177 @@
+"""The server of a worker's pages: whoever asks, and however badly, the worker does not notice."""
+
+import contextlib
+import logging
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_app.backends.clock import ManualClock
+from stream_app.cli import start
+from stream_app.errors import ConfigurationError, UnknownOutcomeError
+from stream_app.worker import http
+from stream_app.worker.health import HealthObserver
+from stream_app.worker.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
+from tests.support.pages import get
+from tests.unit.recovery.test_restore import _config
+
+
+def _fine(_: object, start_response: StartResponse) -> Iterable[bytes]:
+    return http.answer(Page(HTTPStatus.OK, "fine"), start_response)
+
+
+def test_a_port_in_use_is_a_wrong_setting() -> None:
+    """Told at start, with the setting's name, in place of a worker that nobody can watch."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=rf"worker\.http_port: cannot listen at 127\.0\.0\.1:{port}: "):
+            PageServer("127.0.0.1", port, {})
+    with pytest.raises(ConfigurationError, match=r"worker\.http_host: cannot listen at 192\.0\.2\.1:0: "):
+        PageServer("192.0.2.1", 0, {})  # an address for documentation: no machine has it
+
+
+def test_a_page_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """Status 500 for this one, the reason in the log; the next request is answered."""
+
+    def broken(*_: object) -> Iterable[bytes]:
+        raise ZeroDivisionError("told to")
+
+    with closing(PageServer("127.0.0.1", 0, {"/broken": broken, "/fine": _fine})) as server:
+        assert get(server.port, "/broken") == (500, "failed; the worker's log has the reason\n")
+        assert "told to" in caplog.text
+        assert get(server.port, "/fine?x=1") == (200, "fine")
+        assert get(server.port, "/") == (404, "there is no such page; there are: /broken, /fine\n")
+        assert get(server.port, "/fine", "HEAD") == (200, "")
+        assert [get(server.port, "/fine", method)[0] for method in ("POST", "DELETE", "OPTIONS")] == [405] * 3
+
+
+def test_bad_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who sends nothing, drips for ever, sends megabytes, takes no answer or hangs up: others are answered at once."""
+    monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)
+    large = b"x" * 50_000_000
+
+    def flood(_: object, start_response: StartResponse) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        return [large]
+
+    stop = threading.Event()
+
+    def drip(client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while not stop.wait(0.05):
+                client.sendall(b"x")
+
+    with closing(PageServer("127.0.0.1", 0, {"/": _fine, "/flood": flood})) as server, contextlib.ExitStack() as stack:
+        silent, dripping, deaf, wordy, gone = (
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20)) for _ in range(5)
+        )
+        thread = threading.Thread(target=drip, args=(dripping,))
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(stop.set)
+        deaf.sendall(b"GET /flood HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(OSError):
+            wordy.sendall(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 100_000)
+        gone.close()
+        assert get(server.port, "/") == (200, "fine")
+        assert len(server._server._open) >= 3, "the others hold their connections meanwhile"
+        monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 0.0)
+        assert silent.recv(1) == b"", "given up"
+        assert _given_up(dripping)
+        _wait(lambda: not server._server._open)
+
+
+def _given_up(client: socket.socket) -> bool:
+    """Whether the server closed the connection; what it had sent is thrown away."""
+    with contextlib.suppress(ConnectionError):
+        while client.recv(65_536):
+            pass
+    return True
+
+
+def _wait(condition: Any) -> None:  # noqa: ANN401  (a function)
+    for _ in range(2_000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("not within 20 s")
+
+
+def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of connections costs no more than so many threads, and is over when they are given up."""
+    monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)
+    before = threading.active_count()
+    with closing(PageServer("127.0.0.1", 0, {"/": _fine})) as server, contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            for _ in range(2 * MAX_REQUESTS)
+        ]
+        assert all(_given_up(client) for client in clients[MAX_REQUESTS:])
+        assert threading.active_count() <= before + 1 + MAX_REQUESTS
+        monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 0.0)
+        assert all(_given_up(client) for client in clients)
+        _wait(lambda: not server._server._open)
+        monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)
+        assert get(server.port, "/") == (200, "fine")
+
+
+def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens, and nothing of it is imported: a start is not a half second later for a page nobody asks for."""
+    monkeypatch.setattr(http, "PageServer", None)
+    with start._observed(_config(), ManualClock()) as observer:
+        assert not isinstance(observer, HealthObserver)
+    code = (
+        "import sys; from stream_app.admin import inspect_tasks; from stream_app.cli import main, start; "
+        "from stream_app.worker import worker; "
+        "sys.exit('prometheus_client' in sys.modules)"
+    )
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False, timeout=120).returncode == 0
+
+
+def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    """It answers from the first moment; however the worker ends, the port is free for the process after it."""
+    caplog.set_level(logging.INFO)
+    config = _config(worker={"http_port": 0})
+    ports = []
+
+    def die() -> None:
+        with start._observed(config, ManualClock()) as observer:
+            assert isinstance(observer, HealthObserver)
+            found = re.search(r"answering at http://127\.0\.0\.1:(\d+)/alive and http", caplog.text)
+            assert found is not None
+            ports.append(int(found[1]))
+            assert get(ports[0]) == (503, "the group was not joined yet\n")
+            raise UnknownOutcomeError("as a worker ends that starts afresh")
+
+    with pytest.raises(UnknownOutcomeError):
+        die()
+    [port] = ports
+    with pytest.raises(ConnectionRefusedError):
+        get(port)
+    again = _config(worker={"http_port": port})
+    with start._observed(again, ManualClock()):
+        assert get(port)[0] == 503
+
+
+def test_two_workers_of_a_process_share_nothing() -> None:
+    """Each has a registry of its own."""
+    one, two = HealthObserver(ManualClock()), HealthObserver(ManualClock())
+    one.assigned([0])
+    topics = ("examples", "labels")
+    with (
+        closing(PageServer("127.0.0.1", 0, pages_of(one, topics))) as first,
+        closing(PageServer("127.0.0.1", 0, pages_of(two, topics))) as second,
+    ):
+        state = 'areba_task_state{state="restoring",task="0"} 1.0'
+        assert [state in get(server.port, "/metrics")[1] for server in (first, second)] == [True, False]

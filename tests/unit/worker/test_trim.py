@@ -1,0 +1,330 @@
+"""Progress is trimmed behind retention and the two newest snapshots, and what reads it copes with its new beginning."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from stream_app.admin.models import Place, explain, rebuild
+from stream_app.backends.base import Fetched, LogReader, TopicPartition
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.errors import ArebaError, StateError, TopicError, UnknownOutcomeError
+from stream_app.records import Commit
+from stream_app.recovery.restore import Target, parse_metadata
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
+from stream_app.worker import progress_trimmer
+from stream_app.worker.worker import Worker
+from tests.unit.recovery.test_restore import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
+
+COUNT = 60
+
+
+def _place(world: World, topic: str, number: int) -> TopicPartition:
+    return TopicPartition(getattr(world.config.topics, topic), number)
+
+
+def _processed() -> tuple[World, Worker]:
+    """Records were processed in several commits with snapshots on the way; the worker lives."""
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    world.send(COUNT)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, COUNT))
+    return world, member
+
+
+def _retain(world: World, examples: int, labels: int, numbers: Sequence[int] = range(PARTITIONS)) -> None:
+    """What retention does to the inputs."""
+    for number in numbers:
+        world.broker.delete_before(_place(world, "examples", number), examples)
+        world.broker.delete_before(_place(world, "labels", number), labels)
+
+
+def _begin(world: World, number: int = 0) -> int:
+    return world.cluster.watermarks(_place(world, "progress", number)).low
+
+
+def _commits(world: World, number: int = 0) -> list[tuple[int, Commit]]:
+    """Those that are left, with their offsets."""
+    place = _place(world, "progress", number)
+    low, high = world.cluster.watermarks(place)
+    records, *_ = world.broker.read(place, low, high)
+    found = zip(records.offsets.tolist(), map(codec.decode_one, filter(None, records.values)), strict=True)
+    return [(offset, record) for offset, record in found if isinstance(record, Commit)]
+
+
+def _target(world: World, number: int = 0) -> Target:
+    place = _place(world, "examples", number)
+    known = world.cluster.committed("app", [place])[place]
+    assert known is not None
+    return parse_metadata(known.metadata, "test")
+
+
+def _more(world: World, member: Worker, total: int) -> None:
+    """Some more records, processed, a snapshot behind them named, and progress looked at."""
+    world.clock.advance(progress_trimmer.TRIM_INTERVAL_S)
+    world.send(6, first=total - 6)
+    _turns(member, until=_all_at(member, total))
+    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    _turns(member, until=lambda: not any(trimmer.is_busy for trimmer in member._trimmers.values()))
+
+
+def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
+    """Progress begins behind what retention has taken."""
+    world, member = _processed()
+    _retain(world, examples, labels)
+    _more(world, member, COUNT + 6)
+    return world, member
+
+
+@pytest.mark.parametrize(("examples", "labels"), [(40, 30), (30, 40), (40, 0), (0, 40), (0, 0)])
+def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
+    """Exactly the commits whose inputs are gone on both sides: their successor is where progress begins."""
+    world, member = _processed()
+    before = {number: _commits(world, number) for number in range(PARTITIONS)}
+    _retain(world, examples, labels)
+    _more(world, member, COUNT + 6)
+    for number in range(PARTITIONS):
+        useless = [at for at, one in before[number] if one.examples_end <= examples and one.labels_end <= labels]
+        assert len(useless) > 3 or not (examples and labels)
+        assert _begin(world, number) == max(useless, default=-1) + 1
+        assert len(_commits(world, number)) > 5
+
+
+def test_a_new_worker_goes_on_behind_trimmed_progress() -> None:
+    """The same bits as a life without any of this."""
+    world, _ = _trimmed()
+    again = _started(world.worker())
+    _more(world, again, COUNT + 12)
+    assert all(task.loaded_sequence > 0 for task in again.tasks)
+    assert world.outputs() == _undisturbed(COUNT, 6, 6)
+
+
+def test_both_snapshots_can_still_be_used() -> None:
+    """Retention that is ahead of everything takes nothing of what the older of the two snapshots needs."""
+    world, member = _processed()
+    before = _commits(world)
+    _retain(world, COUNT, COUNT)
+    _more(world, member, COUNT + 6)
+    oldest = min(snapshot.progress_offset for snapshot in _target(world).snapshots)
+    assert len(_target(world).snapshots) == 2
+    assert 0 < _begin(world) <= oldest
+    assert oldest in [offset for offset, _ in _commits(world)]
+    _more(world, member, COUNT + 12)
+    useless = [offset for offset, one in before if max(one.examples_end, one.labels_end) <= COUNT]
+    assert _begin(world) == useless[-1] + 1, "what that snapshot needed is no longer needed"
+
+
+class _Watching(EmbeddedCluster):
+    """Holds every deletion against what the group has committed at that moment."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.broker)
+        self._world = world
+        self.deleted = 0
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete."""
+        self.deleted += 1
+        named = _target(self._world, partition.partition).snapshots
+        assert before <= min(snapshot.progress_offset for snapshot in named)
+        return super().delete_records(partition, before)
+
+
+def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the two, at whatever moment of the next one's making: it may be damaged, or its writer may die."""
+    monkeypatch.setattr(progress_trimmer, "TRIM_INTERVAL_S", 0.0)
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    watching = _Watching(world)
+    member = _started(world.worker(cluster=watching))
+    world.send(3 * COUNT)
+
+    def done() -> bool:
+        for task in member.tasks:
+            _retain(world, *task.offsets, numbers=[task.number])
+            while member._trimmers[task.number].is_busy:  # before anything else is committed
+                member._trimmers[task.number].step()
+        return _all_at(member, 3 * COUNT)()
+
+    _turns(member, until=done)
+    assert watching.deleted > 5
+
+
+class _Counting(EmbeddedCluster):
+    """Counts what it is asked, and refuses or is silent when told to."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        super().__init__(broker)
+        self.deleted: list[int] = []
+        self.readers = 0
+        self.failure: ArebaError | None = None
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """A reader."""
+        self.readers += partition.topic.endswith("progress")
+        return super().reader(partition, committed=committed)
+
+    def delete_records(self, partition: TopicPartition, before: int) -> int:
+        """Delete, or not."""
+        self.deleted.append(before)
+        if self.failure is not None:
+            raise self.failure
+        return super().delete_records(partition, before)
+
+
+def _counted() -> tuple[World, _Counting, Worker]:
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    cluster = _Counting(world.broker)
+    world.send(COUNT)
+    member = _started(world.worker(cluster=cluster))
+    _turns(member, until=_all_at(member, COUNT))
+    _retain(world, 40, 30)
+    return world, cluster, member
+
+
+def test_progress_is_looked_at_once_a_minute_and_only_behind_retention() -> None:
+    """A busy task takes a snapshot every few seconds: looking each time would cost more than it gives."""
+    world, cluster, member = _counted()
+    _more(world, member, COUNT + 6)
+    looked = cluster.readers
+    assert len(cluster.deleted) == PARTITIONS
+    end = COUNT + 6
+    for round_ in range(5):
+        world.clock.advance(progress_trimmer.TRIM_INTERVAL_S / 10)
+        _retain(world, 41 + round_, 31 + round_)
+        end += 6
+        world.send(6, first=end - 6)
+        _turns(member, until=_all_at(member, end))
+    assert (cluster.readers, len(cluster.deleted)) == (looked, PARTITIONS), "a minute is not over"
+    _more(world, member, end + 6)
+    assert (cluster.readers, len(cluster.deleted)) == (looked + PARTITIONS, 2 * PARTITIONS)
+    _more(world, member, end + 12)
+    assert (cluster.readers, len(cluster.deleted)) == (looked + PARTITIONS, 2 * PARTITIONS), (
+        "retention has taken nothing since"
+    )
+
+
+@pytest.mark.parametrize(
+    ("failure", "attempts"), [(TopicError("progress[0]: not allowed"), 1), (UnknownOutcomeError("silent"), 3)]
+)
+def test_a_refusal_does_no_harm(failure: ArebaError, attempts: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Without the permission all goes on; it is said once, and a broker that refuses is not asked again."""
+    world, cluster, member = _counted()
+    cluster.failure = failure
+    with caplog.at_level(logging.INFO, "areba.worker"):
+        for life in range(3):
+            _more(world, member, COUNT + 6 * (life + 1))
+    said = [line.getMessage() for line in caplog.records if "trim" in line.getMessage()]
+    assert said == [f"trim-failed task=0: {failure}; progress keeps records that no restore needs"]
+    assert len(cluster.deleted) == attempts * PARTITIONS
+    assert _begin(world) == 0
+    assert world.outputs() == _undisturbed(COUNT, 6, 6, 6)
+
+
+class _Mute(_Counting):
+    """Its readers of progress have nothing to say once retention was at work."""
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """A reader."""
+        made = super().reader(partition, committed=committed)
+        if partition.topic.endswith("progress") and self.failure is not None:
+            made.poll = _nothing  # type: ignore[method-assign]
+        return made
+
+
+def _nothing(max_records: int, timeout_s: float) -> Fetched | None:
+    del max_records, timeout_s
+    return None
+
+
+def test_a_silent_broker_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """Looking has an end, and a round is never late for it by more than one look."""
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    cluster = _Mute(world.broker)
+    world.send(COUNT)
+    member = _started(world.worker(cluster=cluster))
+    _turns(member, until=_all_at(member, COUNT))
+    _retain(world, 40, 30)
+    cluster.failure = UnknownOutcomeError("silent")
+    with caplog.at_level(logging.WARNING, "areba.worker"):
+        _more(world, member, COUNT + 6)
+    assert [record.getMessage().split(": no")[1] for record in caplog.records] == [
+        " answer in 5 s; progress keeps records that no restore needs"
+    ]
+    assert cluster.deleted == []
+
+
+# What begins later ----------------------------------------------------------------------------------------------------
+
+
+def _damage_snapshots(world: World) -> None:
+    for number in range(PARTITIONS):
+        place = _place(world, "changelog", number)
+        world.broker.delete_before(place, world.cluster.watermarks(place).high)
+
+
+def test_without_a_snapshot_the_task_is_parked() -> None:
+    """One line has the sequence that is there, the one that is needed, and why no snapshot is."""
+    world, _ = _trimmed()
+    _damage_snapshots(world)
+    with pytest.raises(StateError) as caught:
+        world.worker().run(lambda: False)
+    line = str(caught.value)
+    assert "sequence 0 is needed: older records were deleted with their inputs, and no snapshot can be read" in line
+    assert line.count("chunk 0 of 1 is missing") == 2, "both snapshots are named"
+    assert "another application.id" in line
+
+
+def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
+    """Records that were deleted by hand, for instance: both sequences are named."""
+    world, member = _trimmed()
+    snapshot = member.tasks[0].point.sequence
+    rarely = _started(world.worker(_config()))
+    for end in (COUNT + 9, COUNT + 12):
+        world.send(3, first=end - 3)
+        _turns(rarely, until=_all_at(rarely, end))
+    newest = max(snapshot.progress_offset for snapshot in _target(world).snapshots)
+    for number in range(PARTITIONS):
+        world.cluster.delete_records(_place(world, "progress", number), newest + 1)
+    line = rf"progress begins with sequence {snapshot + 1}, sequence {snapshot} is needed for the snapshot behind it"
+    with pytest.raises(StateError, match=line):
+        world.worker().run(lambda: False)
+
+
+def test_a_model_is_rebuilt_from_a_snapshot() -> None:
+    """`areba state` goes on to work: the configuration is that of the snapshot."""
+    world, member = _trimmed()
+    expected = member.tasks[0].task.model_digests()  # type: ignore[union-attr]
+    place = Place(world.config, world.cluster, world.clock)
+    assert rebuild(place, 0, None).task.model_digests() == expected
+    end = member.tasks[0].offsets
+    assert rebuild(place, 0, end).task.model_digests() == expected
+    assert explain(place, "s0", str(COUNT + 5), 0).is_same
+
+
+def test_history_begins_somewhere() -> None:
+    """What lies before it is answered with where it begins, not with another model."""
+    world, _ = _trimmed()
+    place = Place(world.config, world.cluster, world.clock)
+    text = r"progress\[0\]: history begins with sequence \d+: older records were deleted with their inputs"
+    with pytest.raises(StateError, match=text):
+        rebuild(place, 0, (10, 10))
+    with pytest.raises(StateError, match=text):
+        explain(place, "s0", "45", 0)
+    _damage_snapshots(world)
+    with pytest.raises(StateError, match=text + ", and no snapshot that is named can be read"):
+        rebuild(place, 0, None)
+
+
+def test_verify_says_it_once() -> None:
+    """The books need every record: one line a partition, not hundreds that follow from it."""
+    world, _ = _trimmed()
+    report = verify(world.cluster, world.config, rerun=True)
+    assert len(report.findings) == PARTITIONS
+    topics = world.config.topics
+    assert report.findings[0] == (
+        f"{topics.progress}[0]: starts at offset {_begin(world)}, {topics.examples} at 40 and "
+        f"{topics.labels} at 30: the books need every record, older ones are gone (retention); this "
+        "partition was not checked"
+    )

@@ -1,0 +1,252 @@
+"""Records that are wrong within a stream, in the wrong place, or of nobody: each is reported, and stops nobody else."""
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from stream_app.admin.inspect_tasks import inspect
+from stream_app.backends.partitioner import Placement, partition_of
+from stream_app.config import LearnerSettings, LimitSettings, StreamSettings, TaskSettings
+from stream_app.pipeline.outputs import DeadCount, Outputs
+from stream_app.pipeline.task import Task
+from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reason, Side
+from stream_app.recovery.buffers import NO_RECORDS
+from stream_app.recovery.restore import Stage
+from stream_app.serialization import codec
+from stream_app.verify.verify import verify
+from stream_app.worker.health import HealthObserver
+from stream_app.worker.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
+from stream_app.worker.worker import Worker
+from tests.unit.recovery.test_restore import World, _config, _started, _turns
+
+TIME_MS = 1_700_000_000_000
+
+ANY = {"unknown_streams": "model"}
+
+
+def _task(**settings: object) -> Task:
+    stream = StreamSettings(champion="areba", learners={"areba": LearnerSettings(method="areba", budget=4)})
+    known = {"streams": {"s": stream}, "default_stream": stream, **settings}
+    return Task(0, TaskSettings(application_id="t", **known), ("examples", "labels"))  # type: ignore[arg-type]
+
+
+def _raw(records: Sequence[Example | Label | Mark], key: object = ..., first: int = 0) -> RawRecords:
+    """In offset order, a millisecond apart; `key` is that of all, by default their streams."""
+    offsets = np.arange(first, first + len(records), dtype=np.int64)
+    keys = [record.stream.encode() if key is ... else key for record in records]
+    return RawRecords(offsets, offsets + TIME_MS, keys, [codec.encode(record) for record in records])  # type: ignore[arg-type]
+
+
+def _reasons(outputs: Outputs) -> list[str]:
+    letters = outputs.topics["dead-letters"]
+    return [str(dict(letters.headers[row])["areba.reason"], "utf-8") for row in range(len(letters))]  # type: ignore[arg-type]
+
+
+# Keys -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [None, b"", b"x0", b"t", b"s\x00", b"\xff"])
+def test_a_key_that_is_not_the_stream(key: bytes | None) -> None:
+    """Key = id spread one stream over all partitions, with a model in each, and nothing said so."""
+    task = _task(streams={}, **ANY)
+    examples = _raw([Example("s", "x0", [1.0]), Mark("s", MarkKind.ADVANCE, time_ms=1)], key)
+    outputs = task.step(examples, _raw([Label("s", "x0", 1)], key))
+    assert _reasons(outputs) == ["wrong-key"] * 3
+    assert not len(outputs.topics["predictions"])
+    assert task.stream_names == (), "a record with a wrong key opens no stream"
+    assert list(outputs.topics["dead-letters"].keys) == [key] * 3
+    assert not any(side.any() for side in outputs.unreadable)
+    again = task.step(_raw([Example("s", "x0", [1.0])]), NO_RECORDS)
+    assert len(again.topics["predictions"]) == 1
+
+
+def test_one_wrong_key_among_right_ones() -> None:
+    """The others of its batch are what they would be without it, new streams and known ones alike."""
+    task = _task(**ANY)
+    records = [Example(name, f"{name}{number}", [1.0]) for number in range(3) for name in ("s", "new", "newer")]
+    raw = _raw(records)
+    list(raw.keys)
+    keys = list(raw.keys)
+    keys[4] = b"s"
+    outputs = task.step(RawRecords(raw.offsets, raw.timestamps, keys, raw.values), NO_RECORDS)
+    assert len(outputs.topics["predictions"]) == 8
+    assert outputs.dead == [DeadCount(Reason.WRONG_KEY, "new", Side.EXAMPLES, 1, 4)]
+    assert task.stream_names == ("s", "new", "newer")
+
+
+# The breaker ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_wrong_within_a_stream_stops_no_task() -> None:
+    """One producer with a wrong dimension stopped all streams of its task; a dead letter is enough, and is counted."""
+    world = World(_config(breaker={"in_a_row": 3, "share": 0.1, "share_after_records": 10}))
+    member = _started(world.worker())
+    world.send(2)
+    for number in range(40):
+        for value in (
+            codec.encode(Example("s0", f"w{number}", [1.0, 2.0])),
+            codec.encode(Example("s0", f"n{number}", [float("nan")])),
+            codec.encode(Example("s0", "x" * 65, [1.0])),
+        ):
+            world.put("examples", 0, b"s0", value, 100)
+        world.put("examples", 0, b"elsewhere", codec.encode(Example("s0", f"k{number}", [1.0])), 100)
+        world.put("labels", 0, b"s0", codec.encode(Label("s0", f"w{number}", 7)), 100)
+    _turns(member, until=lambda: any(task.offsets == (162, 42) for task in member.tasks))
+    assert member.tasks[0].stage is Stage.LIVE
+    assert len(world.rows("dead-letters", 0)) == 200
+
+
+def test_sound_labels_do_not_hide_unreadable_examples() -> None:
+    """Each example that cannot be read has its label; a count over both topics never came to three in a row."""
+    world = World(_config(breaker={"in_a_row": 3}))
+    member = _started(world.worker())
+    for number in range(3):
+        world.put("examples", 0, b"s0", b'{"json": 1}', 10 * number + 1)
+        world.put("labels", 0, b"s0", codec.encode(Label("s0", str(number), 1)), 10 * number + 5)
+    _turns(member, until=lambda: any(task.stage is Stage.TRIPPED for task in member.tasks))
+    assert member.tasks[0].problem == "3 unreadable examples in a row (limit 3)"
+
+
+def test_dead_letters_are_counted() -> None:
+    """A log line and a metric need reason, stream, input and place of what was refused, without reading it back."""
+    task = _task()
+    examples = _raw([Example("s", "a", [1.0]), *[Example("s", f"w{n}", [1.0, 2.0]) for n in range(3)]])
+    values = [*examples.values, b"garbage", codec.encode(Example("nobody", "x", [1.0]))]
+    keys = [*examples.keys, b"s", b"nobody"]
+    offsets = np.arange(6, dtype=np.int64)
+    outputs = task.step(RawRecords(offsets, offsets + TIME_MS, keys, values), _raw([Label("s", "a", 5)]))
+    assert set(outputs.dead) == {
+        DeadCount(Reason.WRONG_DIMENSION, "s", Side.EXAMPLES, 3, 3),
+        DeadCount(Reason.WRONG_SCHEMA, None, Side.EXAMPLES, 1, 4),
+        DeadCount(Reason.UNKNOWN_STREAM, "nobody", Side.EXAMPLES, 1, 5),
+        DeadCount(Reason.BAD_LABEL, "s", Side.LABELS, 1, 0),
+    }
+    assert task.step(_raw([Example("s", "b", [1.0])], first=6), NO_RECORDS).dead == []
+
+
+# Streams that nobody configured ---------------------------------------------------------------------------------------
+
+
+def test_labels_and_marks_alone_open_no_stream() -> None:
+    """Ten labels with made-up names used up the streams of a task: the real ones became dead letters for good."""
+    task = _task(streams={}, limits=LimitSettings(max_streams_per_task=10), **ANY)
+    junk = [Label(f"junk{number}", "a", 1) for number in range(10)]
+    marks = [Mark(f"mark{number}", MarkKind.ADVANCE, time_ms=1) for number in range(10)]
+    outputs = task.step(_raw(marks), _raw(junk))
+    assert task.stream_names == ()
+    assert _reasons(outputs) == ["unknown-stream"] * 20
+    assert len(task.step(_raw([Example("s", "x", [1.0])]), NO_RECORDS).topics["predictions"]) == 1
+
+
+def test_a_label_opens_a_stream_that_is_configured() -> None:
+    """Their number is bounded, and a label may come first."""
+    task = _task()
+    assert _reasons(task.step(NO_RECORDS, _raw([Label("s", "x", 1)]))) == []
+    outputs = task.step(_raw([Example("s", "x", [1.0])], first=10), NO_RECORDS)
+    assert len(outputs.topics["outcomes"]) == 1
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2, 3)])
+def test_labels_before_the_first_example(cuts: Sequence[int]) -> None:
+    """Where a batch was cut must not decide whether a label was too early."""
+    sequence: list[Example | Label] = [
+        Label("s", "a", 1),
+        Label("s", "b", 1),
+        Example("s", "a", [1.0]),
+        Label("s", "a", 1),
+    ]
+    task, found = _task(streams={}, **ANY), []
+    for start, end in zip((0, *cuts), (*cuts, len(sequence)), strict=True):
+        sides = []
+        for kind in (Example, Label):
+            rows = [number for number in range(start, end) if isinstance(sequence[number], kind)]
+            raw = _raw([sequence[number] for number in rows])
+            offsets = np.array(rows, np.int64)
+            sides.append(RawRecords(offsets, offsets + TIME_MS, raw.keys, raw.values))
+        outputs = task.step(*sides)
+        found += [*_reasons(outputs), *["outcome"] * len(outputs.topics["outcomes"])]
+    assert found == ["unknown-stream", "unknown-stream", "outcome"]
+
+
+# Partitions -----------------------------------------------------------------------------------------------------------
+
+
+def _elsewhere(partition: int, partitions: int = 2) -> str:
+    """The name of a stream that belongs to this partition."""
+    return next(f"e{n}" for n in range(100) if partition_of(b"e%d" % n, partitions) == partition)
+
+
+def test_misplaced_records_are_counted() -> None:
+    """Known streams and those without a model; each key is hashed once."""
+    right, wrong, other = _elsewhere(0), _elsewhere(1), "?"
+    other_place = partition_of(other.encode(), 2)
+    placement = Placement(0, 2)
+    names = [right, wrong]
+    assert placement.misplaced(names[:1], np.array([5]), {}) is None
+    found = placement.misplaced(names, np.array([5, 3]), {})
+    assert found == (3, 1, wrong, 1)
+    assert placement.misplaced(names, np.array([5, 0]), {}) is None
+    unknown = placement.misplaced(names, np.array([0, 0]), {other: 2, wrong: 1})
+    assert unknown is not None
+    assert unknown.records == 1 + 2 * (other_place == 1)
+    assert Placement(0, 1).misplaced(names, np.array([5, 3]), {other: 1}) is None
+
+
+def _split_world() -> tuple[World, Worker, HealthObserver]:
+    """A stream of which one producer chooses partitions as Java does, and another one does not."""
+    stream = _elsewhere(1)
+    world = World(_config(streams={stream: {}}, worker={"snapshot_after_ms": 0}))
+    observer = HealthObserver(world.clock)
+    member = _started(world.worker(observer=observer))
+    for partition in range(2):
+        for number in range(3):
+            value = codec.encode(Example(stream, f"{partition}-{number}", [1.0]))
+            world.put("examples", partition, stream.encode(), value, 10 * number + 1)
+    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(3, 0)] * 2)
+    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+    return world, member, observer
+
+
+def test_a_misplaced_stream_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Labels that never meet their examples look like labels that are late: the cause is told at the first record."""
+    with caplog.at_level(logging.WARNING):
+        world, member, observer = _split_world()
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("misplaced")]
+    assert len(lines) == 1
+    assert lines[0].startswith("misplaced task=0 ")
+    assert "partitioner=murmur2_random" in lines[0]
+    values = observer.figures.values()
+    assert values[MISPLACED_RECORDS] == {("0",): 3.0}
+    assert values[MISPLACED_STREAMS] == {("0",): 1.0}
+    assert (len(member.tasks), world.config.application.id) == (2, "app")
+
+
+def test_a_stream_in_two_partitions_is_found() -> None:
+    """Two models of one stream, under one name: `inspect` ends with status 1, and `verify` with a finding."""
+    world, _, _ = _split_world()
+    stream = _elsewhere(1)
+    found = inspect(world.cluster, world.config)
+    assert (found.ok, found.split_streams()) == (False, {stream: [0, 1]})
+    assert all(view.ok for view in found.tasks)
+    [line] = found.problems()
+    assert "partitioner=murmur2_random" in line
+    assert inspect(world.cluster, world.config, [1]).ok, "one task alone cannot tell"
+    report = verify(world.cluster, world.config)
+    assert list(report.findings) == [line]
+
+
+def test_verify_knows_wrong_keys() -> None:
+    """The books balance with them, each under the stream that its value tells."""
+    world = World(_config())
+    member = _started(world.worker())
+    world.send(3)
+    for key in (None, b"7", b"\xff"):
+        world.put("examples", 0, key, codec.encode(Example("s0", "k", [1.0])), 40)
+        world.put("labels", 0, key, codec.encode(Label("s0", "k", 1)), 40)
+    _turns(member, until=lambda: any(task.offsets == (6, 6) for task in member.tasks))
+    report = verify(world.cluster, world.config, rerun=True)
+    assert report.ok, report.findings
+    assert report.figures["s0"].example_dead_letters == {"wrong-key": 3}
+    assert report.figures["s0"].label_dead_letters == {"wrong-key": 3}
