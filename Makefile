@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup kafka demo test simulate mutants check fast recut bench chaos study-quick format clean help
+.PHONY: setup kafka demo test simulate mutants check fast recut bench chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
@@ -65,6 +65,9 @@ study-quick: setup ## run a part of the study, 10 repetitions each, and compare 
 	$(BIN)/python -m study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
 	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
+
+reference: setup ## write docs/reference.md from the code
+	$(BIN)/python -m ops.reference
 
 chaos: setup ## kill workers and brokers N (30) times with SEED (1), then compare every byte
 	$(BIN)/python -m tests.chaos --kills $(N) --seed $(SEED)

@@ -1,1 +1,1 @@
-"""The tests, in tiers; see the README."""
+"""The tests, in tiers; see docs/contributing.md."""

@@ -17,30 +17,32 @@ RESTARTS_FILE = "restarts.jsonl"
 
 PAGE_HEAD = """# Chaos
 
-Workers and brokers of a real Apache Kafka (three brokers on one machine, everything replicated to all) are killed on a
-seeded schedule while records keep coming, some of them late, twice, in conflict or garbage. The run is made of rounds,
-each on a new cluster. At the end of a round every output record is compared, byte for byte, with what a fresh process
-makes of the same inputs along the recorded ranges; the models with those of that process; and `areba verify` balances
-the books. One difference ends the run.
+Workers and brokers of a real Apache Kafka (three brokers on one machine, every topic replicated to all) are killed on a
+seeded schedule while records keep coming; some records are late, sent twice, contradictory or garbage. The run consists
+of rounds, each on a new cluster. At the end of a round, every output record is compared, byte for byte, with what a
+fresh process makes of the same inputs along the recorded ranges, and the models with those of that process; then
+`areba verify` checks that every record is accounted for. A single difference ends the run.
 
-    make chaos N={kills} SEED={seed}     # goes on where it was stopped; `python -m tests.chaos --help`
+    make chaos N={kills} SEED={seed}     # continues where it was stopped; `python -m tests.chaos --help`
 """
 
-RESTARTS_HEAD = """Restarts, `python -m tests.chaos --restarts 50`: all timeouts at their defaults (sessions last 6 s),
-a new interpreter for each worker. The clock runs from SIGKILL until every task of the worker has committed again.
+RESTARTS_HEAD = """Restarts, measured by `python -m tests.chaos --restarts 50`: all timeouts have their defaults
+(sessions last 6 s), and each worker is a new interpreter. The time is from SIGKILL until every task of
+the worker has committed again.
 """
 
 PAGE_TAIL = """
-- Workers are forks of one process that has Torch loaded (`tests/chaos/forks.py`), unless a run says `--plain`: an hour
-  of a thousand kills would be Python's own start. Each is a process with clients of its own, and SIGKILL ends it.
-- A round that fails leaves its workers' logs and its brokers' data in the folder of the record; its seed and number
-  make the same schedule again (not the same moments: those are the machine's). The topics can be looked at:
+- Workers are forked from one process that has loaded Torch (`tests/chaos/forks.py`), unless a run says `--plain`;
+  otherwise a thousand kills would mean an hour of starting Python. Each worker is a process with Kafka clients of its
+  own, and SIGKILL ends it.
+- A round that fails leaves its workers' logs and its brokers' data in the folder of the record. Its seed and number
+  make the same schedule again, though not the same moments. To read its topics, start its brokers:
   `python -m ops.local_kafka up --brokers 3 --folder FOLDER/kafka`.
-- A worker that was frozen for longer than its session (6 s here) finds its tasks elsewhere when it wakes; some of them
-  sleep for longer than a transaction may last (10 s).
-- `worker.snapshot_after_ms` is 0, 5, 50 and 2,000 in the four workers; the changelog is compacted all the time.
-- A worker that is struck while `restoring` has been given tasks and not yet processed a new record; while `saving`, a
-  snapshot is on its way to the changelog.
+- A worker that was frozen for longer than its session (6 s here) has lost its tasks when it wakes; some workers sleep
+  for longer than a transaction may last (10 s).
+- `worker.snapshot_after_ms` is 0, 5, 50 and 2,000 in the four workers, and the changelog is compacted all the time.
+- A worker killed while `restoring` has been given tasks and has not yet processed a new record; a worker killed while
+  `saving` has a snapshot on its way to the changelog.
 """
 
 
@@ -93,7 +95,11 @@ def page(results: Sequence[Result], restarts: Sequence[Times]) -> str:
     head = PAGE_HEAD.format(kills=kills, seed=results[0].seed)
     lines = [head, *_rows("what", "", _summary(results, seeds)), *_counts(results)]
     if restarts:
-        lines += ["", RESTARTS_HEAD, *_rows("from SIGKILL to the next commits", "", restart_lines(restarts))]
+        lines += [
+            "",
+            RESTARTS_HEAD,
+            *_rows("from SIGKILL to the next commits", "", restart_lines(restarts)),
+        ]
     return "\n".join([*lines, PAGE_TAIL])
 
 
@@ -103,19 +109,19 @@ def _summary(results: Sequence[Result], seeds: str) -> Mapping[str, str]:
     firsts = sorted(value for result in results for value in result.first_commits_ms)
     used, left = (sum(result.changelog[number] for result in results) for number in (0, 1))
     return {
-        "result": f"{len(results)} of {len(results)} rounds: every byte as it must be",
+        "result": f"{len(results)} of {len(results)} rounds: no byte differs",
         "kills (SIGKILL)": f"{kills:,}",
         "seeds": seeds,
         "duration": f"{duration_s / 3600:.2f} h, {duration_s / kills:.1f} s for each kill",
         "machine": f"{_several(result.cores for result in results)} cores, {platform.machine()}, three brokers on it",
-        "rounds whose workers were interpreters of their own": _sum(not result.forked for result in results),
+        "rounds whose workers were new interpreters": _sum(not result.forked for result in results),
         "areba": _several(result.version for result in results),
         "input records, all checked": f"{sum(result.records for result in results):,}",
         "output records, all compared": f"{sum(result.outputs for result in results):,}",
         "commits": f"{sum(result.commits for result in results):,}",
         "commits for each kill": f"{sum(result.commits for result in results) / kills:.1f}",
-        "transactions cut off behind their commit record": f"{sum(result.aborted for result in results):,}",
-        "workers that started afresh by themselves (fenced, unknown outcome)": _sum(r.afresh for r in results),
+        "transactions cut off after their commit record": f"{sum(result.aborted for result in results):,}",
+        "workers that restarted themselves (fenced, unknown outcome)": _sum(r.afresh for r in results),
         "snapshots": f"{sum(result.snapshots for result in results):,}",
         "changelog offsets used, records left by compaction": f"{used:,}, {left:,}",
         "process start to its first commit, ms (p50, p99)": f"{_quantile(firsts, 0.5):,}, {_quantile(firsts, 0.99):,}",

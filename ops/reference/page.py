@@ -1,0 +1,65 @@
+"""The page: its sections in order."""
+
+from pathlib import Path
+
+from ops.reference.commands import commands_section
+from ops.reference.settings import settings_section
+from ops.reference.text import table
+from ops.reference.topics import records_section, topics_section
+from ops.reference.worker import exit_statuses_section, log_events, metrics_section, reasons_section
+from producers.cli import main as replay_command
+from stream_app.cli.main import cli as areba_command
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+
+
+def page() -> str:
+    """Return the whole page."""
+    lines = [
+        "# Reference\n",
+        "`python -m ops.reference` writes this page from the code; do not edit it.\n",
+        (
+            "[Settings](#settings) · [Commands](#commands) · [Exit statuses](#exit-statuses) · [Metrics](#metrics) · "
+            "[Log lines](#log-lines) · [Dead-letter reasons](#dead-letter-reasons) · [Topics](#topics) · "
+            "[Records](#records)\n"
+        ),
+        "## Settings\n",
+        (
+            "[ops/areba.yaml](../ops/areba.yaml) is a complete configuration file. [changes.md](changes.md) says "
+            "what may change while an application runs.\n"
+        ),
+        *settings_section(),
+        "## Commands\n",
+        "Commands with the option `-c`, `--config` read this configuration file; environment variables override it.\n",
+        "### areba\n",
+        *commands_section("areba", areba_command),
+        "### areba-replay\n",
+        *commands_section("areba-replay", replay_command),
+        "## Exit statuses\n",
+        *exit_statuses_section(),
+        "## Metrics\n",
+        (
+            "`/metrics` of a worker with `worker.http_port` has them in Prometheus' format. Counters of a task begin "
+            "at 0 when the group gives the task to the worker.\n"
+        ),
+        *metrics_section(),
+        "## Log lines\n",
+        "A line of the worker's log begins with one of these words; `key=value` pairs follow.\n",
+        *table(("line", "level", "meaning"), ((f"`{name}`", level, text) for name, level, text in log_events())),
+        "## Dead-letter reasons\n",
+        (
+            "The header `areba.reason` of a dead letter. The breaker stops a task after too many records with a reason "
+            "that is marked here, because their values do not tell their stream.\n"
+        ),
+        *reasons_section(),
+        "## Topics\n",
+        (
+            "Names have the prefix `kafka.topic_prefix`. Values are Avro single objects: `C3 01`, the schema's "
+            "CRC-64-AVRO fingerprint in 8 bytes, the record. Below, records of an application with one stream, "
+            "decoded.\n"
+        ),
+        *topics_section(),
+        "## Records\n",
+        *records_section(),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"

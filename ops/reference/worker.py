@@ -1,0 +1,92 @@
+"""What a worker reports: metrics, log lines, dead-letter reasons and exit statuses."""
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from ops.reference.text import table
+from stream_app import errors, events
+from stream_app.records import Reason
+from stream_app.worker import metrics
+
+REASONS: Mapping[Reason, str] = {
+    Reason.UNDECODABLE: "The value is missing, is not Avro of its schema, has bytes left over, or is a mark that asks "
+    "for nothing.",
+    Reason.WRONG_SCHEMA: "The value does not begin with the fingerprint of a schema of this topic.",
+    Reason.TOO_LARGE: "The value has more than `limits.max_record_bytes` bytes.",
+    Reason.WRONG_DIMENSION: "The example has no feature, more than `limits.max_features`, or another number of "
+    "features than its stream.",
+    Reason.NOT_FINITE: "A feature is NaN or infinite.",
+    Reason.BAD_ID: "The stream's name does not have 1 to 249 bytes of UTF-8, or the id not 1 to 64.",
+    Reason.BAD_LABEL: "The class is neither 0 nor 1, or the revision is negative.",
+    Reason.BAD_TIME: "The timestamp is missing, or is not after the beginning of 1970.",
+    Reason.UNKNOWN_STREAM: "The stream is not configured and `unknown_streams` is `dead-letter`; or the task has "
+    "`limits.max_streams_per_task` streams; or a label or mark comes before the first example of a stream that is "
+    "not configured.",
+    Reason.CONFLICTING_EXAMPLE: "An example with this id is known and has other features.",
+    Reason.CONFLICTING_LABEL: "A label with this id is known and has the other class.",
+    Reason.LATE_LABEL: "The example of this label was closed before the label came.",
+    Reason.ORPHAN_LABEL: "No example came for this label within `join.ttl_ms`, or too many labels waited.",
+    Reason.UNKNOWN_LEARNER: "A `promote` mark names a learner that the stream does not have.",
+    Reason.WRONG_KEY: "The key of the record is not the name of its stream.",
+}
+"""What each reason means to whoever sent the record."""
+
+
+def metrics_section() -> Iterator[str]:
+    """Yield a table of the metrics."""
+    yield from table(
+        ("metric", "kind", "labels", "meaning"),
+        (
+            (f"`{metric.name}`", metric.kind.value, ", ".join(f"`{label}`" for label in metric.labels), metric.text)
+            for metric in metrics.METRICS
+        ),
+    )
+    yield "`areba_build_info{version,python}` names the version; `process_*` are metrics of the process.\n"
+
+
+def log_events() -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the level and the meaning of each line of the log."""
+    for event in events.declared().values():
+        yield event.name, logging.getLevelName(event.level), event.meaning
+
+
+def reasons_section() -> Iterator[str]:
+    """Yield a table of the reasons of dead letters."""
+    yield from table(
+        ("reason", "meaning", "counts for the breaker"),
+        (
+            (f"`{reason.text}`", REASONS[reason], "yes" if reason in UNREADABLE else "")
+            for reason in sorted(Reason, key=lambda reason: reason.text)
+        ),
+    )
+
+
+UNREADABLE = frozenset({Reason.UNDECODABLE, Reason.WRONG_SCHEMA, Reason.TOO_LARGE})
+"""Reasons of values that do not tell their stream: only these stop a task."""
+
+
+def _tree(error: type[errors.ArebaError]) -> Iterator[type[errors.ArebaError]]:
+    yield error
+    for child in error.__subclasses__():
+        yield from _tree(child)
+
+
+def exit_statuses_section() -> Iterator[str]:
+    """Yield a table of the exit statuses, with the errors that end a process with them."""
+    yield from table(
+        ("status", "error", "meaning"),
+        [
+            ("0", "", "Everything is as it should be."),
+            (
+                "1",
+                "",
+                "The command found something: `inspect`, `verify`, `explain`, `state diff`, `dlq replay`.",
+            ),
+            *sorted(
+                (str(error.exit_code), f"`{error.__name__}`", (error.__doc__ or "").split("\n\n")[0])
+                for error in _tree(errors.ArebaError)
+                if error.__module__ == errors.__name__ and error is not errors.ArebaError
+            ),
+            ("130", "", "Ctrl-C (`areba-replay`, the demo)."),
+        ],
+    )

@@ -1,0 +1,61 @@
+"""The programs in the docs run as printed, and do what the text beside them says."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.unit.test_readme import ROOT, blocks
+
+TUTORIAL = blocks((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), "python")
+OWN_LEARNER = blocks((ROOT / "docs" / "own_learner.md").read_text(encoding="utf-8"), "python")
+
+
+def _run(program: str, folder: Path) -> list[str]:
+    """Run a program in a folder, and return the lines that it prints."""
+    command = [sys.executable, "-c", program]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+    result = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
+    """A learner of the tool who sees other lines than the page promises stops trusting the page."""
+    first, late, crash = TUTORIAL
+    gmeans = {}
+    for line in _run(first, tmp_path):
+        labelled, learner, gmean = line.split()
+        gmeans[int(labelled), learner] = float(gmean)
+    assert gmeans[2_000, "areba"] > 0.9
+    assert gmeans[3_000, "areba"] > 0.8
+    assert gmeans[3_000, "areba"] > gmeans[3_000, "baseline"] + 0.1
+    assert _run(late, tmp_path) == ["a joined 1 60000", "c joined 0 -1000", "b unlabelled None None"]
+    assert _run(crash, tmp_path) == []
+
+
+def test_the_learner_of_the_docs_survives_a_crash(tmp_path: Path) -> None:
+    """It is the example that users copy."""
+    learner, trial = OWN_LEARNER
+    (tmp_path / "my_learners.py").write_text(learner, encoding="utf-8")
+    (gmean,) = _run(trial, tmp_path)
+    assert float(gmean) > 0.9
+
+
+def test_the_glossary_is_in_order() -> None:
+    """A reader looks a word up by its first letter."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\*\*(.+?)\.\*\*", text, re.MULTILINE)
+    assert words == sorted(words, key=str.lower)
+    wanted = (
+        "act breaker budget challenger champion changelog closed commit correction degradation digest drift example "
+        "expiry fencing instance label learner mark method network outcome parked partition pending prediction "
+        "prequential progress queue repair snapshot stream task waiting"
+    )
+    assert set(wanted.split()) <= {word.lower() for word in words}
+    assert {"dead letter", "event time", "fading factor", "g-mean", "hanging transaction", "stream time"} <= {
+        word.lower() for word in words
+    }

@@ -1,0 +1,49 @@
+"""docs/reference.md is the code's own account: a stale page would send an operator to a setting that is not there."""
+
+import re
+
+import pytest
+
+from ops.reference.page import PAGE as PATH
+from ops.reference.page import page
+from ops.reference.settings import attributes_of
+from ops.reference.worker import REASONS, log_events
+from stream_app.records import Reason
+
+PAGE = PATH.read_text(encoding="utf-8")
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    """Run `python -m ops.reference` and commit what it writes."""
+    assert page() == PAGE
+
+
+def test_nothing_on_the_page_is_without_meaning() -> None:
+    """A setting, option or metric without a word of explanation helps nobody."""
+    empty = [line for line in PAGE.splitlines() if re.fullmatch(r"\|.*\|\s*\|", line)]
+    reasons = [line for line in empty if not any(f"`{reason.text}`" in line for reason in Reason)]
+    assert reasons == []
+
+
+def test_every_reason_is_explained() -> None:
+    """A reason without an explanation leaves a producer's owner alone with a word."""
+    assert set(REASONS) == set(Reason)
+
+
+@pytest.mark.parametrize(
+    ("docstring", "found"),
+    [
+        ("A thing.\n\nAttributes:\n    a: One\n        and more.\n    b: Two.\n", {"a": "One and more.", "b": "Two."}),
+        ("A thing without any.", {}),
+    ],
+)
+def test_attributes_are_read(docstring: str, found: dict[str, str]) -> None:
+    """The meanings come from docstrings: a form that is not read would leave the table empty."""
+    assert attributes_of(docstring) == found
+
+
+def test_all_log_lines_are_found() -> None:
+    """An operator who meets a line in the log looks its first word up."""
+    names = [name for name, _, _ in log_events()]
+    assert len(names) >= 26
+    assert {"assigned", "restored", "parked"} <= set(names)

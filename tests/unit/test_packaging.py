@@ -1,0 +1,72 @@
+"""What an installation brings with it: the packages, their types and dependencies, and a quick import."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+IMPORT_LIMIT_S = 0.3
+
+
+def test_the_wheel_has_the_application_its_producers_and_schemas_alone() -> None:
+    """Packages of names such as `ops` and `tests` would collide with those of whoever installs the wheel."""
+    setuptools = PROJECT["tool"]["setuptools"]
+    assert setuptools["packages"]["find"]["include"] == ["stream_app*", "producers*", "schemas*"]
+    for package in ("stream_app", "producers", "schemas"):
+        assert (ROOT / package / "py.typed").is_file()
+        assert "py.typed" in setuptools["package-data"][package], "a type checker would ignore the annotations"
+
+
+def test_the_versions_that_are_tested_lie_in_the_ranges_that_are_allowed() -> None:
+    """Else `make setup` and `pip install areba` would give two different applications."""
+    pins = {}
+    for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
+        name, _, version = line.partition("==")
+        pins[canonicalize_name(name)] = version
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = [*PROJECT["project"]["dependencies"], *(line for lines in extras.values() for line in lines)]
+    wanted += PROJECT["build-system"]["requires"]
+    for line in wanted:
+        requirement = Requirement(line)
+        if requirement.name != "areba":
+            assert pins[canonicalize_name(requirement.name)] in requirement.specifier, line
+
+
+def test_heavy_packages_belong_to_extras() -> None:
+    """A producer's team that wants `encode` need not install some GB of Torch."""
+    needed = {Requirement(line).name for line in PROJECT["project"]["dependencies"]}
+    assert needed.isdisjoint({"torch", "matplotlib", "river", "pandas", "scipy"})
+    assert "torch" in {Requirement(line).name for line in PROJECT["project"]["optional-dependencies"]["worker"]}
+
+
+@pytest.mark.parametrize("attempts", [5])
+def test_the_package_is_imported_quickly(attempts: int) -> None:
+    """`areba --help` and a user's own tests pay this time at each start; the best of a few attempts counts."""
+    code = (
+        "import sys, time; start = time.perf_counter(); import stream_app; "
+        "print(time.perf_counter() - start, *(name for name in ('torch', 'numba') if name in sys.modules))"
+    )
+    best = float("inf")
+    for _ in range(attempts):
+        command = [sys.executable, "-c", code]
+        seconds, *loaded = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+        assert loaded == []
+        best = min(best, float(seconds))
+        if best < IMPORT_LIMIT_S:
+            break
+    assert best < IMPORT_LIMIT_S
+
+
+def test_the_licence_is_there() -> None:
+    """Without it nobody may use the code."""
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert PROJECT["project"]["license"] == "Apache-2.0"

@@ -1,0 +1,158 @@
+"""The README: its programs run as printed, its numbers are measured ones, its links lead somewhere."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from producers.cli import main as replay_command
+from stream_app.cli.main import cli as areba_command
+from stream_app.config import load
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+MAX_LINES = 150
+
+QUICK_START_LINES = 12
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """List the code blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_it_is_a_front_page() -> None:
+    """A stranger decides within a minute; what takes longer to read belongs into docs."""
+    assert len(README.splitlines()) <= MAX_LINES
+
+
+def test_the_quick_start_runs_as_printed() -> None:
+    """The first program that a newcomer runs needs no Kafka, and prints a prediction and a metric."""
+    program = blocks(README, "python")[0]
+    assert len(program.splitlines()) <= QUICK_START_LINES
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+    assert result.returncode == 0, result.stderr
+    prediction, metrics = result.stdout.splitlines()
+    assert prediction.startswith("Prediction(stream='pumps', id='pump-4999', learner='areba', champion=True, score=")
+    found = re.findall(r"\('(\w+)', ([\d.]+)\)", metrics)
+    assert [learner for learner, _ in found] == ["areba", "baseline"]
+    assert float(found[0][1]) > 0.85, metrics
+
+
+def test_its_configuration_is_valid(tmp_path: Path) -> None:
+    """A wrong setting in the first file that a user copies would be his first error."""
+    (tmp_path / "my.yaml").write_text(blocks(README, "yaml")[0], encoding="utf-8")
+    config = load(tmp_path / "my.yaml", {})
+    assert config.streams["pumps"].features == 3
+
+
+def test_its_numbers_are_those_that_were_measured() -> None:
+    """A number that no file of results holds is an advertisement."""
+    rows = {row["name"]: row for row in json.loads((ROOT / "benchmarks" / "results.json").read_text())}
+
+    def measured(start: str, end: str = "", *, field: str = "ours_us") -> float:
+        (value,) = [row[field] for name, row in rows.items() if name.startswith(start) and name.endswith(end)]
+        return float(value)
+
+    latency = "example sent to prediction readable"
+    stages = "decode to encode, one learner, CPU a labelled example, against fastavro + dict + eager Torch"
+    kafka = "the worker on Kafka, CPU a labelled example, against a loop"
+    same, other = ("from SIGKILL to the next commit, " + who for who in ("the same instance", "another takes over"))
+    p50, p99 = measured(latency, "p50") / 1000, measured(latency, "p99") / 1000
+    assert f"p50 {p50:.0f} ms, p99 {p99:.0f} ms" in README
+    eager = rows[stages]["reference_us"]
+    assert f"{rows[stages]['ours_us']:.1f} µs of CPU" in README
+    assert f"{eager:.0f} µs with fastavro" in README
+    assert f"{measured(kafka):.0f} µs with Kafka's client" in README
+    assert f"p50 {measured(same, 'p50'):.0f} s, p99 {measured(same, 'p99'):.0f} s from `SIGKILL`" in README
+    assert f"{measured(other, 'p50'):.0f} s and {measured(other, 'p99'):.0f} s if another" in README
+    chaos = (ROOT / "docs" / "chaos.md").read_text(encoding="utf-8")
+    for number in ("1,100", "1,556,521"):
+        assert number in README
+        assert number in chaos
+    report = (ROOT / "study" / "results" / "report.md").read_text(encoding="utf-8")
+    for text in ("in 32 of 33 experiments", "River wins 4"):
+        assert text in report
+    assert "on 9 streams: River wins 4" in report
+    assert "in 32 of 33 experiments" in README
+    assert "win on 4 of 9 streams" in README
+
+
+def test_links_lead_somewhere() -> None:
+    """A link to a file or heading that is gone is the first thing that makes a reader doubt the rest."""
+    wrong = []
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            path, _, heading = link.partition("#")
+            if re.match(r"[a-z]+:", link):
+                continue
+            target = (page.parent / path) if path else page
+            if not target.exists():
+                wrong.append(f"{page.name}: {link}")
+            elif heading and heading not in headings(target.read_text(encoding="utf-8")):
+                wrong.append(f"{page.name}: {link} (no such heading)")
+    assert wrong == []
+
+
+def test_the_picture_is_light() -> None:
+    """Whoever clones pays for each byte of it for ever."""
+    assert (ROOT / "docs" / "demo.png").stat().st_size <= 200_000
+
+
+def headings(text: str) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def commands(text: str, program: str) -> set[str]:
+    """Find the commands of a program in code: in blocks of a shell, and between back quotes in prose."""
+    code = "\n".join([*blocks(text, "sh"), *re.findall(r"`([^`\n]+)`", text)])
+    return set(re.findall(rf"^{program} ([a-z-]+(?: [a-z-]+)?)", code, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("program", "group"), [("areba", areba_command), ("areba-replay", replay_command)])
+def test_commands_that_are_printed_are_there(program: str, group: click.Group) -> None:
+    """An operator copies them in the middle of the night."""
+    wrong = []
+    for page in PAGES:
+        if page.name in {"CHANGELOG.md", "reference.md"}:
+            continue
+        for line in commands(page.read_text(encoding="utf-8"), program):
+            first, _, second = line.partition(" ")
+            command = group.commands.get(first)
+            if command is None or (isinstance(command, click.Group) and second not in {"", *command.commands}):
+                wrong.append(f"{page.name}: {program} {line}")
+    assert wrong == []
+
+
+def test_make_targets_that_are_printed_are_there() -> None:
+    """The same of the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    wrong = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        code = "\n".join([*blocks(text, "sh"), *re.findall(r"`([^`\n]+)`", text)])
+        wrong += [f"{page.name}: make {name}" for name in re.findall(r"(?:^|\s)make ([a-z-]+)", code, re.MULTILINE)
+                  if name not in targets]  # fmt: skip
+    assert wrong == []
+
+
+def test_tests_that_are_named_are_there() -> None:
+    """A promise whose test is gone is a wish."""
+    wrong = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for tier, name in re.findall(r"`(unit|property|contract|simulation|kafka|fuzz)/(test_\w+)`", text):
+            if len(list((ROOT / "tests" / tier).rglob(f"{name}.py"))) != 1:
+                wrong.append(f"{page.name}: {tier}/{name}")
+        paths = re.findall(r"`((?:tests|stream_app|ops|study|producers|schemas|docs)/[\w./]+)`", text)
+        wrong += [f"{page.name}: {path}" for path in paths if not (ROOT / path).exists()]
+    assert wrong == []
