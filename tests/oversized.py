@@ -38,8 +38,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("stream_app/verify/verify.py:_PartitionCheck", "lines"): TO_DO,  # 428
     ("stream_app/worker/worker.py", "lines"): TO_DO,  # 1076
     ("stream_app/worker/worker.py:Worker", "lines"): TO_DO,  # 898
-    ("producers/cli.py:run_command", "parameters"): TO_DO,  # 20
-    ("producers/replay.py", "lines"): TO_DO,  # 626
     ("ops/demo.py", "lines"): TO_DO,  # 687
     ("ops/local_kafka.py", "lines"): TO_DO,  # 631
     ("study/", "files"): TO_DO,  # 24

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from producers.faults import Faults
 from producers.label_delay import parse_label_delay
-from producers.replay import DATA, MARK, Plan, StreamPlan, schedule
+from producers.plan import Plan, StreamPlan
+from producers.schedule import DATA, MARK, schedule
 from producers.synthetic import Drift, SyntheticSpec, generate, synthetic
 from stream_app.records import Side
 
@@ -76,11 +77,11 @@ def test_a_schedule_is_complete_and_in_order(plan: Plan) -> None:
         for side in Side:
             rows = mine[(contents == DATA) & (sides == side)]
             assert (planned.times[rows] >= planned.numbers[rows] * stream.interval).all()
-            first = rows[~planned.seconds[rows]]
+            first = rows[~planned.repeats[rows]]
             assert len(np.unique(planned.numbers[first])) == len(first)
             place = dict(zip(planned.numbers[first].tolist(), first.tolist(), strict=True))
-            assert all(place[planned.numbers[row]] < row for row in rows[planned.seconds[rows]])
-        sent = planned.numbers[mine[(contents == DATA) & (sides == Side.EXAMPLES) & ~planned.seconds[mine]]]
+            assert all(place[planned.numbers[row]] < row for row in rows[planned.repeats[rows]])
+        sent = planned.numbers[mine[(contents == DATA) & (sides == Side.EXAMPLES) & ~planned.repeats[mine]]]
         assert sorted([*sent.tolist(), *planned.dropped[index].tolist()]) == list(range(stream.events))
 
 

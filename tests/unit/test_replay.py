@@ -15,11 +15,15 @@ from click.testing import CliRunner, Result
 
 from producers import cli, datasets
 from producers.datasets.base import DataSet
+from producers.events import Sent, events, id_prefix
 from producers.faults import Faults
 from producers.label_delay import parse_label_delay
 from producers.manifest import Manifest
-from producers.replay import Plan, Sent, StreamPlan, events, fitted, id_prefix, replay, schedule, span_ms
+from producers.plan import Plan, StreamPlan
+from producers.replay import replay
+from producers.schedule import fit_to_retention, schedule, span_ms
 from producers.synthetic import parse_spec, synthetic
+from producers.target import check_topics, read_client_config
 from stream_app.backends.base import TopicInfo, TopicPartition, Watermarks
 from stream_app.errors import ArebaError, ConfigurationError, DeliveryError, TopicError
 from stream_app.records import MAX_ID_BYTES, Example, Header, Label, Mark, MarkKind
@@ -386,9 +390,9 @@ def test_a_failed_delivery_ends_the_replay() -> None:
 def test_a_span_is_made_to_fit_what_the_topics_keep() -> None:
     """Without an interval of one's own the streams are put closer together."""
     plan = _plan(_stream("sine:length=5000"))
-    assert fitted(plan, -1) == plan
-    assert fitted(plan, 10_000_000) == plan
-    close = fitted(plan, 1_000_000)
+    assert fit_to_retention(plan, -1) == plan
+    assert fit_to_retention(plan, 10_000_000) == plan
+    close = fit_to_retention(plan, 1_000_000)
     assert close.streams[0].interval == 125
     assert span_ms(close) <= 900_000
 
@@ -397,10 +401,10 @@ def test_a_span_that_cannot_fit_is_refused() -> None:
     """The broker would delete the records before anybody read them."""
     asked = _plan(_stream("sine:length=5000", interval_ms=1_000))
     with pytest.raises(ConfigurationError, match=r"span 83\.3 minutes .* keep 16\.7 minutes \(retention\.ms\)"):
-        fitted(asked, 1_000_000)
+        fit_to_retention(asked, 1_000_000)
     late = _plan(_stream("sine:length=50", delay=parse_label_delay("fixed:8d")))
     with pytest.raises(ConfigurationError, match=r"span 8\.0 days .* keep 7\.0 days"):
-        fitted(late, 7 * 86_400_000)
+        fit_to_retention(late, 7 * 86_400_000)
 
 
 @pytest.mark.parametrize(
@@ -408,7 +412,7 @@ def test_a_span_that_cannot_fit_is_refused() -> None:
     [
         ({"loops": 0}, "loops: 0 is less than 1"),
         ({"interval_ms": 0}, "differ by at least 1 ms"),
-        ({"unlabelled_share": 1.5}, "is no share"),
+        ({"unlabelled_share": 1.5}, "is not a share"),
         ({"stream": ""}, "1 to 249 bytes"),
         ({"stream": "x" * 250}, "1 to 249 bytes"),
     ],
@@ -421,9 +425,9 @@ def test_wrong_streams_are_refused(options: dict[str, Any], message: str) -> Non
 
 def test_wrong_plans_are_refused() -> None:
     """Two streams of one name would be one; two paces are none."""
-    with pytest.raises(ConfigurationError, match="sine: two streams of this name"):
+    with pytest.raises(ConfigurationError, match="sine: two streams have this name"):
         _plan(_stream(), _stream())
-    with pytest.raises(ConfigurationError, match="not both"):
+    with pytest.raises(ConfigurationError, match="only one of them"):
         _plan(rate=1.0, speed=1.0)
     with pytest.raises(ConfigurationError, match="rate: 0 is not above 0"):
         _plan(rate=0.0)
@@ -448,7 +452,7 @@ class FakeCluster:
     def __init__(self, partitions: int = 4, missing: str = "", **settings: str) -> None:
         self.partitions, self.missing, self.settings = partitions, missing, settings
 
-    def answering(self) -> Self:
+    def require_broker(self) -> Self:
         """There is a broker."""
         return self
 
@@ -499,8 +503,8 @@ def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         (("froud",), "froud: no such data set; did you mean fraud?"),
         (("sine", "--label-delay", "fixd:3s"), "label delay fixd:3s: fixd is none of"),
         (("sine", "--rate", "fast"), "--rate fast: neither a number nor `max`"),
-        (("sine", "--rate", "5", "--speed", "5"), "rate and speed: one of them"),
-        (("sine", "sine"), "sine: two streams of this name"),
+        (("sine", "--rate", "5", "--speed", "5"), "rate and speed: only one of them"),
+        (("sine", "sine"), "sine: two streams have this name"),
         (("sine", "--manifest", "/nowhere/at/all.json"), "--manifest /nowhere/at/all.json: no such folder"),
         (("sine", "--client-config", "/nowhere.properties"), "--client-config /nowhere.properties:"),
         (("sine", "--interval-ms", "1000000"), "the streams span 58.0 days of event time; the topics keep 7.0 days"),
@@ -563,9 +567,9 @@ def test_the_shorter_retention_time_counts() -> None:
     cluster.topics = lambda names: {  # type: ignore[method-assign]
         name: TopicInfo(name, 4, {"retention.ms": kept[name]}) for name in names
     }
-    assert cli.check_topics(cluster, _plan()) == 500  # type: ignore[arg-type]
+    assert check_topics(cluster, _plan()) == 500  # type: ignore[arg-type]
     kept["labels"] = "-1"
-    assert cli.check_topics(cluster, _plan()) == 1_000  # type: ignore[arg-type]
+    assert check_topics(cluster, _plan()) == 1_000  # type: ignore[arg-type]
 
 
 def test_a_failed_delivery_exits_1_with_the_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -582,10 +586,10 @@ def test_client_settings_come_from_a_file_and_are_never_shown(tmp_path: Path) ->
     """Passwords on a command line are seen by everybody on the machine; those in a bad line must not be printed."""
     path = tmp_path / "client.properties"
     path.write_text("# ours\n\nsasl.username = areba\nsasl.password=a=b\n")
-    assert cli.read_client_config(path) == {"sasl.username": "areba", "sasl.password": "a=b"}
+    assert read_client_config(path) == {"sasl.username": "areba", "sasl.password": "a=b"}
     path.write_text("sasl.password hunter2\n")
     with pytest.raises(ConfigurationError, match="line 1 is not name=value") as caught:
-        cli.read_client_config(path)
+        read_client_config(path)
     assert "hunter2" not in str(caught.value)
 
 
