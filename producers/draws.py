@@ -36,5 +36,5 @@ class Draws:
         return (self.words(start, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def shuffled(self, count: int) -> NDArray[np.int64]:
-        """Return 0 .. count - 1 in the order of their words (at equal words the smaller number first), int64 `[count]`."""
+        """Return 0 .. count - 1 in the order of their words (equal words: smaller number first), int64 `[count]`."""
         return np.argsort(self.words(0, count), kind="stable")

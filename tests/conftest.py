@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ops import broker, local_kafka
+from ops import broker
+from ops.local_kafka import cluster as local_kafka
 from stream_app.errors import ConfigurationError
 
 

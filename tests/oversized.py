@@ -39,7 +39,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("stream_app/worker/worker.py", "lines"): TO_DO,  # 1076
     ("stream_app/worker/worker.py:Worker", "lines"): TO_DO,  # 898
     ("ops/demo.py", "lines"): TO_DO,  # 687
-    ("ops/local_kafka.py", "lines"): TO_DO,  # 631
     ("study/", "files"): TO_DO,  # 24
     ("tests/avro_reference.py", "lines"): TO_DO,  # 415
     ("tests/oracle.py", "lines"): TO_DO,  # 496
