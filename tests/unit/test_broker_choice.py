@@ -15,7 +15,7 @@ from stream_app.errors import ConfigurationError
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with nothing on it."""
+    """A machine without Java, Maven and containers."""
     monkeypatch.delenv(broker.VARIABLE, raising=False)
     monkeypatch.setattr(jars, "missing_tools", lambda: ["java", "mvn"])
     monkeypatch.setattr(container_kafka, "engine_answers", lambda: False)
@@ -31,7 +31,7 @@ def _start(_: int) -> Iterator[_Cluster]:
 
 
 def test_what_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over the environment, and that over a broker of our own."""
+    """Starting another broker would be wrong where the user names one, by option or by environment."""
     monkeypatch.setattr(jars, "missing_tools", list)
     monkeypatch.setenv(broker.VARIABLE, "elsewhere:9092")
     told: list[str] = []
@@ -44,7 +44,7 @@ def test_what_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line comes first: starting takes some seconds."""
+    """Starting takes some seconds, during which a user should know what happens."""
     told: list[str] = []
 
     @contextmanager
@@ -62,14 +62,14 @@ def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_kafka_at_all() -> None:
-    """The in-process log is the last resort, and is said to be none."""
+    """A user must not take the in-process log for a Kafka."""
     with broker.choose() as chosen:
         assert chosen.bootstrap_servers is None
         assert chosen.reason.startswith("Kafka: none, an in-process log, because there is neither Java")
 
 
 def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offline, say: the next best is used, and the first line of what went wrong is told."""
+    """If a broker cannot start, for example offline, the next choice is used and the reason is shown."""
 
     def start(_: int) -> None:
         raise ConfigurationError(["Maven could not fetch Kafka's jars (exit status 1):", "details"])
@@ -84,13 +84,13 @@ def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_without_java_the_launcher_says_what_is_missing() -> None:
-    """A stack trace about a missing file would send people looking in the wrong place."""
+    """A traceback about a missing file would mislead a user who lacks Java."""
     with pytest.raises(ConfigurationError, match="a local Kafka needs java and mvn on the PATH"):
         cluster.start(1)
 
 
 def test_jars_that_others_may_change_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever can write to the folder of jars can run programs as us."""
+    """A user who can write to the folder of jars can run programs as us."""
     monkeypatch.setattr(jars, "missing_tools", list)
     monkeypatch.setenv("AREBA_CACHE_DIR", str(tmp_path))
     tmp_path.chmod(0o777)
@@ -99,7 +99,7 @@ def test_jars_that_others_may_change_are_refused(tmp_path: Path, monkeypatch: py
 
 
 def test_a_pid_that_is_somebody_elses_is_none_of_ours(tmp_path: Path) -> None:
-    """Process ids are used again: `down` must not end a stranger."""
+    """Process ids are used again, and `down` would end a process of somebody else."""
     (tmp_path / "broker-1.pid").write_text("1\n", encoding="utf-8")
     assert broker_pid(tmp_path, 1) is None
 
@@ -113,7 +113,7 @@ def test_ports_are_free_and_not_those_of_outgoing_connections() -> None:
 
 
 def test_a_plan_outlives_its_process(tmp_path: Path) -> None:
-    """`status` and `down` work from another shell."""
+    """`status` and `down` run in another process and would not find the brokers."""
     plan = cluster.prepare_plan(tmp_path, 3)
     assert ClusterPlan.load(tmp_path) == plan
     assert cluster.prepare_plan(tmp_path, 3).cluster_id == plan.cluster_id
