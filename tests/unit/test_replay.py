@@ -281,7 +281,7 @@ def _behind_later(records: Sequence[Sent], topic: str) -> int:
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_a_fault_is_a_share(name: str, share: float) -> None:
     """100 would be taken for a percentage."""
-    with pytest.raises(ConfigurationError, match=f"{name.replace('_', '-')}: .* is no share"):
+    with pytest.raises(ConfigurationError, match=f"{name.replace('_', '-')}: .* is not a share"):
         Faults(**{name: share})
 
 
@@ -327,7 +327,7 @@ def test_the_manifest_reads_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "no manifest of a replay"),
+        (b"{", "not a manifest of a replay"),
         (b"{}", "format: Field required"),
         (None, "No such file"),
     ],
@@ -501,7 +501,7 @@ def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ("arguments", "line"),
     [
         (("froud",), "froud: no such data set; did you mean fraud?"),
-        (("sine", "--label-delay", "fixd:3s"), "label delay fixd:3s: fixd is none of"),
+        (("sine", "--label-delay", "fixd:3s"), "label delay fixd:3s: fixd is not one of"),
         (("sine", "--rate", "fast"), "--rate fast: neither a number nor `max`"),
         (("sine", "--rate", "5", "--speed", "5"), "rate and speed: only one of them"),
         (("sine", "sine"), "sine: two streams have this name"),
