@@ -1,9 +1,9 @@
-"""Which Kafka: the one that was given, else one of our own, else none.
+"""Choose a Kafka: the cluster that was given, or else a local one, or else none.
 
 given               --bootstrap-servers or AREBA_KAFKA__BOOTSTRAP_SERVERS
-local jars          Java and Maven are on the PATH (ops/local_kafka.py)
-container           an engine answers (ops/container_kafka.py)
-in-process log      none of these: stream_app/backends/memory.py, within one process
+local jars          if Java and Maven are on the PATH (ops/local_kafka)
+container           if a container engine answers (ops/container_kafka.py)
+in-process log      otherwise (stream_app/backends/memory)
 """
 
 import logging
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from ops import container_kafka, local_kafka
+from ops import container_kafka
+from ops.local_kafka import cluster, jars
 from stream_app.errors import ConfigurationError
 
 LOGGER = logging.getLogger("ops.broker")
@@ -25,14 +26,14 @@ class Broker:
     """The Kafka that was chosen.
 
     Attributes:
-        bootstrap_servers: None stands for the in-process log.
-        reason: One line: what was chosen, and why.
-        local: The cluster, where it is one of our own that can be killed and restarted.
+        bootstrap_servers: Its addresses; None: the in-process log.
+        reason: One line that says what was chosen, and why.
+        local: The local cluster, whose brokers can be killed and restarted; None: there is none.
     """
 
     bootstrap_servers: str | None
     reason: str
-    local: local_kafka.LocalKafka | None = None
+    local: cluster.LocalKafka | None = None
 
 
 def _ignore(_: str) -> None:
@@ -43,12 +44,12 @@ def _ignore(_: str) -> None:
 def choose(
     bootstrap_servers: str | None = None, brokers: int = 1, tell: Callable[[str], None] = _ignore
 ) -> Iterator[Broker]:
-    """Choose a Kafka, start it where it is ours, and stop it in the end.
+    """Choose a Kafka, start it if it is local, and stop it in the end.
 
     Args:
-        bootstrap_servers: A cluster that is there; it wins over the environment's, and that over everything else.
-        brokers: How many brokers one of our own shall have.
-        tell: Is given the reason before anything is started, and again if it had to change.
+        bootstrap_servers: A running cluster. It is preferred to the environment's, and that to everything else.
+        brokers: The number of brokers of a local cluster.
+        tell: Called with the reason before anything is started, and again if the choice had to change.
     """
     given = bootstrap_servers or os.environ.get(VARIABLE)
     if given:
@@ -64,17 +65,17 @@ def choose(
 
 
 def _local(running: ExitStack, brokers: int, tell: Callable[[str], None]) -> Broker | None:
-    """One of our own, if this machine can run one."""
-    missing = local_kafka.missing_tools()
+    """Start a cluster from jars or in a container, if this machine can run either; None: it cannot."""
+    missing = jars.missing_tools()
     if not missing:
-        reason = f"Kafka: Apache Kafka {local_kafka.KAFKA_VERSION} on this machine, because Java and Maven are here"
+        reason = f"Kafka: Apache Kafka {jars.KAFKA_VERSION} on this machine, because Java and Maven are here"
         tell(reason)
         try:
-            cluster = running.enter_context(local_kafka.start(brokers))
+            running_cluster = running.enter_context(cluster.start(brokers))
         except ConfigurationError as problem:
             LOGGER.warning("%s", problem)
             return _container(running, tell) or _in_process(tell, f"the local one did not start ({problem.lines[0]})")
-        return Broker(cluster.bootstrap_servers, reason, cluster)
+        return Broker(running_cluster.bootstrap_servers, reason, running_cluster)
     return _container(running, tell)
 
 
@@ -85,7 +86,7 @@ def _in_process(tell: Callable[[str], None], why: str) -> Broker:
 
 
 def _container(running: ExitStack, tell: Callable[[str], None]) -> Broker | None:
-    """A broker in a container, if an engine answers."""
+    """Start a broker in a container; None if no engine answers or the broker does not start."""
     if not container_kafka.engine_answers():
         return None
     reason = f"Kafka: {container_kafka.IMAGE} in a container, because Java or Maven is missing and an engine answers"

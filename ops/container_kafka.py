@@ -1,31 +1,32 @@
-"""A broker in a container: Apache's own image, where an engine answers; it is reached through loopback alone."""
+"""A broker in a container of Apache's image, reachable through the loopback interface only."""
 
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
-from ops.local_kafka import HOST, KAFKA_VERSION, BrokerPorts, ClusterPlan, free_ports, new_cluster_id, properties_of
+from ops.local_kafka.jars import KAFKA_VERSION
+from ops.local_kafka.plan import HOST, BrokerPorts, ClusterPlan, broker_properties, free_ports, new_cluster_id
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import ConfigurationError
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 
 ENGINE_TIMEOUT_S = 5
-"""A container engine on this machine answers at once or not at all."""
+"""The longest wait for a container engine; on the same machine it answers at once or not at all."""
 
 START_TIMEOUT_S = 60.0
-"""From a started container to a broker that answers; the image is there by then."""
+"""From a started container to a broker that answers; by then the image is loaded."""
 
 ATTEMPT_S = 1.0
-"""Of the start timeout."""
+"""One attempt within the start timeout."""
 
 PORT, CONTROLLER_PORT = 9092, 9093
-"""Inside the container."""
+"""The broker's ports inside the container."""
 
 
 def engine_answers() -> bool:
-    """Whether a container engine is here."""
+    """Say whether a container engine answers."""
     try:
         import docker  # noqa: PLC0415  (comes with testcontainers, which costs a second)
     except ImportError:
@@ -44,10 +45,10 @@ def engine_answers() -> bool:
 
 @contextmanager
 def start() -> Iterator[str]:
-    """A broker while the context lasts; its bootstrap servers.
+    """Run a broker while the context lasts; yield its address.
 
     Raises:
-        ConfigurationError: There is no such image, or the broker does not answer in time.
+        ConfigurationError: The container does not start, or the broker does not answer in time.
     """
     from docker.errors import DockerException  # noqa: PLC0415  (as above)
     from testcontainers.core.container import DockerContainer  # noqa: PLC0415
@@ -70,10 +71,13 @@ def start() -> Iterator[str]:
 
 
 def _environment(port: int) -> Mapping[str, str]:
-    """The settings of a local broker, in the image's form; inside it listens to whatever the engine lets in."""
+    """Return the settings of a local broker as the image's environment variables.
+
+    Inside the container the broker listens on all interfaces; the engine passes on only what comes to loopback.
+    """
     plan = ClusterPlan(new_cluster_id(), (BrokerPorts(1, PORT, CONTROLLER_PORT),))
     settings = {
-        **properties_of(plan, plan.brokers[0], PurePosixPath("/tmp/kafka-logs")),  # noqa: S108  (the container's own)
+        **broker_properties(plan, plan.brokers[0], PurePosixPath("/tmp/kafka-logs")),  # noqa: S108  (the container's own)
         "listeners": f"PLAINTEXT://:{PORT},CONTROLLER://:{CONTROLLER_PORT}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
     }

@@ -38,7 +38,9 @@ from ops.watch import Watch
 from ops.workers import RESTORED, ProcessWorkers, ThreadWorkers, Workers, tasks_of
 from producers.label_delay import parse_label_delay
 from producers.manifest import Manifest
-from producers.replay import Plan, Schedule, StreamPlan, replay, schedule
+from producers.plan import Plan, StreamPlan
+from producers.replay import replay
+from producers.schedule import Schedule, schedule
 from producers.sources import parse_source
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Cluster, Sender

@@ -1,10 +1,11 @@
-"""Nothing that a command starts outlives it, whatever way it ends: Ctrl-C, SIGTERM, SIGKILL.
+"""Processes and folders that end with this process, even if Ctrl-C, SIGTERM or SIGKILL ends it.
 
-Handlers and `finally` do not run at SIGKILL. So beside each process, and each temporary folder, stands a small shell
-that reads from a pipe whose other end only we hold: a line means that all is well, its end that we are gone. (Linux'
-PR_SET_PDEATHSIG would fire at the end of the thread that had started the process, not of ours.)
+SIGKILL runs no handlers and no `finally`. So each process, and each temporary folder, has a small shell that reads from
+a pipe whose other end only this process holds. A line from the pipe means that there is nothing to do; the end of the
+pipe means that this process is gone. (Linux' PR_SET_PDEATHSIG fires when the thread that started a process ends, not
+when the process of the thread does.)
 
-`make` is not us: SIGKILL of `make` leaves the command that it runs.
+SIGKILL of `make` does not end the command that `make` runs.
 """
 
 import contextlib
@@ -25,15 +26,15 @@ if read -r _; then exit 0; fi
 if [ "$1" -gt 0 ]; then kill -KILL "-$1"; fi
 if [ -n "$2" ]; then sleep 0.2; rm -rf -- "$2"; sleep 2; rm -rf -- "$2"; fi
 """
-"""A folder is removed twice: whoever writes to it is being killed at that moment."""
+"""The folder is removed twice, because processes that are being killed may still write to it."""
 
 
 class Keeper:
-    """Kills a session, and removes a folder, when this process ends; unless it is released before.
+    """A shell that kills a session and removes a folder when this process ends, unless it is released before.
 
     Args:
-        session: Process that leads it; 0: none.
-        folder: To be removed with all that is in it; None: none.
+        session: The id of the process that leads the session; 0: no session.
+        folder: The folder to remove with its contents; None: no folder.
     """
 
     def __init__(self, session: int = 0, folder: Path | None = None) -> None:
@@ -46,24 +47,24 @@ class Keeper:
         )
 
     def release(self) -> None:
-        """All is well: it ends and does nothing. Does nothing the second time."""
+        """End the shell without any effect; does nothing the second time."""
         if self._shell.returncode is None:
             self._shell.communicate(b"\n")
 
 
 class KeptProcess(subprocess.Popen[Any]):
-    """A process in a session of its own (a Ctrl-C at the terminal is for us) that does not outlive this one."""
+    """A process that ends with this one. It has a separate session, so that Ctrl-C does not reach it."""
 
     def __init__(self, command: list[str], **options: Any) -> None:  # noqa: ANN401  (those of Popen)
         super().__init__(command, start_new_session=True, **options)
         self._keeper = Keeper(self.pid)
 
     def poll(self) -> int | None:
-        """The exit status, None while it runs."""
+        """Return the exit status; None while the process runs."""
         return self._released(super().poll())
 
     def wait(self, timeout: float | None = None) -> int:
-        """Until it ends; its exit status."""
+        """Wait for the end of the process and return its exit status."""
         status = super().wait(timeout)
         self._released(status)
         return status
@@ -74,7 +75,7 @@ class KeptProcess(subprocess.Popen[Any]):
         return status
 
     def end(self, timeout_s: float) -> int:
-        """SIGTERM, and SIGKILL to its session if it does not end in time; the exit status."""
+        """Send SIGTERM, and SIGKILL to the session if the process does not end in time; return the exit status."""
         self.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(timeout_s)
@@ -85,7 +86,7 @@ class KeptProcess(subprocess.Popen[Any]):
 
 @contextlib.contextmanager
 def unless_interrupted(folder: Path) -> Iterator[Path]:
-    """Keep a folder that the block fills, also where the block fails; not where it is interrupted or killed."""
+    """Remove a folder that the block fills if the block is interrupted or killed, but not if it merely fails."""
     keeper = Keeper(folder=folder)
     try:
         yield folder
@@ -100,7 +101,7 @@ def unless_interrupted(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Make a folder that is gone after the block, and after us."""
+    """Create a folder that is removed after the block, or when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     keeper = Keeper(folder=folder)
     try:
@@ -111,9 +112,9 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 def end_with_parent() -> None:
-    """Have this process, a child of `multiprocessing`, end when its parent has ended, even by SIGKILL.
+    """Make this process, a child of `multiprocessing`, end when its parent ends, even if SIGKILL ends that.
 
-    Children wait for work on a pipe of which they hold both ends: they do not see that nobody writes to it any more.
+    Children wait for work on a pipe of which they hold both ends, so they do not notice that the parent is gone.
     """
     parent = parent_process()
     if parent is not None:

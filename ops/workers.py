@@ -1,4 +1,4 @@
-"""The demo's workers: processes that can be killed with SIGKILL, or, without a broker, threads that can be dropped."""
+"""The workers of the demo: processes that can be killed, or, without a broker, threads that can be abandoned."""
 
 import contextlib
 import logging
@@ -27,40 +27,40 @@ from stream_app.config import Config
 INSTANCE_VARIABLE = "AREBA__APPLICATION__INSTANCE"
 
 STOP_TIMEOUT_S = 15.0
-"""A worker that is asked to stop ends its round, commits and leaves the group: a second, or three on a busy machine."""
+"""A worker that is asked to stop ends its round, commits and leaves the group within 1 s, or 3 s on a busy machine."""
 
 POLL_INTERVAL_S = 0.05
 
 LOG_TAIL_LINES = 20
 
 LOG_READ_BYTES = 1 << 16
-"""Of a worker's log at a time: what a demo writes in all is less."""
+"""The end of a worker's log that is read; a whole demo writes less."""
 
 ASSIGNED = re.compile(r"(assigned|revoked) tasks=(\S+)")
 RESTORED = re.compile(r"restored task=(\d+) sequence=(-?\d+) reprocessed=(\d+)")
 
 
 class Workers(Protocol):
-    """A consumer group of named workers."""
+    """The workers of one consumer group, each with a name."""
 
     def start(self, name: str) -> str:
-        """Start one; what it is, for people: `process 4711`."""
+        """Start a worker and return what it is, for people: `process 4711`."""
 
     def kill(self, name: str) -> str:
-        """End it without any warning; what was done, for people: `killed with SIGKILL`."""
+        """End a worker without warning and return how, for people: `killed with SIGKILL`."""
 
     def failed(self) -> str | None:
-        """The end of one that nobody asked to end, with its last lines; None while all is well."""
+        """Describe a worker that ended without being asked to, with its last lines; None: there is none."""
 
     def lines(self, name: str) -> Sequence[str]:
-        """What it has told so far, from all of its lives."""
+        """Return the log lines of a worker, of all its starts."""
 
     def stop(self) -> None:
-        """Ask all to stop, and see to it."""
+        """Stop all workers and wait for them."""
 
 
 def tasks_of(lines: Sequence[str]) -> frozenset[int]:
-    """The tasks that a worker has, by its log."""
+    """Return the tasks that a worker owns according to its log."""
     for line in reversed(lines):
         found = ASSIGNED.search(line)
         if found:
@@ -70,7 +70,7 @@ def tasks_of(lines: Sequence[str]) -> frozenset[int]:
 
 
 class ProcessWorkers:
-    """`areba run` in processes of their own, each with a log in the folder."""
+    """Workers as processes that run `areba run`, each with a log in the folder."""
 
     def __init__(self, config_path: Path, folder: Path, environment: Mapping[str, str]) -> None:
         self._config_path = config_path
@@ -79,11 +79,11 @@ class ProcessWorkers:
         self._processes: dict[str, KeptProcess] = {}
 
     def log_path(self, name: str) -> Path:
-        """Where it writes to."""
+        """Return the path of the worker's log."""
         return self._folder / f"{name}.log"
 
     def start(self, name: str) -> str:
-        """Start one in a session of its own: a Ctrl-C at the terminal is for us, not for it."""
+        """Start a worker in a separate session, so that Ctrl-C at the terminal does not reach it."""
         with self.log_path(name).open("ab") as log:
             process = KeptProcess(
                 [sys.executable, "-m", "stream_app.cli", "run", "-c", str(self._config_path)],
@@ -96,7 +96,7 @@ class ProcessWorkers:
         return f"process {process.pid}"
 
     def kill(self, name: str) -> str:
-        """SIGKILL, and wait for the end."""
+        """Kill a worker with SIGKILL and wait for its end."""
         process = self._processes.pop(name)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -121,7 +121,7 @@ class ProcessWorkers:
             return ()
 
     def stop(self) -> None:
-        """SIGTERM to all, and SIGKILL to those that do not end in time."""
+        """Send SIGTERM to all workers, and SIGKILL to those that do not end in time."""
         for process in self._processes.values():
             process.terminate()
         deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -134,12 +134,12 @@ class ProcessWorkers:
         self._processes.clear()
 
 
-class _Dropped(BaseException):
-    """Ends a worker's thread between two rounds, with nothing committed; no handler of errors may catch it."""
+class _AbandonedError(BaseException):
+    """Ends a worker's thread between two rounds, without a commit. No error handler catches a BaseException."""
 
 
-class _Memory(logging.Handler):
-    """Keeps a worker's last lines."""
+class _LineBuffer(logging.Handler):
+    """A handler that keeps the last log lines of a worker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,43 +150,45 @@ class _Memory(logging.Handler):
         self.kept.append(self.format(record))
 
 
-class _Life:
-    """One life of a worker thread."""
+class _WorkerThread:
+    """The state of a worker thread from its start to its end."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
-        self.dropped = False
+        self.is_abandoned = False
         self.problem: BaseException | None = None
         self.thread: threading.Thread | None = None
 
     def should_stop(self) -> bool:
-        if self.dropped:
-            raise _Dropped
+        if self.is_abandoned:
+            raise _AbandonedError
         return self.stopping.is_set()
 
 
 class ThreadWorkers:
-    """Workers over the in-process log, each in a thread; killing one drops it without a commit."""
+    """Workers over the in-process log, each in a thread; killing a worker abandons it without a commit."""
 
     def __init__(self, config: Config, broker: EmbeddedBroker) -> None:
         self._config = config
         self._broker = broker
-        self._lives: dict[str, _Life] = {}
-        self._logs: dict[str, _Memory] = {}
+        self._threads: dict[str, _WorkerThread] = {}
+        self._logs: dict[str, _LineBuffer] = {}
 
     def start(self, name: str) -> str:
         """See `Workers`."""
-        memory = self._logs.setdefault(name, _Memory())
+        buffer = self._logs.setdefault(name, _LineBuffer())
         logger = logging.getLogger(f"areba.demo.{name}")
-        logger.handlers, logger.propagate = [memory], False
+        logger.handlers, logger.propagate = [buffer], False
         logger.setLevel(logging.INFO)
-        life = _Life()
-        life.thread = threading.Thread(target=self._run, args=(name, life, logger), name=name, daemon=True)
-        self._lives[name] = life
-        life.thread.start()
+        worker_thread = _WorkerThread()
+        worker_thread.thread = threading.Thread(
+            target=self._run, args=(name, worker_thread, logger), name=name, daemon=True
+        )
+        self._threads[name] = worker_thread
+        worker_thread.thread.start()
         return "thread"
 
-    def _run(self, name: str, life: _Life, logger: logging.Logger) -> None:
+    def _run(self, name: str, worker_thread: _WorkerThread, logger: logging.Logger) -> None:
         from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (as above)
         from stream_app.worker.observer import Observer  # noqa: PLC0415  (Torch takes seconds, and only this way needs it here)
         from stream_app.worker.ports import Ports  # noqa: PLC0415  (as above)
@@ -204,24 +206,24 @@ class ThreadWorkers:
         )
         try:
             warm_up(config.task_settings())
-            Worker(config, ports, Observer(clock, logger)).run(life.should_stop)
-        except _Dropped:
+            Worker(config, ports, Observer(clock, logger)).run(worker_thread.should_stop)
+        except _AbandonedError:
             return
-        except BaseException as error:  # noqa: BLE001  (whatever ended it, `failed` tells)
-            life.problem = error
+        except BaseException as error:  # noqa: BLE001  (`failed` reports it)
+            worker_thread.problem = error
 
     def kill(self, name: str) -> str:
         """See `Workers`."""
-        life = self._lives.pop(name)
-        life.dropped = True
-        self._join(life)
+        worker_thread = self._threads.pop(name)
+        worker_thread.is_abandoned = True
+        self._join(worker_thread)
         return "dropped without a commit"
 
     def failed(self) -> str | None:
         """See `Workers`."""
-        for name, life in self._lives.items():
-            if life.problem is not None:
-                return f"{name} ended by itself: {life.problem}"
+        for name, worker_thread in self._threads.items():
+            if worker_thread.problem is not None:
+                return f"{name} ended by itself: {worker_thread.problem}"
         return None
 
     def lines(self, name: str) -> Sequence[str]:
@@ -230,13 +232,13 @@ class ThreadWorkers:
 
     def stop(self) -> None:
         """See `Workers`."""
-        for life in self._lives.values():
-            life.stopping.set()
-        for life in self._lives.values():
-            self._join(life)
-        self._lives.clear()
+        for worker_thread in self._threads.values():
+            worker_thread.stopping.set()
+        for worker_thread in self._threads.values():
+            self._join(worker_thread)
+        self._threads.clear()
 
     @staticmethod
-    def _join(life: _Life) -> None:
-        if life.thread is not None:
-            life.thread.join(STOP_TIMEOUT_S)
+    def _join(worker_thread: _WorkerThread) -> None:
+        if worker_thread.thread is not None:
+            worker_thread.thread.join(STOP_TIMEOUT_S)

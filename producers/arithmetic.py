@@ -1,8 +1,8 @@
-"""Sine, exponential and logarithm from additions, multiplications and divisions alone.
+"""Sine, exponential and logarithm, made of additions, multiplications and divisions only.
 
-The C library's and NumPy's own differ in the last bit between machines; IEEE 754 leaves no choice for the four basic
-operations, the square root and the exact splitting of a number, so what is built from those is equal everywhere.
-NumPy rounds after each whole-array operation, so nothing is contracted to a fused multiply-add.
+The functions of the C library and of NumPy differ in the last bit between machines. IEEE 754 defines every bit of the
+four basic operations, of the square root and of splitting a number, so functions made of these are equal everywhere.
+NumPy rounds after each operation on a whole array, so no two operations are contracted into a fused multiply-add.
 """
 
 import math
@@ -17,13 +17,13 @@ LN_2 = 0.6931471805599453
 SQRT_HALF = 0.7071067811865476
 
 SINE_TERMS = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(11))
-"""Taylor's series to the 21st power: its rest is under 2e-18 up to a quarter turn."""
+"""Taylor's series to the 21st power: the remainder is below 2e-18 up to a quarter turn."""
 
 EXPONENTIAL_TERMS = tuple(1.0 / math.factorial(k) for k in range(15))
-"""Taylor's series to the 14th power: its rest is under 1e-19 up to ln(2) / 2."""
+"""Taylor's series to the 14th power: the remainder is below 1e-19 up to ln(2) / 2."""
 
 LOGARITHM_TERMS = tuple(2.0 / (2 * k + 1) for k in range(12))
-"""The series of 2 artanh(s) to the 23rd power: its rest is under 1e-19 up to s = 0.172."""
+"""The series of 2 artanh(s) to the 23rd power: the remainder is below 1e-19 up to s = 0.172."""
 
 
 def _polynomial(terms: tuple[float, ...], x: Doubles) -> Doubles:
@@ -34,7 +34,7 @@ def _polynomial(terms: tuple[float, ...], x: Doubles) -> Doubles:
 
 
 def sine_of_turns(turns: Doubles) -> Doubles:
-    """sin(2 pi t) for t in [0, 1], within 1e-15."""
+    """Return sin(2 pi t) for t in [0, 1], within 1e-15."""
     lower = turns >= 0.5
     half = np.where(lower, turns - 0.5, turns)
     angle = np.where(half > 0.25, 0.5 - half, half) * TWO_PI
@@ -43,13 +43,13 @@ def sine_of_turns(turns: Doubles) -> Doubles:
 
 
 def exponential(x: Doubles) -> Doubles:
-    """The exponential of x in [-700, 700], within 1e-15 times |x| of its value."""
+    """Return the exponential of x in [-700, 700], with a relative error of at most 1e-15 times |x|."""
     halvings = np.rint(x / LN_2)
     return np.ldexp(_polynomial(EXPONENTIAL_TERMS, x - halvings * LN_2), halvings.astype(np.int32))
 
 
 def logarithm(x: Doubles) -> Doubles:
-    """The natural logarithm of x > 0, within 1e-15 of its value or of 1."""
+    """Return the natural logarithm of x > 0, with a relative or an absolute error of at most 1e-15."""
     mantissa, exponent = np.frexp(x)
     small = mantissa < SQRT_HALF
     mantissa = np.where(small, mantissa * 2.0, mantissa)
@@ -58,6 +58,6 @@ def logarithm(x: Doubles) -> Doubles:
 
 
 def normal(first: Doubles, second: Doubles) -> Doubles:
-    """Standard normal numbers from two rows of uniform ones in [0, 1): Box and Muller's transform (1958)."""
+    """Return standard normal numbers from two rows of uniform numbers in [0, 1) (Box and Muller, 1958)."""
     radius = np.sqrt(-2.0 * logarithm(1.0 - first))
     return radius * sine_of_turns(second)

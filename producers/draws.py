@@ -1,4 +1,4 @@
-"""Random numbers by position: the number at place i depends on the names and on i, never on what was drawn before.
+"""Random numbers by position: number i depends on the names and on i, never on what was drawn before.
 
 The words are those of Philox 4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), whose
 sequence NumPy promises to keep. The key is SHA-256 of the names, so two purposes never share numbers.
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 WORDS_PER_BLOCK = 4
-"""Philox 4x64 makes four 64-bit words for each value of its counter."""
+"""Philox 4x64 makes four 64-bit words from each value of its counter."""
 
 
 class Draws:
-    """An endless row of random words that can be read from any place on.
+    """An endless sequence of random words that can be read from any position.
 
     Args:
-        names: What the numbers are for, the seed among them.
+        names: The purpose of the numbers, which includes the seed.
     """
 
     def __init__(self, *names: str | int) -> None:
@@ -25,16 +25,16 @@ class Draws:
         self._key = int.from_bytes(digest[:16], "little")
 
     def words(self, start: int, count: int) -> NDArray[np.uint64]:
-        """The words start .. start + count - 1, uint64 `[count]`."""
+        """Return the words start .. start + count - 1, uint64 `[count]`."""
         block, skip = divmod(start, WORDS_PER_BLOCK)
         generator = np.random.Philox(key=self._key, counter=block)
         words: NDArray[np.uint64] = generator.random_raw(skip + count)[skip:]
         return words
 
     def uniforms(self, start: int, count: int) -> NDArray[np.float64]:
-        """The same places as multiples of 2**-53 in [0, 1), float64 `[count]`."""
+        """Return the words of these positions as multiples of 2**-53 in [0, 1), float64 `[count]`."""
         return (self.words(start, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def shuffled(self, count: int) -> NDArray[np.int64]:
-        """The numbers 0 .. count - 1 in the order of their words (equal words: the smaller number first)."""
+        """Return 0 .. count - 1 in the order of their words (equal words: smaller number first), int64 `[count]`."""
         return np.argsort(self.words(0, count), kind="stable")

@@ -1,11 +1,11 @@
-"""Faults that a replay makes on purpose, each a share of the records that it could touch; seeded."""
+"""Faults that a replay makes on purpose. Each is a share of the records that it can affect, chosen by the seed."""
 
 from dataclasses import dataclass, fields
 
 from stream_app.errors import ConfigurationError
 
 LATEST_EVENTS = 10
-"""A second record comes 1 to so many events behind the first."""
+"""A repeated record comes 1 to so many events after the first."""
 
 FURTHEST_EVENTS = 5
 """A record out of order is sent 1 to so many events late."""
@@ -15,14 +15,14 @@ GARBAGE_MAX_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Shares, each from 0 to below 1.
+    """Shares of faults, each at least 0 and below 1.
 
     Attributes:
-        duplicates: Of examples, and of labels: sent again, the same bytes, a little later.
-        out_of_order: Of examples and labels: sent behind later ones; the timestamp stays.
-        dropped: Of examples: not sent. Their labels are, and become orphans.
-        conflicting_labels: Of labels: followed by one with the other class.
-        garbage: Of examples: random bytes under the stream's key, on either topic, at that time.
+        duplicates: Examples and labels that are sent again a little later, with the same bytes.
+        out_of_order: Examples and labels that are sent after later ones; the timestamp stays.
+        dropped: Examples that are not sent. Their labels are sent and never meet an example.
+        conflicting_labels: Labels that are followed by a label of the other class.
+        garbage: Examples at whose time random bytes are sent under the stream's key, on either topic.
     """
 
     duplicates: float = 0.0
@@ -35,7 +35,7 @@ class Faults:
         wrong = [field.name for field in fields(self) if not 0.0 <= getattr(self, field.name) < 1.0]
         if wrong:
             raise ConfigurationError(
-                f"{name.replace('_', '-')}: {getattr(self, name):g} is no share from 0 to below 1" for name in wrong
+                f"{name.replace('_', '-')}: {getattr(self, name):g} is not a share from 0 to below 1" for name in wrong
             )
 
 

@@ -1,13 +1,13 @@
 """Verification latency: the time from an example to its label.
 
-A delay as text, in events of the stream (`ev`) or in event time (`ms`, `s`, `m`, `h`, `d`):
+A delay is given as text, in events of the stream (`ev`) or in event time (`ms`, `s`, `m`, `h`, `d`):
 
-    none                        the label follows its example at once
+    none                        the label follows its example immediately
     fixed:100ev                 always the same
-    uniform:0s-60s              any time between the two, both included
+    uniform:0s-60s              any time between the two, inclusive
     exponential:30s             with this mean
-    lognormal:30s,1.0           with this median, and this deviation of its logarithm
-    positive=SPEC,negative=SPEC one of the above for each class
+    lognormal:30s,1.0           with this median and this standard deviation of the logarithm
+    positive=SPEC,negative=SPEC one of the forms above for each class
 """
 
 import re
@@ -26,16 +26,16 @@ UNITS_MS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0, "d": 86_40
 EVENTS = "ev"
 
 MAX_DELAY_MS = 10 * 366 * 86_400_000
-"""Ten years: beyond any retention, and far from where a long overflows."""
+"""Ten years: longer than any retention time, and far below the limit of a 64-bit integer."""
 
 MAX_SIGMA = 5.0
-"""With it one label in a thousand takes 5,000,000 times the median."""
+"""With this deviation, one label in a thousand takes 5,000,000 times the median."""
 
 FORMS = "none, fixed:100ev, uniform:0s-60s, exponential:30s, lognormal:30s,1.0 or positive=...,negative=..."
 
 
 class Distribution(StrEnum):
-    """How delays are spread."""
+    """The distribution of delays."""
 
     NONE = "none"
     FIXED = "fixed"
@@ -46,13 +46,13 @@ class Distribution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A number of a unit: `ev`, or one of `UNITS_MS`."""
+    """An amount of time in a unit: `ev`, or one of `UNITS_MS`."""
 
     amount: float
     unit: str
 
     def milliseconds(self, interval_ms: int) -> float:
-        """Event time; an event is one interval of its stream."""
+        """Return the event time in milliseconds; an event is one interval of its stream."""
         return self.amount * (interval_ms if self.unit == EVENTS else UNITS_MS[self.unit])
 
     def __str__(self) -> str:
@@ -64,10 +64,10 @@ class Delay:
     """Delays of one distribution.
 
     Attributes:
-        distribution: Which.
-        first: The fixed delay, the least, the mean, or the median.
-        second: The largest, of a uniform one.
-        sigma: Deviation of the logarithm, of a log-normal one.
+        distribution: The distribution.
+        first: The fixed delay, the smallest (uniform), the mean (exponential) or the median (log-normal).
+        second: The largest delay (uniform).
+        sigma: The standard deviation of the logarithm (log-normal).
     """
 
     distribution: Distribution
@@ -89,7 +89,7 @@ class Delay:
     def milliseconds(
         self, first: NDArray[np.float64], second: NDArray[np.float64], interval_ms: int
     ) -> NDArray[np.int64]:
-        """Delays int64 `[n]` from two rows of uniform numbers in [0, 1), cut at `MAX_DELAY_MS`."""
+        """Return delays int64 `[n]`, at most `MAX_DELAY_MS`, from two rows of uniform numbers in [0, 1)."""
         low, high = self.first.milliseconds(interval_ms), self.second.milliseconds(interval_ms)
         match self.distribution:
             case Distribution.UNIFORM:
@@ -116,7 +116,7 @@ class LabelDelay:
         return f"positive={self.positive},negative={self.negative}"
 
     def milliseconds(self, draws: Draws, labels: NDArray[np.int8], interval_ms: int) -> NDArray[np.int64]:
-        """Milliseconds from each example to its label, int64 `[n]`; example i has the draws 2i and 2i + 1."""
+        """Return the milliseconds from example to label, int64 `[n]`; example i uses the draws 2i and 2i + 1."""
         uniforms = draws.uniforms(0, 2 * len(labels)).reshape(-1, 2)
         negative = self.negative.milliseconds(uniforms[:, 0], uniforms[:, 1], interval_ms)
         if self.positive == self.negative:
@@ -128,10 +128,10 @@ NO_DELAY = LabelDelay(Delay(Distribution.NONE), Delay(Distribution.NONE))
 
 
 def parse_label_delay(text: str) -> LabelDelay:
-    """A delay from text: see the module's docstring.
+    """Parse a delay; the module's docstring lists the forms.
 
     Raises:
-        ConfigurationError: It is none of the forms, or a number is out of bounds.
+        ConfigurationError: The text has none of the forms, or a number is out of bounds.
     """
     for order in (
         "positive=(?P<positive>.+),negative=(?P<negative>.+)",
@@ -148,7 +148,7 @@ def _parse(spec: str, text: str) -> Delay:
     try:
         distribution = Distribution(name)
     except ValueError:
-        raise ConfigurationError(f"label delay {text}: {name or 'nothing'} is none of {FORMS}") from None
+        raise ConfigurationError(f"label delay {text}: {name or 'nothing'} is not one of {FORMS}") from None
     match distribution:
         case Distribution.NONE:
             if arguments:
@@ -158,7 +158,7 @@ def _parse(spec: str, text: str) -> Delay:
             low, _, high = arguments.partition("-")
             delay = Delay(distribution, _duration(low, text), _duration(high, text))
             if (delay.first.unit == EVENTS) != (delay.second.unit == EVENTS):
-                raise ConfigurationError(f"label delay {text}: both ends are in events, or both in time")
+                raise ConfigurationError(f"label delay {text}: both ends are in events, or both are in time")
             if delay.second.milliseconds(1) < delay.first.milliseconds(1):
                 raise ConfigurationError(f"label delay {text}: {high} is less than {low}")
             return delay
@@ -166,7 +166,7 @@ def _parse(spec: str, text: str) -> Delay:
             median, _, sigma = arguments.partition(",")
             if not re.fullmatch(r"\d+(\.\d+)?", sigma) or not float(sigma) <= MAX_SIGMA:
                 raise ConfigurationError(
-                    f"label delay {text}: {sigma or 'nothing'} is no deviation from 0 to {MAX_SIGMA:g}"
+                    f"label delay {text}: {sigma or 'nothing'} is not a deviation from 0 to {MAX_SIGMA:g}"
                 )
             return Delay(distribution, _duration(median, text), sigma=float(sigma))
         case _:
@@ -177,7 +177,7 @@ def _duration(argument: str, text: str) -> Duration:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ev|ms|s|m|h|d)", argument)
     if not found:
         raise ConfigurationError(
-            f"label delay {text}: {argument or 'nothing'} is no duration (5ev, 250ms, 30s, 10m, 1h, 2d)"
+            f"label delay {text}: {argument or 'nothing'} is not a duration (5ev, 250ms, 30s, 10m, 1h, 2d)"
         )
     duration = Duration(float(found[1]), found[2])
     if duration.milliseconds(1) > MAX_DELAY_MS:

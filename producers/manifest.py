@@ -1,6 +1,6 @@
-"""What a replay sent, as plain JSON, so that whoever reads the topics can check that it is all there.
+"""What a replay sent, as JSON, so that a reader of the topics can check that nothing is missing.
 
-The file is one JSON object with `format: 1`; its keys are the fields below. Readers need nothing of this package.
+The file is one JSON object with `format: 1`; its keys are the fields below. A reader does not need this package.
 
 The values on the topics are, for each stream:
 
@@ -8,11 +8,12 @@ The values on the topics are, for each stream:
     labels topic   = labels.sent + faults.duplicate_labels + faults.conflicting_labels + faults.garbage_labels
                      + marks_per_topic
 
-and an example with the number i has the id `id_prefix` + i and the timestamp `start_ms` + i * `interval_ms`. The lists
-of numbers name every record that a fault touched, so that no decision on them has to be guessed.
+The example with the number i has the id `id_prefix` + i and the timestamp `start_ms` + i * `interval_ms`. The lists of
+numbers name every record that a fault affected, so that a reader knows what must have become of each.
 
-`digest` is SHA-256, in order of sending, over each record's topic (UTF-8) and a zero byte, timestamp (int64), length of
-the key (uint32), key, length of the value (uint32), value; numbers little-endian.
+`digest` is the SHA-256 over all records in the order of sending. Of each record it covers the topic (UTF-8) and a zero
+byte, the timestamp (int64), the length of the key (uint32), the key, the length of the value (uint32), and the value.
+Numbers are little-endian.
 """
 
 import json
@@ -29,7 +30,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets of one partition that this replay wrote: `first`, and `end` behind the last."""
+    """The offsets that this replay wrote to one partition, from `first` up to, but not including, `end`."""
 
     topic: str
     partition: int
@@ -39,7 +40,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Distinct examples, or their labels, that were sent; by the class that the label says."""
+    """Numbers of distinct examples, or of their labels, that were sent, by class."""
 
     sent: int
     positive: int
@@ -48,7 +49,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class DriftPoint:
-    """The first example after a drift, and its event time."""
+    """A drift: its kind, the number of the first example after it, and the event time of that example."""
 
     kind: str
     step: int
@@ -57,16 +58,16 @@ class DriftPoint:
 
 @dataclass(frozen=True, slots=True)
 class FaultCounts:
-    """How many records each fault made or moved.
+    """Numbers of records that each fault added, dropped or moved.
 
     Attributes:
-        duplicate_examples: Examples sent once more, the same bytes.
-        duplicate_labels: Labels sent once more, the same bytes.
-        dropped_examples: Examples never sent; their labels were (unless they never came either).
+        duplicate_examples: Examples sent again with the same bytes.
+        duplicate_labels: Labels sent again with the same bytes.
+        dropped_examples: Examples never sent. Their labels were sent, unless `unlabelled_share` left them out.
         conflicting_labels: Second labels with the other class.
         garbage_examples: Random bytes on the examples topic.
         garbage_labels: Random bytes on the labels topic.
-        out_of_order: Records sent behind later ones.
+        out_of_order: Records sent after later ones.
     """
 
     duplicate_examples: int
@@ -80,7 +81,7 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True)
 class FaultNumbers:
-    """The numbers of the examples that a fault touched, ascending; as in `FaultCounts`."""
+    """The numbers of the examples that a fault affected, ascending; the fields are those of `FaultCounts`."""
 
     duplicate_examples: tuple[int, ...]
     duplicate_labels: tuple[int, ...]
@@ -90,27 +91,27 @@ class FaultNumbers:
 
 @dataclass(frozen=True, slots=True)
 class StreamManifest:
-    """One stream.
+    """One stream of a replay.
 
     Attributes:
-        stream: Its name, the key of its records.
-        data: The data set, or the synthetic stream's spec.
+        stream: The name of the stream, which is the key of its records.
+        data: The name of the data set, or the description of the synthetic stream.
         source: `shipped`, `published` or `synthetic`.
-        features: Numbers in an example.
-        loops: How often the data was sent, end to end.
-        id_prefix: Of all ids.
+        features: The number of features of an example.
+        loops: How many times the data was sent, end to end.
+        id_prefix: The beginning of all ids.
         start_ms: Event time of example 0.
-        interval_ms: From one example to the next.
+        interval_ms: Event time from one example to the next.
         end_ms: The last event time, labels included: `time_ms` of the closing marks.
-        label_delay: As text.
-        unlabelled_share: Asked for.
+        label_delay: The label delay as text.
+        unlabelled_share: The share of labels that were to be left out.
         examples: Distinct examples sent.
         labels: Distinct labels sent.
         never_labelled: Examples sent whose label was not.
         marks_per_topic: Closing marks on each topic.
-        faults: Counts.
-        fault_numbers: Which examples.
-        drifts: Known drifts.
+        faults: Numbers of faults.
+        fault_numbers: The examples that they affected.
+        drifts: The known drifts.
     """
 
     stream: str
@@ -138,17 +139,17 @@ class Manifest:
     """A whole replay.
 
     Attributes:
-        format: Of this file; 1.
-        seed: Of everything random.
-        start_ms: First event time.
-        end_ms: Last event time.
-        examples_topic: Its name.
-        labels_topic: Its name.
-        records: Sent to both topics, marks included.
-        digest: See the module's docstring; hexadecimal.
-        options: As given, in words, for people.
-        ranges: Offsets written. Other writers' records may lie between.
-        streams: In the order in which they were asked for.
+        format: The format of this file, 1.
+        seed: The seed of delays and faults.
+        start_ms: The first event time.
+        end_ms: The last event time.
+        examples_topic: The name of the topic of examples.
+        labels_topic: The name of the topic of labels.
+        records: The number of records sent to both topics, marks included.
+        digest: The digest that the module's docstring defines, hexadecimal.
+        options: The options of the command, as text.
+        ranges: The offsets written; records of other producers may lie between them.
+        streams: The streams in the order in which they were named.
     """
 
     format: int
@@ -164,15 +165,15 @@ class Manifest:
     streams: tuple[StreamManifest, ...]
 
     def save(self, path: Path) -> None:
-        """Write the file."""
+        """Write the manifest to a file."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     @staticmethod
     def load(path: Path) -> "Manifest":
-        """Read such a file.
+        """Read a manifest from a file.
 
         Raises:
-            ConfigurationError: It cannot be read, is no manifest, or is one of another format.
+            ConfigurationError: The file cannot be read, is not a manifest, or has another format.
         """
         try:
             manifest = TypeAdapter(Manifest).validate_json(path.read_bytes())
@@ -181,9 +182,9 @@ class Manifest:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"
-            raise ConfigurationError(f"{path}: no manifest of a replay: {place}: {first['msg']}") from error
+            raise ConfigurationError(f"{path}: not a manifest of a replay: {place}: {first['msg']}") from error
         if manifest.format != FORMAT:
             raise ConfigurationError(
-                f"{path}: a manifest of format {manifest.format}; this is areba for format {FORMAT}"
+                f"{path}: a manifest of format {manifest.format}; this version of areba reads format {FORMAT}"
             )
         return manifest

@@ -1,7 +1,7 @@
-"""Streams by text: a data set or a synthetic spec, with options that any of them takes.
+"""Streams as text: a data set or a synthetic stream, with options.
 
-fraud                                          a data set, whole
-fraud:stream=fraud-eu,limit=5000               under another name, its first examples
+fraud                                          a whole data set
+fraud:stream=fraud-eu,limit=5000               its first examples, as a stream of another name
 sine:drift=posterior,length=5000,interval_ms=100
 """
 
@@ -22,9 +22,9 @@ class Source:
     """A stream that was asked for.
 
     Attributes:
-        stream: Its name.
-        data: What is in it.
-        interval_ms: Event time from one example to the next, if that was asked for.
+        stream: The name of the stream.
+        data: Its examples and classes.
+        interval_ms: Event time from one example to the next; None: not given.
     """
 
     stream: str
@@ -33,15 +33,15 @@ class Source:
 
 
 def parse_source(text: str, data_dir: Path | None = None, limit: int | None = None) -> Source:
-    """The stream that the text asks for, loaded or made.
+    """Load or make the stream that a text describes.
 
     Args:
-        text: See the module's docstring.
+        text: A stream as in the module's docstring.
         data_dir: As in `datasets.load`.
-        limit: At most so many examples, where the text has no limit of its own.
+        limit: The largest number of examples, unless the text gives a limit.
 
     Raises:
-        DataSetError: A name, key or value is not known (the nearest is offered), or the data cannot be loaded.
+        DataSetError: A name, key or value is unknown (the message names the nearest), or the data cannot be loaded.
     """
     name, _, rest = text.partition(":")
     options = [option.partition("=") for option in rest.split(",") if option]

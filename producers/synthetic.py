@@ -1,14 +1,14 @@
-"""The paper's synthetic streams: Sine, Circle and Sea (its section on data sets), with imbalance, drift and noise.
+"""The synthetic streams of the paper (section on data sets): Sine, Circle and Sea, with imbalance, drift and noise.
 
-Each example is made from its own random words: its class is drawn first (positive with the share of the imbalance),
-then a uniform point of the region that belongs to that class, by rejection. So example i is the same however long the
-stream is and in whatever pieces it is made; and because points are multiples of 2**-24 and the sine is our own, the
-bytes are the same on every machine.
+Each example has separate random words. They give first its class (positive with the probability of the imbalance), then
+by rejection a uniform point of the region of that class. So example i does not depend on the length of the stream or
+on the pieces in which it is made. Points are multiples of 2**-24, and the sine is that of `producers.arithmetic`, so
+the bytes are the same on every machine.
 
-A drift at step t changes, from example t on (the paper's equations for the three kinds):
+A drift at step t changes the examples from number t (the paper's equations for the three kinds of drift):
     prior       p(y=1) from p to 1 - p
     likelihood  p(x1 < threshold | y=0) from 0.9 to 0.1
-    posterior   the two regions change places; p(y=1) stays
+    posterior   the two regions are exchanged; p(y=1) stays
 """
 
 import difflib
@@ -30,25 +30,25 @@ LIKELIHOOD_THRESHOLDS: Mapping[str, float] = {"sine": 0.6, "circle": 0.4, "sea":
 """x1 below which negatives are common before a likelihood drift (the authors' program)."""
 
 COMMON_SHARE = 0.9
-"""Share of negatives on their common side of the threshold."""
+"""The share of negatives on the common side of the threshold."""
 
 LEARNING_RATE = 0.01
 
 MAX_LENGTH = 100_000_000
-"""Examples of one stream; 1.7 GB of memory."""
+"""Examples of one stream; so many take 1.7 GB of memory."""
 
 CHUNK_EXAMPLES = 65_536
-"""Made at a time: the working arrays stay in the processor's cache."""
+"""Examples made at a time, so that the working arrays stay in the processor's cache."""
 
 MAX_ROUNDS = 1_000
-"""Of rejection. The smallest region is 12.5 % of the square: a point is missed with probability 1e-58."""
+"""Rounds of rejection. The smallest region is 12.5 % of the square: all rounds fail with probability 1e-58."""
 
 GRID_BITS = 24
 """Coordinates are multiples of 2**-24: exact in float32."""
 
 
 class Drift(StrEnum):
-    """Which probability changes."""
+    """The probability that a drift changes."""
 
     NONE = "none"
     PRIOR = "prior"
@@ -64,7 +64,7 @@ SPEC_KEYS: Mapping[str, Callable[[str], int | float | Drift]] = {
     "noise": float,
     "seed": int,
 }
-"""Options of a spec as text, and how each is read."""
+"""The options of a stream as text, and the function that parses each value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class SyntheticSpec:
 
     Attributes:
         concept: `sine`, `circle` or `sea`.
-        length: Examples.
-        imbalance: p(y=1) in percent, before any drift in it.
-        drift: What changes.
-        drift_at: First example after the drift; None: the middle.
-        noise: Share of labels that are sent with the other class.
-        seed: Of everything random.
+        length: The number of examples.
+        imbalance: p(y=1) in percent, before a drift changes it.
+        drift: The kind of drift.
+        drift_at: The number of the first example after the drift; None: the middle of the stream.
+        noise: The share of labels that are sent with the other class.
+        seed: The seed of all random numbers.
     """
 
     concept: str
@@ -103,7 +103,7 @@ class SyntheticSpec:
 
     @property
     def drift_step(self) -> int | None:
-        """First example after the drift; None without one."""
+        """The number of the first example after the drift; None: no drift."""
         if self.drift is Drift.NONE:
             return None
         return self.length // 2 if self.drift_at is None else self.drift_at
@@ -111,7 +111,7 @@ class SyntheticSpec:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive examples: features float32 `[n, 2]`, the classes sent and the true ones int8 `[n]`."""
+    """Consecutive examples: features float32 `[n, 2]`, classes as sent and true classes int8 `[n]`."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int8]
@@ -119,10 +119,10 @@ class Piece:
 
 
 def parse_spec(text: str) -> SyntheticSpec:
-    """A spec from text: `sine:drift=posterior,imbalance=1,length=5000,drift_at=2500,seed=7`.
+    """Parse a stream such as `sine:drift=posterior,imbalance=1,length=5000,drift_at=2500,seed=7`.
 
     Raises:
-        DataSetError: A key or a value that is not known; the message names it and the nearest key.
+        DataSetError: A key or a value is unknown; the message names it and the nearest key.
     """
     concept, _, options = text.partition(":")
     values: dict[str, int | float | Drift] = {}
@@ -141,7 +141,7 @@ def parse_spec(text: str) -> SyntheticSpec:
 
 
 def spec_text(spec: SyntheticSpec) -> str:
-    """The spec as `parse_spec` reads it, defaults left out."""
+    """Return the text that `parse_spec` reads, without options that have their default."""
     given = {
         field.name: getattr(spec, field.name)
         for field in fields(spec)
@@ -154,10 +154,10 @@ def spec_text(spec: SyntheticSpec) -> str:
 
 
 def in_positive_region(concept: str, x1: NDArray[np.float64], x2: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether points of the unit square are positive before any drift.
+    """Return whether points of the unit square are positive before any drift, bool `[n]`.
 
     Sine: below sin(x1) with x1 in [0, 2 pi] and x2 in [-1, 1]. Circle: within 0.2 of (0.4, 0.5). Sea: x1 + x2 <= 7 with
-    both in [0, 10]. Here all are on [0, 1].
+    both in [0, 10]. Here all coordinates are scaled to [0, 1].
     """
     if concept == "sine":
         return 2.0 * x2 - 1.0 < sine_of_turns(x1)
@@ -168,10 +168,10 @@ def in_positive_region(concept: str, x1: NDArray[np.float64], x2: NDArray[np.flo
 
 
 def generate(spec: SyntheticSpec, start: int, count: int) -> Piece:
-    """The examples start .. start + count - 1 of a stream, whose `length` is not asked here.
+    """Return the examples start .. start + count - 1 of a stream, whatever its `length` is.
 
     Raises:
-        DataSetError: A region is so small that no point of it was found.
+        DataSetError: No point of a region was found, because the region is too small.
     """
     pieces = [
         _generate_chunk(spec, first, min(CHUNK_EXAMPLES, start + count - first))
@@ -202,7 +202,7 @@ def _generate_chunk(spec: SyntheticSpec, start: int, count: int) -> Piece:
 def _points(
     spec: SyntheticSpec, start: int, positive: NDArray[np.bool_], drifted: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
-    """For each example the first candidate that is in its region: candidate r of example i has its own words."""
+    """Return for each example the first candidate in its region; each candidate of each example has separate words."""
     count = len(positive)
     wanted_region = positive ^ drifted if spec.drift is Drift.POSTERIOR else positive
     low_shares = np.where(drifted, 1.0 - COMMON_SHARE, COMMON_SHARE)
@@ -226,7 +226,7 @@ def _points(
 
 
 def synthetic(spec: SyntheticSpec) -> DataSet:
-    """The whole stream as a data set."""
+    """Return the whole stream as a data set."""
     piece = generate(spec, 0, spec.length)
     return DataSet(
         name=spec_text(spec),

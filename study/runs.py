@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producers.datasets.base import DataSet
+from producers.events import Sent, events, id_prefix
 from producers.label_delay import parse_label_delay
-from producers.replay import Plan, Sent, StreamPlan, events, id_prefix
+from producers.plan import Plan, StreamPlan
 from stream_app.config import MetricSettings, StreamSettings, TaskSettings
 from stream_app.pipeline.task import Task
 from stream_app.records import RawRecords

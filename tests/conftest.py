@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 from xdist.remote import Producer
 
-from ops import broker, local_kafka
+from ops import broker
+from ops.local_kafka import cluster as local_kafka
 from stream_app.errors import ConfigurationError
 from tests.support.compiling import compile_in_one_process
 from tests.support.scheduling import LongestFirst, longest_first

@@ -1,4 +1,4 @@
-"""Data sets by name: `load("fraud")`."""
+"""Published data sets by name: `load("fraud")`."""
 
 import difflib
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ RECIPES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in (CERVICAL, CR
 
 
 def find(name: str, others: tuple[str, ...] = ()) -> Recipe:
-    """The recipe of this name.
+    """Return the recipe of this name.
 
     Args:
-        name: What was asked for.
-        others: Names besides the registry's that would have been right, for the message.
+        name: The name of a data set.
+        others: Further names that the message of the error may suggest.
 
     Raises:
-        DataSetError: There is none; the message offers the nearest name.
+        DataSetError: No recipe has this name; the message suggests the nearest name.
     """
     if name in RECIPES:
         return RECIPES[name]
@@ -38,13 +38,13 @@ def find(name: str, others: tuple[str, ...] = ()) -> Recipe:
 
 
 def load(name: str, data_dir: Path | None = None) -> DataSet:
-    """The data set of this name.
+    """Load the data set of this name.
 
     Args:
         name: One of `RECIPES`.
-        data_dir: Folder with the publishers' files; without it `AREBA_DATA_DIR`, and without that what is shipped.
+        data_dir: The folder with the publishers' files; None: `AREBA_DATA_DIR`, or else the shipped file.
 
     Raises:
-        DataSetError: No such name; a file is missing, damaged, or has another checksum.
+        DataSetError: The name is unknown, or a file is missing, damaged, or has another checksum.
     """
     return find(name).load(data_dir or data_dir_from_environment())

@@ -1,4 +1,4 @@
-"""What a data set is once it is loaded, and what is known of how it is made."""
+"""Data sets, and the recipes that make them from their publishers' files."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +12,10 @@ from producers.datasets.files import PublishedFile, ShippedFile
 from stream_app.errors import DataSetError
 
 Rows: TypeAlias = NDArray[Any]
-"""Rows as the publisher has them, `[n, columns]`, in whatever type holds them exactly."""
+"""Rows as published, `[n, columns]`, in a type that holds them exactly."""
 
 DEFAULT_INTERVAL_MS = 1_000
-"""Event time between two examples where the data has no clock of its own: delays in seconds read as events."""
+"""Event time between two examples of data without timestamps. With it, a delay in seconds is a delay in events."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,17 +23,17 @@ class DataSet:
     """Examples with their classes, in order, and the network that the paper's section on compared methods gives them.
 
     Attributes:
-        name: The name it was asked for by.
+        name: The name under which it was loaded.
         features: float32 `[n, d]`, finite, preprocessed.
         labels: int8 `[n]`, the class that a producer sends; 1 is the positive one.
-        clean_labels: int8 `[n]`, the class before label noise; None where there is no noise.
+        clean_labels: int8 `[n]`, the class before label noise; None: there is no noise.
         preprocessing: How `features` were made from the source, in words.
         source: `shipped`, `published` (from `AREBA_DATA_DIR`) or `synthetic`.
-        learning_rate: Adam's.
+        learning_rate: The learning rate of Adam.
         hidden: Units of each hidden layer.
         l2: Weight of the sum of squared hidden-layer weights in the loss.
-        drift_kind: `prior`, `likelihood` or `posterior`; None where there is none or nobody knows.
-        drift_step: The first example after the drift.
+        drift_kind: `prior`, `likelihood` or `posterior`; None: no drift is known.
+        drift_step: The number of the first example after the drift.
         interval_ms: Event time from one example to the next.
     """
 
@@ -67,11 +67,11 @@ class DataSet:
 
     @property
     def dimension(self) -> int:
-        """Features of an example."""
+        """The number of features of an example."""
         return int(self.features.shape[1])
 
     def prefix(self, count: int) -> Self:
-        """The first examples of it; all when it has no more."""
+        """Return a data set of the first `count` examples, or of all if there are fewer."""
         clean = None if self.clean_labels is None else self.clean_labels[:count]
         drifts = self.drift_step is not None and self.drift_step < count
         return replace(
@@ -86,19 +86,19 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one data set is made from its publisher's files, and what of it is shipped.
+    """How a data set is made from its publisher's files, and which part of it is shipped.
 
     Attributes:
         name: The name in the registry.
         title: One line for people.
         files: The publisher's files, in the order that `select` wants them.
-        shipped: What this package has of it.
+        shipped: The file in this package.
         select: The unpacked files -> the rows that the paper uses, in order, unscaled, `[n, columns]`.
         prepare: Those rows, or the first of them -> features float32 `[n, d]` and classes int8 `[n]`.
         cut: The unpacked files -> the content of the shipped file.
         restore: The content of the shipped file -> the rows of `select`, or the first of them.
         packing: xz's `lc`, `lp`, `pb` that suit the content (the file is readable whatever they are).
-        preprocessing: As in `DataSet`; so are the last three.
+        preprocessing: As in `DataSet`, like the attributes that follow.
     """
 
     name: str
@@ -116,10 +116,10 @@ class Recipe:
     l2: float = 0.0
 
     def load(self, data_dir: Path | None) -> DataSet:
-        """The data set: from the publisher's files when a folder is given, else what is shipped.
+        """Make the data set from the publisher's files in a folder, or (None) from the shipped file.
 
         Raises:
-            DataSetError: A file is missing, damaged, or not the one it should be.
+            DataSetError: A file is missing, damaged, or has another checksum.
         """
         if data_dir is None:
             rows, source = self.restore(self.shipped.read()), "shipped"
@@ -140,7 +140,7 @@ class Recipe:
 
 
 def scaled(values: NDArray[np.float64], lowest: Sequence[float], highest: Sequence[float]) -> NDArray[np.float64]:
-    """Columns from [lowest, highest] to [0, 1]; a column without a range becomes 0."""
+    """Scale columns from [lowest, highest] to [0, 1]; a constant column becomes 0."""
     low, high = np.asarray(lowest, np.float64), np.asarray(highest, np.float64)
     span = np.where(high > low, high - low, 1.0)
     result: NDArray[np.float64] = (values - low) / span
@@ -148,5 +148,5 @@ def scaled(values: NDArray[np.float64], lowest: Sequence[float], highest: Sequen
 
 
 def first_content(contents: Sequence[bytes]) -> bytes:
-    """The publisher's file itself is shipped."""
+    """Return the publisher's file itself as the content to ship."""
     return contents[0]

@@ -12,17 +12,17 @@ RISK_FACTORS = 32
 BIOPSY = 35
 
 LOWEST = (13, 1, 10, *(0,) * 23, 1, 1, *(0,) * 7)
-"""Smallest known value of the 32 risk factors and the three examinations, over all 858 rows."""
+"""The smallest known values of the 32 risk factors and the three examinations, over all 858 rows."""
 
 HIGHEST = (84, 28, 32, 11, 1, 37, 37, 1, 30, 1, 19, 1, 4, 1, 0, *(1,) * 6, 0, *(1,) * 3, 3, 22, 22, *(1,) * 7)
-"""Largest known value of the same columns."""
+"""The largest known values of the same columns."""
 
 MEDIANS = (25, 2, 17, 2, 0, 0, 0, 1, 0.5, *(0,) * 17, 4, 3, *(0,) * 7)
-"""Median of the known values of the same columns."""
+"""The medians of the known values of the same columns."""
 
 QUESTIONS = (1, 2, 3, 4, 7, 9, 11, 26)
-"""One column of each group that is answered, or not, as a whole: partners, first intercourse, pregnancies, smoking,
-contraceptives, IUD, STDs, time since a diagnosis."""
+"""One column of each group of questions that patients answer together or not at all: partners, first intercourse,
+pregnancies, smoking, contraceptives, IUD, STDs, time since a diagnosis."""
 
 PREPROCESSING = (
     "43 features. The 32 risk factors and the three examinations that come before a biopsy (Hinselmann, Schiller,"
@@ -34,18 +34,18 @@ PREPROCESSING = (
 
 
 def parse(content: bytes) -> NDArray[np.float64]:
-    """The table, float64 `[858, 36]`; NaN where the patient gave no answer."""
+    """Return the table, float64 `[858, 36]`; NaN: the patient gave no answer."""
     lines = content.decode("ascii").splitlines()[1:]
     return np.array([[np.nan if cell == "?" else float(cell) for cell in line.split(",")] for line in lines])
 
 
 def select(contents: Sequence[bytes]) -> Rows:
-    """All rows, in the publisher's order."""
+    """Return all rows in the publisher's order."""
     return parse(contents[0])
 
 
 def prepare(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-    """`PREPROCESSING`."""
+    """Return features and classes as `PREPROCESSING` describes."""
     inputs = rows[:, :BIOPSY]
     unknown = np.isnan(inputs)
     filled = np.where(unknown, np.asarray(MEDIANS, np.float64), inputs)

@@ -13,24 +13,24 @@ FEATURES = 24
 BAD = 2
 
 LOWEST = (1, 4, 0, 2, 1, 1, 1, 1, 1, 19, 1, 1, 1, 1, 1, *(0,) * 9)
-"""Smallest value of each feature over all 1,000 rows."""
+"""The smallest value of each feature over all 1,000 rows."""
 
 HIGHEST = (4, 72, 4, 184, 5, 5, 4, 4, 4, 75, 3, 4, 2, 2, 2, *(1,) * 9)
-"""Largest value of the same columns."""
+"""The largest values of the same columns."""
 
 
 def parse(content: bytes) -> NDArray[np.float64]:
-    """The table, float64 `[1000, 25]`."""
+    """Return the table, float64 `[1000, 25]`."""
     return np.loadtxt(io.BytesIO(content), dtype=np.float64)
 
 
 def select(contents: Sequence[bytes]) -> Rows:
-    """All rows, in the publisher's order."""
+    """Return all rows in the publisher's order."""
     return parse(contents[0])
 
 
 def prepare(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-    """Each feature from its range to [0, 1]; class 2 (bad) is positive."""
+    """Scale each feature from its range to [0, 1]; class 2 (bad) is positive."""
     features = scaled(rows[:, :FEATURES], LOWEST, HIGHEST).astype(np.float32)
     return features, (rows[:, FEATURES] == BAD).astype(np.int8)
 

@@ -11,7 +11,7 @@ from stream_app.terminal import say
 
 
 def content_of(recipe: Recipe, data_dir: Path) -> bytes:
-    """The content of the shipped file, made anew.
+    """Return the content of the shipped file, made from the publisher's files.
 
     Raises:
         DataSetError: A publisher's file is missing or has another checksum.
@@ -20,14 +20,14 @@ def content_of(recipe: Recipe, data_dir: Path) -> bytes:
 
 
 def packed(content: bytes, packing: tuple[int, int, int]) -> bytes:
-    """The content as an xz file with a CRC64, as small as these settings make it."""
+    """Return the content as an xz file with a CRC64, compressed with these settings."""
     lc, lp, pb = packing
     settings = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": lc, "lp": lp, "pb": pb}
     return lzma.compress(content, format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC64, filters=[settings])
 
 
 def main(data_dir: Path, target: Path) -> None:
-    """Write every shipped file, and print its name, size and both checksums."""
+    """Write every shipped file and print its name, size and both checksums."""
     for recipe in RECIPES.values():
         content = content_of(recipe, data_dir)
         file = packed(content, recipe.packing)

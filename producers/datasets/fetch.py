@@ -1,4 +1,4 @@
-"""Download a publisher's files, each checked against its known checksum. Never a package registry."""
+"""Download publishers' files and check each against its known checksum."""
 
 import gzip
 import logging
@@ -17,7 +17,7 @@ from producers.datasets.files import PublishedFile, check
 from stream_app.errors import DataSetError
 
 CONNECT_TIMEOUT_S = 30
-"""For an answer, and between two pieces of it."""
+"""The longest wait for an answer, and between two parts of it."""
 
 CHUNK_BYTES = 65_536
 
@@ -25,26 +25,26 @@ Tell = Callable[[str], None]
 
 
 def default_folder() -> Path:
-    """Where fetched files go when nothing else is said: below the user's cache."""
+    """Return the default folder for fetched files, below the user's cache."""
     return Path(pooch.os_cache("areba")) / "data"
 
 
 def fetch(recipe: Recipe, folder: Path, tell: Tell, progress: object = False) -> None:
-    """Bring all files of a data set into a folder, by the layout of `AREBA_DATA_DIR`.
+    """Download all files of a data set into a folder with the layout of `AREBA_DATA_DIR`.
 
     Args:
         recipe: The data set.
-        folder: The root of that layout; made when it is not there.
-        tell: Given a line about each file.
-        progress: A progress bar as pooch wants it, or False.
+        folder: The root of that layout; created if it does not exist.
+        tell: Called with a line about each file.
+        progress: A progress bar in the form that pooch expects, or False.
 
     Raises:
-        DataSetError: No source of a file could be reached, or what came has another checksum.
+        DataSetError: No source of a file could be reached, or its file has another checksum.
     """
     for file in recipe.files:
         if file.path_in(folder) is not None:
             file.read(folder)
-            tell(f"{file.name}: already there, checksum right")
+            tell(f"{file.name}: already present, checksum correct")
             continue
         content = _download(file, tell, progress)
         target = folder / file.folder / file.name
@@ -52,13 +52,17 @@ def fetch(recipe: Recipe, folder: Path, tell: Tell, progress: object = False) ->
         half = target.with_suffix(f".part-{os.getpid()}")
         half.write_bytes(content)
         half.rename(target)
-        tell(f"{file.name}: {len(content):,} bytes, checksum right")
+        tell(f"{file.name}: {len(content):,} bytes, checksum correct")
 
 
 def _download(file: PublishedFile, tell: Tell, progress: object) -> bytes:
-    """The unpacked file from the first source that has it."""
+    """Return the unpacked file from the first source that has it.
+
+    Raises:
+        DataSetError: No source could be used; the error has a line for each.
+    """
     problems: list[str] = []
-    pooch.get_logger().setLevel(logging.WARNING)  # it would print a checksum of the container
+    pooch.get_logger().setLevel(logging.WARNING)  # at lower levels it prints a checksum of the container
     with tempfile.TemporaryDirectory() as folder:
         for url in file.urls:
             tell(f"{file.name}: from {url}")

@@ -1,4 +1,4 @@
-"""Files of data sets: where they are, and that they are what they should be. Nothing is ever unpickled."""
+"""Files of data sets: their places and checksums. No file is ever unpickled."""
 
 import gzip
 import hashlib
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_app.errors import DataSetError
 
 DATA_DIR_VARIABLE = "AREBA_DATA_DIR"
-"""The folder with the publishers' own files; preferred when it is set."""
+"""Names the folder with the publishers' files; if it is set, shipped files are not used."""
 
 SHIPPED = Path(__file__).parent / "shipped"
 
@@ -25,18 +25,18 @@ UNPACKERS: Mapping[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.decompress,
     ".gz": gzip.decompress,
 }
-"""Containers that a publisher's file may come in, by the end of its name."""
+"""Functions that unpack a publisher's file, by the suffix of its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """A publisher's file.
+    """A file of a publisher.
 
     Attributes:
-        folder: Folder below `AREBA_DATA_DIR`.
-        name: Its name, unpacked.
-        sha256: Of the unpacked bytes, so any container will do.
-        urls: Where `areba-replay fetch` finds it, tried in order: the file itself, or packed as its name's end says.
+        folder: The folder below `AREBA_DATA_DIR`.
+        name: The name of the unpacked file.
+        sha256: The checksum of the unpacked bytes, so that the file may be packed in any way.
+        urls: Where `areba-replay fetch` tries to find it, in order; the suffix says how the file is packed.
     """
 
     folder: str
@@ -45,15 +45,15 @@ class PublishedFile:
     urls: tuple[str, ...]
 
     def path_in(self, data_dir: Path) -> Path | None:
-        """The file, in whatever container it is there; None when it is not."""
+        """Return the path of the file, packed or not; None if it is missing."""
         paths = (data_dir / self.folder / f"{self.name}{ending}" for ending in UNPACKERS)
         return next((path for path in paths if path.is_file()), None)
 
     def read(self, data_dir: Path) -> bytes:
-        """The unpacked bytes.
+        """Return the unpacked bytes.
 
         Raises:
-            DataSetError: It is not there, cannot be unpacked, or has another checksum.
+            DataSetError: The file is missing, cannot be unpacked, or has another checksum.
         """
         path = self.path_in(data_dir)
         if path is None:
@@ -66,12 +66,12 @@ class PublishedFile:
 
 @dataclass(frozen=True, slots=True)
 class ShippedFile:
-    """A file that comes with this package, packed by xz.
+    """A file of this package, packed by xz.
 
     Attributes:
-        name: Its name in the folder `shipped`.
-        sha256: Of the file as it is.
-        content_sha256: Of the unpacked bytes; another version of liblzma may pack them differently.
+        name: The name in the folder `shipped`.
+        sha256: The checksum of the packed file.
+        content_sha256: The checksum of the unpacked bytes; another version of liblzma may pack them differently.
     """
 
     name: str
@@ -79,7 +79,7 @@ class ShippedFile:
     content_sha256: str
 
     def read(self, folder: Path = SHIPPED) -> bytes:
-        """The unpacked bytes. Raises `DataSetError` as `PublishedFile.read` does."""
+        """Return the unpacked bytes. Raises `DataSetError` as `PublishedFile.read` does."""
         path = folder / self.name
         if not path.is_file():
             raise DataSetError(f"{path}: no such file; the installation is not complete")
@@ -88,10 +88,10 @@ class ShippedFile:
 
 
 def data_dir_from_environment() -> Path | None:
-    """The folder named by `AREBA_DATA_DIR`, or None.
+    """Return the folder that `AREBA_DATA_DIR` names; None if it is not set.
 
     Raises:
-        DataSetError: It names no folder.
+        DataSetError: The folder does not exist.
     """
     name = os.environ.get(DATA_DIR_VARIABLE)
     if not name:
@@ -103,7 +103,7 @@ def data_dir_from_environment() -> Path | None:
 
 
 def unpack(path: Path) -> bytes:
-    """The bytes inside a file that may be packed by xz or gzip.
+    """Return the content of a file that may be packed by xz or gzip.
 
     Raises:
         DataSetError: The container is damaged.
@@ -115,10 +115,10 @@ def unpack(path: Path) -> bytes:
 
 
 def check(path: Path, content: bytes, expected: str) -> None:
-    """Compare a SHA-256 checksum.
+    """Compare the SHA-256 checksum of a file's content.
 
     Raises:
-        DataSetError: It differs.
+        DataSetError: The checksum differs.
     """
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
@@ -126,13 +126,13 @@ def check(path: Path, content: bytes, expected: str) -> None:
 
 
 def read_array(content: bytes) -> NDArray[np.generic]:
-    """An array in NumPy's own plain format (`.npy`), never a pickled one."""
+    """Return the array of a `.npy` file; pickled arrays are refused."""
     array: NDArray[np.generic] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     return array
 
 
 def array_bytes(array: NDArray[np.generic]) -> bytes:
-    """The array as a `.npy` file."""
+    """Return the array as the bytes of a `.npy` file."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
     return buffer.getvalue()

@@ -17,17 +17,18 @@ QUANTITIES, WILDERNESS_AREAS, SOIL_TYPES = 10, 4, 40
 COVER_TYPE = QUANTITIES + WILDERNESS_AREAS + SOIL_TYPES
 
 LOWEST = (1859, 0, 0, 0, -173, 0, 0, 0, 0, 0)
-"""Smallest value of the ten quantities over all 581,012 rows."""
+"""The smallest values of the ten quantities over all 581,012 rows."""
 
 HIGHEST = (3858, 360, 66, 1397, 601, 7117, 254, 254, 254, 7173)
-"""Largest value of the same columns."""
+"""The largest values of the same columns."""
 
 SEED_NAMES = ("datasets", "forest", "1-4")
-"""Of the draws that choose and order the rows (`chosen`). In the publisher's order most rows of type 4 come first."""
+"""Names of the random numbers that choose and order the rows (`chosen`). In the publisher's order most rows of type 4
+come first."""
 
 
 def chosen(types: NDArray[np.int16]) -> NDArray[np.int64]:
-    """Row numbers: `SEED_NAMES` shuffle each type, its first ones stay, then all are shuffled."""
+    """Return row numbers: each type is shuffled by `SEED_NAMES` and cut, then all are shuffled together."""
     positions = []
     for cover_type, count in ((NEGATIVE_TYPE, NEGATIVES), (POSITIVE_TYPE, POSITIVES)):
         found = np.flatnonzero(types == cover_type)
@@ -37,7 +38,7 @@ def chosen(types: NDArray[np.int16]) -> NDArray[np.int64]:
 
 
 def select(contents: Sequence[bytes]) -> Rows:
-    """The chosen rows: ten quantities, number of the wilderness area, of the soil type, class; int16 `[202000, 13]`."""
+    """Return the chosen rows: ten quantities, wilderness area, soil type, class; int16 `[202000, 13]`."""
     table = np.loadtxt(io.BytesIO(contents[0]), delimiter=",", dtype=np.int16)
     rows = table[chosen(table[:, COVER_TYPE])]
     area = rows[:, QUANTITIES : QUANTITIES + WILDERNESS_AREAS].argmax(axis=1)
@@ -47,7 +48,7 @@ def select(contents: Sequence[bytes]) -> Rows:
 
 
 def prepare(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-    """Quantities from their range to [0, 1]; area and soil type as 4 and 40 features of which one is 1."""
+    """Scale quantities from their range to [0, 1]; encode area and soil type as 4 and 40 one-hot features."""
     features = np.zeros((len(rows), COVER_TYPE), np.float32)
     features[:, :QUANTITIES] = scaled(rows[:, :QUANTITIES].astype(np.float64), LOWEST, HIGHEST)
     every = np.arange(len(rows))
@@ -57,12 +58,12 @@ def prepare(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
 
 
 def cut(contents: Sequence[bytes]) -> bytes:
-    """All rows as an array file, column by column."""
+    """Return all rows as an array file, column by column."""
     return array_bytes(select(contents).astype("<i2").T)
 
 
 def restore(content: bytes) -> Rows:
-    """The rows of the array file."""
+    """Return the rows of the array file."""
     return np.ascontiguousarray(read_array(content).T)
 
 

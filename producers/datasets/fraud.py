@@ -10,24 +10,24 @@ from producers.datasets.base import Recipe, Rows
 from producers.datasets.files import PublishedFile, ShippedFile, array_bytes, read_array
 
 SHIPPED_ROWS = 125_000
-"""The longest prefix in whole thousands that packs into 12,000,000 bytes, which leaves all shipped files 15 MB."""
+"""The longest prefix, in thousands, that packs into 12,000,000 bytes, so that all shipped files take 15 MB."""
 
 FEATURES = 30
 TIME, AMOUNT = 0, 29
 
 TIME_MEAN_S, TIME_DEVIATION_S = 94_813.85957508067, 47_488.062585499334
 AMOUNT_MEAN, AMOUNT_DEVIATION = 88.34961925093134, 250.1196701352354
-"""Over all 284,807 rows (population deviation). V1 to V28 have mean 0 already: they are principal components."""
+"""Values over all 284,807 rows (population deviation). V1 to V28 are principal components, so their mean is 0."""
 
 
 def select(contents: Sequence[bytes]) -> Rows:
-    """All rows in the publisher's order: Time, V1..V28, Amount, Class; float32 `[284807, 31]`."""
+    """Return all rows in the publisher's order: Time, V1..V28, Amount, Class; float32 `[284807, 31]`."""
     _, _, body = contents[0].partition(b"\n")
     return np.loadtxt(io.BytesIO(body.replace(b'"', b"")), delimiter=",").astype(np.float32)
 
 
 def prepare(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-    """Time and Amount less their mean, divided by their deviation."""
+    """Standardise Time and Amount: subtract the mean, divide by the deviation."""
     features = np.ascontiguousarray(rows[:, :FEATURES], np.float32)
     for column, mean, deviation in ((TIME, TIME_MEAN_S, TIME_DEVIATION_S), (AMOUNT, AMOUNT_MEAN, AMOUNT_DEVIATION)):
         features[:, column] = (rows[:, column].astype(np.float64) - mean) / deviation
@@ -35,12 +35,12 @@ def prepare(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
 
 
 def cut(contents: Sequence[bytes]) -> bytes:
-    """The first rows as an array file, column by column."""
+    """Return the first rows as an array file, column by column."""
     return array_bytes(select(contents)[:SHIPPED_ROWS].astype("<f4").T)
 
 
 def restore(content: bytes) -> Rows:
-    """The rows of the array file."""
+    """Return the rows of the array file."""
     return np.ascontiguousarray(read_array(content).T)
 
 

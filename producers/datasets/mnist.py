@@ -14,17 +14,17 @@ NEGATIVE_DIGIT, NEGATIVES = 7, 6_000
 POSITIVE_DIGIT, POSITIVES = 2, 60
 
 IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049
-"""First number of an IDX file: unsigned bytes in three dimensions, in one."""
+"""The first number of an IDX file: unsigned bytes in three dimensions, and in one."""
 
 PIXELS = 784
 BRIGHTEST = 255
 
 SEED_NAMES = ("datasets", "mnist", "7-2")
-"""Of the draws that choose and order the images (`chosen`)."""
+"""Names of the random numbers that choose and order the images (`chosen`)."""
 
 
 def chosen(labels: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Positions in the training set: `SEED_NAMES` shuffle each digit, its first ones stay, then all are shuffled."""
+    """Return positions in the training set: each digit is shuffled by `SEED_NAMES` and cut, then all together."""
     positions = []
     for digit, count in ((NEGATIVE_DIGIT, NEGATIVES), (POSITIVE_DIGIT, POSITIVES)):
         found = np.flatnonzero(labels == digit)
@@ -34,7 +34,7 @@ def chosen(labels: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def select(contents: Sequence[bytes]) -> Rows:
-    """The chosen images: class, then pixels, uint8 `[6060, 785]`."""
+    """Return the chosen images: class, then pixels, uint8 `[6060, 785]`."""
     images, labels = contents
     if int.from_bytes(images[:4], "big") != IMAGES_MAGIC or int.from_bytes(labels[:4], "big") != LABELS_MAGIC:
         raise DataSetError("mnist: the files do not begin as IDX files of images and labels do")
@@ -45,17 +45,17 @@ def select(contents: Sequence[bytes]) -> Rows:
 
 
 def prepare(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-    """Pixels from [0, 255] to [0, 1]."""
+    """Scale pixels from [0, 255] to [0, 1]."""
     return (rows[:, 1:] / np.float64(BRIGHTEST)).astype(np.float32), rows[:, 0].astype(np.int8)
 
 
 def cut(contents: Sequence[bytes]) -> bytes:
-    """All rows as an array file."""
+    """Return all rows as an array file."""
     return array_bytes(select(contents))
 
 
 def restore(content: bytes) -> Rows:
-    """The rows of the array file."""
+    """Return the rows of the array file."""
     return read_array(content)
 
 

@@ -19,7 +19,7 @@ from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
 from stream_app.serialization.codec import decode_one, encode
-from stream_app.serialization.dead_letter import DeadLetter, read_dead_letter
+from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
@@ -133,7 +133,7 @@ class InProcess:
         """Return the metrics of all learners, oldest first."""
         return self._outputs(self.config.topics.metrics, Metric)
 
-    def dead_letters(self) -> list[DeadLetter]:
+    def dead_letters(self) -> list[DeadLetterRecord]:
         """Return the records that could not be processed, each with its reason."""
         rows = self.rows(self.config.topics.dead_letters)
         letters = (read_dead_letter(row.key, row.value, row.headers) for row in rows)

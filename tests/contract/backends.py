@@ -1,4 +1,4 @@
-"""The two worlds that keep the contract, and helpers that wait for a condition, with a bound."""
+"""The two implementations of the ports, and helpers that wait for a condition within a bound."""
 
 import contextlib
 import time
@@ -31,7 +31,7 @@ START_MS = 1_700_000_000_000
 
 
 class Transactions(Protocol):
-    """Makes a transactional producer, initialised unless a worker will do so."""
+    """Creates a transactional producer, initialised unless a worker will do so."""
 
     def __call__(self, transactional_id: str, timeout_s: float = 10.0, *, initialised: bool = True) -> Transaction:
         """The broker aborts its transactions after `timeout_s`."""
@@ -39,7 +39,7 @@ class Transactions(Protocol):
 
 @dataclass(frozen=True)
 class Backend:
-    """One world: what makes its clients. `closing` releases what a test left open.
+    """One implementation: functions that create its clients. `closing` releases what a test left open.
 
     Attributes:
         source: A member of the group with this id.
@@ -60,7 +60,7 @@ class Backend:
 
 
 def embedded_backend() -> Backend:
-    """The in-process log."""
+    """Return the in-process log."""
     broker, closing = EmbeddedBroker(SystemClock()), ExitStack()
 
     def source(group_id: str) -> Source:
@@ -89,7 +89,7 @@ def embedded_backend() -> Backend:
 
 
 def kafka_backend(servers: str) -> Backend:
-    """A real broker."""
+    """Return a real broker."""
     closing = ExitStack()
 
     def source(group_id: str) -> Source:
@@ -127,7 +127,7 @@ def kafka_backend(servers: str) -> Backend:
 
 
 class Positions:
-    """What a source has given so far, checked for order as it comes."""
+    """The records that a source has returned so far, whose order is checked as they come."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, list[int]] = {}
@@ -161,12 +161,12 @@ def read(
 
 
 def to_end(*partitions: TopicPartition) -> Callable[[Positions], bool]:
-    """The condition that all of these were read to their ends."""
+    """Return the condition that all of these partitions were read to their ends."""
     return lambda positions: all(positions.at_end.get(partition, False) for partition in partitions)
 
 
 def read_log(reader: LogReader, max_records: int = 1_000) -> list[Fetched]:
-    """Everything a reader gives up to the end."""
+    """Return everything that a reader returns up to the end."""
     found: list[Fetched] = []
     deadline = time.monotonic() + DEADLINE_S
     while not (found and found[-1].at_end):
@@ -179,7 +179,7 @@ def read_log(reader: LogReader, max_records: int = 1_000) -> list[Fetched]:
 
 
 def log_values(cluster: Cluster, partition: TopicPartition) -> list[bytes | None]:
-    """All committed values of a partition."""
+    """Return all committed values of a partition."""
     reader = cluster.reader(partition)
     try:
         return [value for fetched in read_log(reader) for value in fetched.records.values]
@@ -188,7 +188,7 @@ def log_values(cluster: Cluster, partition: TopicPartition) -> list[bytes | None
 
 
 def wait_for_values(cluster: Cluster, partition: TopicPartition, expected: Sequence[bytes | None]) -> None:
-    """Until a partition has these committed values; readers may see a commit a moment after it has returned."""
+    """Wait until a partition has these committed values; readers may see a commit a moment after it has returned."""
     deadline = time.monotonic() + DEADLINE_S
     while (values := log_values(cluster, partition)) != expected:
         assert values == expected[: len(values)]
@@ -204,7 +204,7 @@ def wait_for_markers(cluster: Cluster, partition: TopicPartition) -> None:
 
 
 def wait_for_records(backend: Backend, partition: TopicPartition, high: int) -> None:
-    """Until a log has grown to this offset, committed or not; a producer sends in the background."""
+    """Wait until a log has grown to this offset, committed or not; a producer sends in the background."""
     source = backend.source("areba-contract-watch")
     deadline = time.monotonic() + DEADLINE_S
     while (found := source.watermarks(partition).high) < high:
@@ -213,7 +213,7 @@ def wait_for_records(backend: Backend, partition: TopicPartition, high: int) -> 
 
 
 class Member:
-    """A member of a group that takes note of what it is given and what is taken away."""
+    """A member of a group that records which partitions it is given and which are revoked."""
 
     def __init__(self, source: Source, topics: Sequence[str], partitions: int = 100) -> None:
         self.source = source
@@ -245,11 +245,11 @@ def outputs(
     timestamps: Sequence[int] | None = None,
     headers: Mapping[int, Sequence[tuple[str, bytes | None]]] | None = None,
 ) -> OutputRecords:
-    """Records with the same key."""
+    """Return records with the same key."""
     times = timestamps or [START_MS + row for row in range(len(values))]
     return OutputRecords([b"key"] * len(values), values, times, headers or {})
 
 
 def numbered(count: int, prefix: str = "") -> list[bytes | None]:
-    """Values that tell their place."""
+    """Return values that contain their position."""
     return [f"{prefix}{number}".encode() for number in range(count)]

@@ -23,7 +23,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 @pytest.fixture
 def topic(backend: Backend, prefix: str) -> Callable[..., str]:
-    """Makes a topic; it keeps records of any age, since those of the tests are old, and retention never sleeps."""
+    """Creates a topic that keeps records of any age: the tests' records are old, and retention would delete them."""
 
     def make(name: str, partitions: int = 1, settings: dict[str, str] | None = None) -> str:
         backend.cluster().create([TopicInfo(prefix + name, partitions, {"retention.ms": "-1", **(settings or {})})], 1)

@@ -41,7 +41,7 @@ def _values(partition: TopicPartition, start: int, stop: int) -> list[bytes]:
 
 
 def test_nothing_is_read_before_it_is_said_where(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """A task is restored first; a record that came in the meantime would be processed by an untrained model."""
+    """A task has to be restored first. An earlier record would be processed by an untrained model."""
     name = topic("in", partitions=2)
     _filled(backend, name, 2, 100)
     member = _member(backend, prefix, name)
@@ -56,7 +56,7 @@ def test_nothing_is_read_before_it_is_said_where(backend: Backend, topic: Callab
 
 
 def test_start_at_inside_the_assignment(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """The shortest way: an owner that knows the offset says so at once."""
+    """A worker that knows the offset may name it inside the callback, without another poll."""
     name = topic("in")
     _filled(backend, name, 1, 50)
     place, source = TopicPartition(name, 0), backend.source(prefix + "group")
@@ -65,14 +65,14 @@ def test_start_at_inside_the_assignment(backend: Backend, topic: Callable[..., s
 
 
 def test_whoever_is_not_assigned_cannot_be_started(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """It would be read beside its owner."""
+    """Two workers would process the same partition."""
     member = _member(backend, prefix, topic("in"))
     with pytest.raises(ValueError, match="not assigned"):
         member.source.start_at({TopicPartition(prefix + "in", 7): 0})
 
 
 def test_start_at_gives_nothing_stale(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """After an abort the state is that of the committed offset: one record from further on would be a silent gap."""
+    """After an abort the state is that of the committed offset. A record from a later offset would be a silent gap."""
     name = topic("in", partitions=2)
     _filled(backend, name, 2, 5_000)
     member = _member(backend, prefix, name)
@@ -98,7 +98,7 @@ def test_start_at_gives_nothing_stale(backend: Backend, topic: Callable[..., str
 
 
 def test_start_at_the_offset_where_it_is(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """An abort at the end of a partition asks for the end again, and has to hear of it again."""
+    """After an abort at the end of a partition a worker waits for the end again, and without it would wait forever."""
     name = topic("in")
     _filled(backend, name, 1, 10)
     member = _member(backend, prefix, name)
@@ -111,7 +111,7 @@ def test_start_at_the_offset_where_it_is(backend: Backend, topic: Callable[..., 
 
 
 def test_stop_reading(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """A parked task is not read; the others go on."""
+    """A stopped task must not be read, and the other tasks must continue."""
     name = topic("in", partitions=2)
     _filled(backend, name, 2, 2_000)
     member = _member(backend, prefix, name)
@@ -128,7 +128,7 @@ def test_stop_reading(backend: Backend, topic: Callable[..., str], prefix: str) 
 
 
 def test_pause_and_resume_lose_nothing(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Pausing throws away what the client has fetched ahead: it has to be fetched again, all of it and once."""
+    """Pausing discards what the client fetched ahead. A record that is not fetched again would be lost."""
     name = topic("in", partitions=2)
     _filled(backend, name, 2, 3_000)
     member = _member(backend, prefix, name)
@@ -149,7 +149,7 @@ def test_pause_and_resume_lose_nothing(backend: Backend, topic: Callable[..., st
 
 
 def test_a_pause_ends_with_the_assignment(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Who gets a partition back starts it anew; left paused from before, it would stand still for good."""
+    """A partition that is assigned again and was paused before would never be read again."""
     name = topic("in")
     _filled(backend, name, 1, 10)
     place, source = TopicPartition(name, 0), backend.source(prefix + "group")
@@ -172,7 +172,7 @@ def test_a_pause_ends_with_the_assignment(backend: Backend, topic: Callable[...,
 def test_the_end_is_told_and_ends_with_the_next_record(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """The merge lets one side go on alone only while the other is at its end."""
+    """The merge takes records of one side only while it knows that the other side is at its end."""
     name = topic("in")
     member = _member(backend, prefix, name)
     (place,) = member.assigned
@@ -192,7 +192,7 @@ def test_the_end_is_told_and_ends_with_the_next_record(
 
 
 def test_poll_gives_what_is_there_at_once(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """A batch that waits to be full would be latency for nothing."""
+    """Waiting until a batch is full would delay predictions without a benefit."""
     name = topic("in")
     member = _member(backend, prefix, name)
     (place,) = member.assigned
@@ -227,7 +227,7 @@ def test_members_share_equal_partition_numbers_of_all_topics(
 def test_a_rebalance_in_mid_flow_gives_nothing_twice_or_stale(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """Records fetched for the old assignment must not come as if they were of the new one."""
+    """Records fetched under the old assignment would be gaps or repeats under the new one."""
     name = topic("in", partitions=2)
     _filled(backend, name, 2, 3_000)
     source = backend.source(prefix + "group")
@@ -261,7 +261,7 @@ def test_a_rebalance_in_mid_flow_gives_nothing_twice_or_stale(
 
 
 def test_an_offset_that_is_gone_is_an_error(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Reading on from the first offset there is would skip what the state needs, and nobody would know."""
+    """Continuing at the first offset that exists would skip records that the state needs, and nobody would notice."""
     name = topic("in")
     _filled(backend, name, 1, 100)
     place = TopicPartition(name, 0)
@@ -279,7 +279,7 @@ def test_an_offset_that_is_gone_is_an_error(backend: Backend, topic: Callable[..
 def test_an_offset_that_is_gone_costs_no_other_partition_a_record(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """What a client had fetched of them, together with the error, is given by the polls behind it."""
+    """Records of other partitions that came with the error would be lost if later polls did not return them."""
     name = topic("in", partitions=2)
     _filled(backend, name, 2, 500)
     gone, other = TopicPartition(name, 0), TopicPartition(name, 1)
@@ -297,7 +297,7 @@ def test_an_offset_that_is_gone_costs_no_other_partition_a_record(
 def test_the_watermark_counts_records_that_are_not_yet_committed(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """A restore that is bounded by what can be read now would miss what a dead writer's open transaction holds up."""
+    """A restore that stops at what can be read now would miss what an open transaction of a dead writer hides."""
     place = TopicPartition(topic("in"), 0)
     source = backend.source(prefix + "group")
     assert source.watermarks(place) == (0, 0)
@@ -313,7 +313,7 @@ def test_the_watermark_counts_records_that_are_not_yet_committed(
 
 
 def test_times_that_the_broker_set_are_no_event_times(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Append times differ from run to run; results that used them would, too."""
+    """Append times differ from run to run, and results that used them would differ too."""
     name = topic("in", settings={"message.timestamp.type": "LogAppendTime"})
     _filled(backend, name, 1, 3)
     member = _member(backend, prefix, name)
@@ -330,7 +330,7 @@ def test_times_that_the_broker_set_are_no_event_times(backend: Backend, topic: C
 def test_partitions_of_a_number_stay_together_in_topics_that_have_grown(
     backend: Backend, topic: Callable[..., str], prefix: str, numbers: tuple[int, int], members: int
 ) -> None:
-    """The broker gives out each topic by itself: a label would be read by another worker than its example."""
+    """The group assigns each topic separately: another worker than that of the example would read the label."""
     names = [topic(name, partitions=count) for name, count in zip(("a", "b"), numbers, strict=True)]
     for name in names:
         _filled(backend, name, 2, 10)

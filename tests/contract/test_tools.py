@@ -22,7 +22,7 @@ from tests.contract.backends import (
 
 
 def test_a_key_goes_where_java_sends_it(backend: Backend, topic: Callable[..., str]) -> None:
-    """A label from a Java producer has to meet its example from ours: both hash the key alike."""
+    """A label from a Java producer would miss its example from ours if the two hashed the key differently."""
     name = topic("in", partitions=5)
     keys = [f"stream-{number}".encode() for number in range(60)] + [b"", b"\x00", "ключ".encode(), b"x" * 1000]
     sender = backend.sender()
@@ -35,7 +35,7 @@ def test_a_key_goes_where_java_sends_it(backend: Backend, topic: Callable[..., s
 
 
 def test_a_sender_knows_what_it_has_written(backend: Backend, topic: Callable[..., str]) -> None:
-    """The manifest of a replay names the offsets; the books are checked against it."""
+    """The manifest of a replay names the offsets, and `areba verify` relies on them."""
     name = topic("in", partitions=3)
     other, sender = backend.sender(), backend.sender()
     other.send(name, b"k", b"not ours", START_MS, partition=0)
@@ -63,7 +63,7 @@ def test_a_record_that_cannot_be_delivered_is_an_error(backend: Backend, topic: 
 
 
 def test_a_reader_of_an_empty_partition_comes_to_its_end(backend: Backend, topic: Callable[..., str]) -> None:
-    """A first start has no progress to restore; waiting for some would never end."""
+    """A first start has no progress to restore, and would wait forever for the first record."""
     place = TopicPartition(topic("log"), 0)
     reader = backend.cluster().reader(place)
     (only,) = read_log(reader)
@@ -75,7 +75,7 @@ def test_a_reader_of_an_empty_partition_comes_to_its_end(backend: Backend, topic
 def test_a_reader_comes_to_the_end_behind_aborted_records(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """Counting records up to the last offset would hang on what nobody may read."""
+    """A tool that counts records up to the last offset would wait forever for records that nobody may read."""
     place = TopicPartition(topic("log"), 0)
     transaction = backend.transaction(prefix + "a")
     transaction.begin()
@@ -95,7 +95,7 @@ def test_a_reader_comes_to_the_end_behind_aborted_records(
 
 
 def test_a_reader_goes_on_where_it_is_told_to(backend: Backend, topic: Callable[..., str]) -> None:
-    """A manifest names offsets of the changelog: exactly those records make the state."""
+    """A snapshot names offsets of the changelog; other records would make another state."""
     place = TopicPartition(topic("log"), 0)
     sender = backend.sender()
     for number in range(2_000):
@@ -111,7 +111,7 @@ def test_a_reader_goes_on_where_it_is_told_to(backend: Backend, topic: Callable[
 
 
 def test_a_reader_hears_of_what_is_appended(backend: Backend, topic: Callable[..., str]) -> None:
-    """A stopped task waits for a `resume` record."""
+    """A stopped task waits for a `resume` record and would miss it."""
     place = TopicPartition(topic("log"), 0)
     sender, reader = backend.sender(), backend.cluster().reader(place)
     read_log(reader)
@@ -123,7 +123,7 @@ def test_a_reader_hears_of_what_is_appended(backend: Backend, topic: Callable[..
 
 
 def test_an_offset_behind_the_end_is_an_error(backend: Backend, topic: Callable[..., str]) -> None:
-    """The log is shorter than somebody remembers: records were lost, and waiting would hide it."""
+    """The log is shorter than it was: records were lost, and waiting would hide that."""
     reader = backend.cluster().reader(TopicPartition(topic("log"), 0))
 
     def read_beyond() -> None:
@@ -148,7 +148,7 @@ def test_a_cluster_knows_first_and_last_offset(backend: Backend, topic: Callable
 
 
 def test_records_below_an_offset_are_deleted(backend: Backend, topic: Callable[..., str]) -> None:
-    """Progress without a time limit would grow for good; what lies at the offset and behind it stays."""
+    """Progress has no time limit and would grow forever; a record at or after the offset must stay."""
     place, cluster = TopicPartition(topic("log"), 0), backend.cluster()
     sender = backend.sender()
     for number in range(10):
@@ -163,7 +163,7 @@ def test_records_below_an_offset_are_deleted(backend: Backend, topic: Callable[.
 def test_offsets_are_committed_for_a_group_without_members(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """An operator's way back; under the feet of members nobody may change what they build upon."""
+    """An operator may repair offsets, but not while members rely on them."""
     name, group, cluster = topic("in", partitions=2), prefix + "group", backend.cluster()
     one, two = (TopicPartition(name, number) for number in range(2))
     sender = backend.sender()
@@ -216,6 +216,6 @@ def test_creating_a_topic_that_is_there_changes_nothing(backend: Backend, prefix
 
 
 def test_a_topic_that_is_refused_is_named(backend: Backend, prefix: str) -> None:
-    """One line says which topic and why."""
+    """An operator needs the name of the topic and the reason in one line."""
     with pytest.raises(TopicError, match=f"{prefix}a: cannot be created"):
         backend.cluster().create([TopicInfo(prefix + "a", 0, {})], 1)

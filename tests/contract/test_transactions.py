@@ -68,7 +68,7 @@ def test_offsets_are_known_once_it_is_committed(backend: Backend, topic: Callabl
 
 
 def test_an_aborted_record_is_never_read(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """What was given up is computed again: read twice, it would be learned twice."""
+    """Aborted records are computed again; a reader of both would learn from them twice."""
     name = topic("out")
     transaction = backend.transaction(prefix + "a")
     for number in range(6):
@@ -85,7 +85,7 @@ def test_an_aborted_record_is_never_read(backend: Backend, topic: Callable[..., 
 def test_an_open_transaction_holds_back_what_comes_after_it(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """Order per partition: a later record must not overtake one that may still be committed."""
+    """A later record that overtakes one that may still be committed would change the order of a partition."""
     place = TopicPartition(topic("out"), 0)
     first, second = backend.transaction(prefix + "a"), backend.transaction(prefix + "b")
     first.begin()
@@ -107,7 +107,7 @@ def _member(backend: Backend, prefix: str, place: TopicPartition) -> Member:
 
 
 def test_it_is_known_where_something_is_open(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Who commits where a dead transaction of its name is open commits that one, too."""
+    """A commit to a partition where a dead transaction of the same id is open would commit that transaction too."""
     name = topic("out", partitions=2)
     one, two = TopicPartition(name, 0), TopicPartition(name, 1)
     transaction, cluster = backend.transaction(prefix + "a"), backend.cluster()
@@ -125,7 +125,7 @@ def test_it_is_known_where_something_is_open(backend: Backend, topic: Callable[.
 def test_offsets_and_their_metadata_are_part_of_the_transaction(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """Offsets that were stored without their outputs would skip records for good."""
+    """Offsets that are stored without their outputs would skip records permanently."""
     name = topic("in", partitions=2)
     member = _member(backend, prefix, TopicPartition(name, 0))
     source, partitions = member.source, [TopicPartition(name, 0), TopicPartition(name, 1)]
@@ -145,7 +145,7 @@ def test_offsets_and_their_metadata_are_part_of_the_transaction(
 def test_committed_offsets_wait_for_the_transaction_that_holds_them(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """A new owner that saw the offsets of before would process a batch twice when the transaction is committed."""
+    """A new owner that saw the older offsets would process a batch twice if the transaction is then committed."""
     place = TopicPartition(topic("in"), 0)
     source = _member(backend, prefix, place).source
     transaction = backend.transaction(prefix + "a")
@@ -164,7 +164,7 @@ def test_committed_offsets_wait_for_the_transaction_that_holds_them(
 def test_a_newer_producer_of_the_same_name_fences_the_older(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """An instance that was thought dead and wakes up must not add anything to what its successor does."""
+    """An instance that was presumed dead and wakes up would duplicate the outputs of its successor."""
     place = TopicPartition(topic("out"), 0)
     zombie = backend.transaction(prefix + "a")
     zombie.begin()
@@ -179,7 +179,7 @@ def test_a_newer_producer_of_the_same_name_fences_the_older(
 
 
 def test_a_fenced_producer_stays_fenced(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Whatever it tries next: a loop that goes on after the error must not get anywhere."""
+    """A loop that continues after the error must not succeed in writing anything."""
     place = TopicPartition(topic("out"), 0)
     zombie = backend.transaction(prefix + "a")
     backend.transaction(prefix + "a")
@@ -217,7 +217,7 @@ def test_what_a_dead_instance_left_open_ends_when_it_comes_back(
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_owner_fenced(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """Readers wait for an open transaction, so it has a bound; who missed it cannot know what became of it."""
+    """Readers wait for an open transaction, so it has a time limit; a later commit must fail, not pretend."""
     place = TopicPartition(topic("out"), 0)
     slow = backend.transaction(prefix + "a", timeout_s=1.0)
     slow.begin()
@@ -229,7 +229,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_owner_fenced(
 
 
 def test_offsets_of_an_older_generation_are_refused(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """The group has given the partitions to somebody else: the whole transaction must go."""
+    """The group has assigned the partitions to another member: committing would process records twice."""
     name, out = topic("in", partitions=2), topic("out")
     member = _member(backend, prefix, TopicPartition(name, 0))
     old = member.source.group_metadata()
@@ -255,7 +255,7 @@ def test_offsets_of_an_older_generation_are_refused(backend: Backend, topic: Cal
 
 
 def test_closing_gives_an_open_transaction_up(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """A clean stop in mid-round leaves nothing behind that readers have to wait for."""
+    """A clean stop inside a round must not leave a transaction open that readers wait for."""
     place = TopicPartition(topic("out"), 0)
     transaction = backend.transaction(prefix + "a", timeout_s=4 * DEADLINE_S)
     transaction.begin()
@@ -324,7 +324,7 @@ def test_a_header_name_may_be_any_bytes(backend: Backend, topic: Callable[..., s
 
 
 def test_aborting_nothing_is_no_error(backend: Backend, prefix: str) -> None:
-    """Whoever cleans up after an error need not know how far it had come."""
+    """Code that cleans up after an error does not know whether a transaction is open."""
     transaction = backend.transaction(prefix + "a")
     transaction.abort()
     transaction.begin()
@@ -333,7 +333,7 @@ def test_aborting_nothing_is_no_error(backend: Backend, prefix: str) -> None:
 
 
 def test_everything_in_a_record_is_kept(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Dead letters go out as they came in: null keys and values, empty ones, repeated headers, any byte."""
+    """A dead letter must equal its record to be sent again: null and empty keys, repeated headers, any byte."""
     place = TopicPartition(topic("out"), 0)
     records = outputs([b"", None, bytes(range(256)), b"x"], [1_700_000_000_123, 1, 2, 1_700_000_000_124])
     headers: dict[int, Sequence[Header]] = {
@@ -355,7 +355,7 @@ def test_everything_in_a_record_is_kept(backend: Backend, topic: Callable[..., s
 
 
 def test_a_large_round_comes_through_in_order(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """More than the client sends at once: nothing is lost, doubled or moved between its batches."""
+    """Records of a transaction that takes several batches must not be lost, duplicated or reordered."""
     name = topic("out", partitions=2)
     transaction = backend.transaction(prefix + "a")
     values = numbered(30_000)

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from producers.faults import Faults
 from producers.label_delay import parse_label_delay
-from producers.replay import DATA, MARK, Plan, StreamPlan, schedule
+from producers.plan import Plan, StreamPlan
+from producers.schedule import DATA, MARK, schedule
 from producers.synthetic import Drift, SyntheticSpec, generate, synthetic
 from stream_app.records import Side
 
@@ -28,7 +29,7 @@ DELAYS = st.sampled_from(
 @given(SPECS, st.lists(st.integers(1, 60), min_size=1, max_size=8))
 @settings(max_examples=40, deadline=None)
 def test_a_stream_is_the_same_in_whatever_pieces_it_is_made(spec: SyntheticSpec, sizes: list[int]) -> None:
-    """A long run in pieces, or two runs of different length, must see one stream."""
+    """Runs of different lengths, or in pieces, would otherwise see different streams."""
     total = sum(sizes)
     whole = generate(spec, 0, total)
     start = 0
@@ -42,7 +43,7 @@ def test_a_stream_is_the_same_in_whatever_pieces_it_is_made(spec: SyntheticSpec,
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """One to three streams with delays and faults."""
+    """Draw one to three streams with delays and faults."""
     streams = [
         StreamPlan(
             stream=f"s{number}",
@@ -61,7 +62,7 @@ def plans(draw: st.DrawFn) -> Plan:
 @given(plans())
 @settings(max_examples=60, deadline=None)
 def test_a_schedule_is_complete_and_in_order(plan: Plan) -> None:
-    """Whatever the faults: no label before its time, a repeat behind its first, the closing pair behind everything."""
+    """With any faults no label comes early, a repeat comes after its first, and the closing marks come last."""
     planned = schedule(plan)
     assert (np.diff(planned.dues) >= 0).all()
     assert (planned.times <= planned.dues).all()
@@ -76,18 +77,18 @@ def test_a_schedule_is_complete_and_in_order(plan: Plan) -> None:
         for side in Side:
             rows = mine[(contents == DATA) & (sides == side)]
             assert (planned.times[rows] >= planned.numbers[rows] * stream.interval).all()
-            first = rows[~planned.seconds[rows]]
+            first = rows[~planned.repeats[rows]]
             assert len(np.unique(planned.numbers[first])) == len(first)
             place = dict(zip(planned.numbers[first].tolist(), first.tolist(), strict=True))
-            assert all(place[planned.numbers[row]] < row for row in rows[planned.seconds[rows]])
-        sent = planned.numbers[mine[(contents == DATA) & (sides == Side.EXAMPLES) & ~planned.seconds[mine]]]
+            assert all(place[planned.numbers[row]] < row for row in rows[planned.repeats[rows]])
+        sent = planned.numbers[mine[(contents == DATA) & (sides == Side.EXAMPLES) & ~planned.repeats[mine]]]
         assert sorted([*sent.tolist(), *planned.dropped[index].tolist()]) == list(range(stream.events))
 
 
 @given(plans())
 @settings(max_examples=20, deadline=None)
 def test_without_faults_event_time_never_goes_back(plan: Plan) -> None:
-    """The faults are switches: what is not asked for does not happen."""
+    """A fault that nobody asked for would spoil an experiment."""
     calm = Plan(
         tuple(StreamPlan(s.stream, s.data, s.delay, interval_ms=s.interval_ms) for s in plan.streams), plan.seed
     )

@@ -23,7 +23,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     UserScramCredentialUpsertion,
 )
 
-from ops import local_kafka
+from ops.local_kafka import cluster, processes
+from ops.local_kafka.plan import broker_properties, free_ports
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 USER = "app"
@@ -118,10 +119,10 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
     good, ca = _certificate(folder, "good", "-1d")
     old, expired_ca = _certificate(folder, "expired", "-10d")
     _, other_ca = _certificate(folder, "other", "-1d")
-    ports = dict(zip(("SECURE", "EXPIRED"), local_kafka.free_ports(2, []), strict=True))
+    ports = dict(zip(("SECURE", "EXPIRED"), free_ports(2, []), strict=True))
     extra = _listeners(ports, {"SECURE": good, "EXPIRED": old})
     more = extra.pop("_ports")
-    plain = local_kafka.properties_of
+    plain = broker_properties
 
     def properties(*arguments: object) -> dict[str, object]:
         settings = {**plain(*arguments), **extra}  # type: ignore[arg-type]
@@ -132,8 +133,8 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
         return settings
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local_kafka, "properties_of", properties)
-        kafka = local_kafka.start(1)
+        patch.setattr(processes, "broker_properties", properties)
+        kafka = cluster.start(1)
     with kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)

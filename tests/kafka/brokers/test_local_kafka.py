@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ops import local_kafka
+from ops.local_kafka import cluster, processes
+from ops.local_kafka.jars import missing_tools
+from ops.local_kafka.plan import BrokerPorts, ClusterPlan, broker_properties
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -25,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def tools() -> None:
     """Java and Maven, or no test of what needs them."""
-    if missing := local_kafka.missing_tools():
+    if missing := missing_tools():
         reason = f"{' and '.join(missing)} not on the PATH"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)
@@ -56,7 +58,7 @@ def test_up_status_down_keep_the_data(tmp_path: Path) -> None:
         assert (again.returncode, again.stdout) == (0, first.stdout), "it runs already, and says so"
         other = _command("up", "--brokers", "3", "--folder", folder)
         assert other.returncode == 2
-        assert other.stderr.strip() == f"{folder} holds a cluster of 1, not of 3; use another folder"
+        assert other.stderr.strip() == f"{folder} holds a cluster of 1 brokers, not of 3; use another folder"
         assert _command("down", "--folder", folder).returncode == 0
         assert _command("status", "--folder", folder).returncode == 1
         second = _command("up", "--folder", folder)
@@ -71,7 +73,7 @@ def test_up_status_down_keep_the_data(tmp_path: Path) -> None:
 def test_nothing_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
     """A test run that is killed must not leave brokers and folders behind, run after run."""
     script = (
-        "import os, signal; from ops import local_kafka; kafka = local_kafka.start(1); "
+        "import os, signal; from ops.local_kafka import cluster; kafka = cluster.start(1); "
         "print(kafka.folder, *[p.pid for p in kafka._processes.values()], flush=True); "
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -89,7 +91,7 @@ def test_nothing_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
     folder, pid = done.stdout.split()
     assert folder.startswith(str(tmp_path))
     deadline = time.monotonic() + DEADLINE_S
-    while Path(folder).exists() or folder in local_kafka._command_line(int(pid)):
+    while Path(folder).exists() or folder in processes.command_line(int(pid)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -97,12 +99,12 @@ def test_nothing_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_broker_that_dies_at_start_shows_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody should have to look for a log file to learn what was wrong."""
-    right = local_kafka.properties_of
+    right = broker_properties
 
-    def wrong(plan: local_kafka.ClusterPlan, broker: local_kafka.BrokerPorts, data: Path) -> dict[str, object]:
+    def wrong(plan: ClusterPlan, broker: BrokerPorts, data: Path) -> dict[str, object]:
         return {**right(plan, broker, data), "num.network.threads": "many"}
 
-    monkeypatch.setattr(local_kafka, "properties_of", wrong)
+    monkeypatch.setattr(processes, "broker_properties", wrong)
     with pytest.raises(ConfigurationError, match=r"num\.network\.threads"):
-        local_kafka.start(1, tmp_path)
+        cluster.start(1, tmp_path)
     assert not list(tmp_path.glob("*.pid"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ops import local_kafka
+from ops.local_kafka import jars
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(560)]
 
@@ -36,7 +36,7 @@ def script(readme: str) -> str:
 
 def test_a_stream_of_your_own_runs_as_printed(tmp_path: Path) -> None:
     """What a newcomer copies line by line ends with metrics of both learners and a clean audit."""
-    if missing := local_kafka.missing_tools():
+    if missing := jars.missing_tools():
         reason = f"{' and '.join(missing)} not on the PATH"
         if os.environ.get("CI") == "true":
             pytest.fail(reason)

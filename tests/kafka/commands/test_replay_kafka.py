@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from ops.broker import Broker
 from producers import cli
+from producers.events import Sent, events
 from producers.faults import Faults
 from producers.manifest import Manifest
-from producers.replay import Sent, events
+from producers.plan import uniform_plan
 from producers.sources import parse_source
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -88,7 +89,7 @@ def test_the_topics_hold_what_the_manifest_says(kafka: Broker, prefix: str, tmp_
 
 def _expected(manifest: Manifest, names: tuple[str, ...]) -> list[Sent]:
     """The plan again, from the manifest alone."""
-    plan = cli.plan_of(
+    plan = uniform_plan(
         [parse_source(name) for name in names],
         label_delay=manifest.options["label_delay"],
         faults=Faults(0.05, 0.05, 0.05, 0.05, 0.05),

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ops.broker import Broker
-from producers.replay import events, id_prefix, schedule
+from producers.events import events, id_prefix
+from producers.schedule import schedule
 from stream_app.pipeline.prequential import COLUMNS
 from stream_app.records import Metric, Prediction, Side
 from stream_app.serialization import codec

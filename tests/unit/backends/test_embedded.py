@@ -1,4 +1,4 @@
-"""The in-process log, where it can do what Kafka needs time or luck for; the contract suite has the rest."""
+"""The in-process log in cases that take time or luck on Kafka; the contract suite has the other cases."""
 
 import pytest
 
@@ -43,12 +43,12 @@ def _records(*values: bytes) -> OutputRecords:
     ],
 )
 def test_murmur2_is_javas(key: bytes, hashed: int) -> None:
-    """The values of Kafka's own unit test: a key goes to one partition, whoever sends it."""
+    """The values of Kafka's unit test: a stream would be split if two producers hashed its key differently."""
     assert murmur2(key) == hashed & 0xFFFFFFFF
 
 
 def test_waiting_moves_a_manual_clock() -> None:
-    """A simulation of hours takes no time, and no thread has to wake it."""
+    """A simulation of hours would take hours, or wait for a thread that does not exist."""
     broker = _broker()
     source = EmbeddedSource(broker, "group")
     assert not source.poll(10, 3600.0)
@@ -56,7 +56,7 @@ def test_waiting_moves_a_manual_clock() -> None:
 
 
 def test_a_transaction_times_out_by_the_clock() -> None:
-    """A worker that stood still for longer must find itself fenced when it wakes up."""
+    """A worker that was frozen for longer and commits when it wakes would duplicate outputs."""
     broker = _broker()
     transaction = EmbeddedTransaction(broker, "a", timeout_s=10.0)
     transaction.initialise()
@@ -71,7 +71,7 @@ def test_a_transaction_times_out_by_the_clock() -> None:
 
 
 def test_a_member_that_does_not_poll_loses_its_partitions() -> None:
-    """A stuck worker holds its tasks up for `max.poll.interval.ms` only; what it commits afterwards is refused."""
+    """A stuck worker would block its tasks for longer than `max.poll.interval.ms`, or commit after it lost them."""
     broker = _broker(partitions=2)
     given: dict[str, int] = {}
     stuck, other = EmbeddedSource(broker, "group"), EmbeddedSource(broker, "group")
@@ -97,7 +97,7 @@ def test_a_member_that_does_not_poll_loses_its_partitions() -> None:
 
 
 def test_compaction_leaves_gaps_and_an_end() -> None:
-    """A reader of the changelog comes to its end although the last offsets are gone."""
+    """A reader of a compacted changelog would never reach its end if the last offsets are gone."""
     broker = _broker({"cleanup.policy": "compact"})
     transaction = EmbeddedTransaction(broker, "a")
     transaction.initialise()
@@ -116,7 +116,7 @@ def test_compaction_leaves_gaps_and_an_end() -> None:
 
 
 def test_a_refused_record_leaves_nothing_behind() -> None:
-    """Half of a batch would be read by nobody and hold everybody up."""
+    """Half of a batch would block all readers of the partition."""
     broker = _broker({"max.message.bytes": "110"})
     transaction = EmbeddedTransaction(broker, "a")
     transaction.initialise()

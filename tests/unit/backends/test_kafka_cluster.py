@@ -1,4 +1,4 @@
-"""What the cluster's administration makes of brokers that do not know the same yet."""
+"""Administration of a cluster whose brokers do not agree yet, or do not answer."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ASKED_BEFORE_KNOWN = 3
 
 
 class _Admin:
-    """Stands in for the client: brokers answer in turn, and not all of them know the new topic."""
+    """A fake admin client: brokers answer in turn, and not all of them know the new topic."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -51,7 +51,7 @@ class _Admin:
 
 
 def test_a_topic_that_not_all_brokers_know_yet_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`areba topics create` reads back what it has created: on three brokers it failed now and then."""
+    """`areba topics create` reads back what it has created, and would sometimes fail on three brokers."""
     cluster = KafkaCluster("127.0.0.1:1")
     admin = _Admin()
     monkeypatch.setattr(cluster, "_admin", admin)
@@ -75,7 +75,7 @@ def _failed(code: int) -> Future[Any]:
     [(KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicError), (KafkaError.REQUEST_TIMED_OUT, UnknownOutcomeError)],
 )
 def test_a_refusal_is_told_from_silence(code: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the permission to delete records nobody asks again; a broker that is away is asked later."""
+    """Without the permission to delete records a retry is useless; if a broker is away, a retry helps."""
     cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("progress", 3)
     admin = SimpleNamespace(delete_records=lambda places, **_: {places[0]: _failed(code)})
     monkeypatch.setattr(cluster, "_admin", admin)
@@ -84,7 +84,7 @@ def test_a_refusal_is_told_from_silence(code: int, expected: type[Exception], mo
 
 
 def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker answers partition by partition: the answer as a whole looks fine."""
+    """A broker answers for each partition; an operator would believe that a refused offset was committed."""
     cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("examples", 0)
     done = Future[Any]()
     refused = KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "told to")
@@ -96,7 +96,7 @@ def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members", "committed"])
 def test_a_process_that_was_frozen_while_it_asked_starts_afresh(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
-    """Its patience is over when it wakes, before the client has had its say: seen as a traceback and status 1."""
+    """When it wakes its timeout has passed, and the process would end with a traceback instead of restarting."""
     for patience in ("LEADER_REQUEST_S", "REQUEST_S", "STABLE_OFFSETS_S"):
         monkeypatch.setattr(timeouts, patience, -1.0)
     place = TopicPartition("examples", 0)

@@ -1,4 +1,4 @@
-"""What the Kafka source makes of messages in an order that a real broker cannot be made to send."""
+"""The Kafka source with messages in an order that a real broker cannot be made to send."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ FIRST, SECOND = TopicPartition("examples", 0), TopicPartition("labels", 0)
 
 
 class _Client:
-    """Stands in for the consumer: gives batches as told, and remembers where it was sent."""
+    """A fake consumer: returns the given batches and records the seeks."""
 
     def __init__(self) -> None:
         self.batches: list[Callable[[], list[Message]]] = []
@@ -50,7 +50,7 @@ class _Client:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> _Client:
-    """Takes the place of the client in every source of a test."""
+    """Replace the client of every source in a test."""
     made = _Client()
     monkeypatch.setattr("stream_app.backends.kafka.source.Consumer", lambda _: made)
     return made
@@ -58,7 +58,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> _Client:
 
 @pytest.fixture
 def source(client: _Client) -> Iterator[KafkaSource]:
-    """A source that owns both partitions and reads them from the start."""
+    """Return a source that owns both partitions and reads them from the start."""
     made = KafkaSource("127.0.0.1:1", "group")
     made.subscribe(["examples", "labels"], lambda given: made.start_at(dict.fromkeys(given, 0)), lambda _: None, 100)
     client.on_assign(client, [ClientPartition(*FIRST), ClientPartition(*SECOND)])
@@ -77,7 +77,7 @@ def _end(place: TopicPartition, offset: int) -> Message:
 
 
 def test_a_mixed_batch_is_split_in_order(client: _Client, source: KafkaSource) -> None:
-    """Rows keep their order and their headers, whatever stands between them in the batch."""
+    """A record with the headers or the position of another would be a wrong record."""
     client.batches = [
         lambda: [
             _message(FIRST, 0),
@@ -100,7 +100,7 @@ def test_a_mixed_batch_is_split_in_order(client: _Client, source: KafkaSource) -
 
 
 def test_an_end_counts_until_the_next_record(client: _Client, source: KafkaSource) -> None:
-    """An end-of-partition event that stands before a record of its partition is yesterday's news."""
+    """An end-of-partition event before a record of its partition is outdated; the merge would proceed too early."""
     client.batches = [
         lambda: [_message(FIRST, 0), _end(FIRST, 1), _message(FIRST, 1), _end(SECOND, 0)],
         lambda: [_end(FIRST, 4), _message(SECOND, 0), _end(SECOND, 1)],
@@ -116,7 +116,7 @@ def test_an_end_counts_until_the_next_record(client: _Client, source: KafkaSourc
 
 
 def test_a_batch_with_a_rebalance_in_its_midst_is_read_again(client: _Client, source: KafkaSource) -> None:
-    """Its first half is of the old assignment: taken for the new one, it would be a gap or a repeat."""
+    """Its first half belongs to the old assignment; under the new one it would be a gap or a repeat."""
 
     def rebalanced() -> list[Message]:
         client.on_revoke(client, [ClientPartition(*FIRST), ClientPartition(*SECOND)])
@@ -131,7 +131,7 @@ def test_a_batch_with_a_rebalance_in_its_midst_is_read_again(client: _Client, so
 
 
 def test_what_is_not_read_is_dropped_with_its_errors(client: _Client, source: KafkaSource) -> None:
-    """A parked task's partition may be in any state."""
+    """The partition of a stopped task may be in any state, and must not stop the other tasks."""
     source.stop_reading([FIRST])
     gone = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     client.batches = [lambda: [_message(FIRST, 0), _message(FIRST, 1, error=gone), _end(FIRST, 1), _message(SECOND, 0)]]
@@ -143,7 +143,7 @@ def test_what_is_not_read_is_dropped_with_its_errors(client: _Client, source: Ka
 
 
 def test_an_error_of_one_partition_costs_the_others_no_record(client: _Client, source: KafkaSource) -> None:
-    """Records that the client gave together with it are fetched again."""
+    """Records that the client returned together with the error would otherwise be lost."""
     gone = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     client.batches = [lambda: [_message(SECOND, 0), _message(FIRST, 1, error=gone), _message(SECOND, 1)]]
     with pytest.raises(OffsetGoneError, match=r"examples\[0\]: offset 0 is gone") as caught:

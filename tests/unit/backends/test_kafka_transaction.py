@@ -1,4 +1,4 @@
-"""What the transaction makes of a client that breaks down; what it does on a real broker is in tests/contract."""
+"""The transaction with a client that fails; its behaviour on a real broker is tested in tests/contract."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -16,7 +16,7 @@ def _failure(code: int, **kind: bool) -> KafkaException:
 
 
 class _Client:
-    """Stands in for the producer: every commit has to be asked for again, and a poll raises what it is told to."""
+    """A fake producer: every commit has to be repeated, and a poll raises the given error."""
 
     def __init__(self, fatal: KafkaException, *, logs: bool = False) -> None:
         self._fatal = fatal
@@ -26,7 +26,7 @@ class _Client:
         self.is_closed = False
 
     def init_transactions(self, _: float) -> None:
-        """What this client is for; raises what it is told to."""
+        """Succeed, or raise the given error once the client is broken."""
         if self.is_broken:
             self._raise()
         self.is_initialised = True
@@ -37,7 +37,7 @@ class _Client:
         return 0
 
     def _raise(self) -> NoReturn:
-        """Raise as the client's C code does, which may call the log callback while its error is set."""
+        """Raise as the client's C code does, which may call the log callback while an exception is set."""
         if self._logs:
             raise SystemError("a callback returned a result with an exception set") from self._fatal
         raise self._fatal
@@ -54,7 +54,7 @@ class _Client:
 
 
 class _Clients:
-    """All clients that a transaction has made."""
+    """All clients that a transaction has created."""
 
     def __init__(
         self,
@@ -98,17 +98,17 @@ def _begin(transaction: KafkaTransaction, client: _Client) -> None:
         (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ConfigurationError),
     ],
 )
-def test_a_fatal_error_that_a_poll_raises_is_told(
+def test_a_fatal_error_that_a_poll_raises_is_classified(
     monkeypatch: pytest.MonkeyPatch,
     act: Callable[[KafkaTransaction, _Client], None],
     logs: bool,
     code: int,
     expected: type[ArebaError],
 ) -> None:
-    """The client raises its fatal errors out of `poll`, whatever callback it was given.
+    """The client raises fatal errors from `poll`, whatever callback it was given.
 
-    Seen when a worker was frozen in mid-commit: it ended with a traceback and a status that tells a supervisor nothing.
-    A permission that is missing made a worker start itself afresh ten times.
+    A worker that was frozen during a commit would end with a traceback and a status that tells a supervisor nothing,
+    and a worker without a permission would restart again and again.
     """
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
     clients = _Clients(monkeypatch, transaction, _failure(code, fatal=True), logs=logs)
@@ -117,7 +117,7 @@ def test_a_fatal_error_that_a_poll_raises_is_told(
 
 
 def test_a_client_that_failed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may wait for its own timeouts after an outage, or for ever; a new one is at work at once."""
+    """The failed client may wait for its timeouts, or forever; a new client works at once."""
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
     clients = _Clients(monkeypatch, transaction, _failure(KafkaError._STATE))
     transaction.begin()
@@ -132,7 +132,7 @@ def test_a_client_that_failed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_transaction_that_took_too_long_is_not_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker answers both in one way; after an outage it was our own transaction."""
+    """The broker answers both cases alike; after an outage a worker would stop although no other producer exists."""
     transaction = KafkaTransaction("127.0.0.1:1", "someone", timeout_s=0.0)
     _Clients(monkeypatch, transaction, _failure(KafkaError.INVALID_PRODUCER_EPOCH, fatal=True))
     transaction.begin()
@@ -140,8 +140,8 @@ def test_a_transaction_that_took_too_long_is_not_fencing(monkeypatch: pytest.Mon
         transaction.commit()
 
 
-def test_clients_that_do_not_come_back_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has threads and memory: at some point only a new process is rid of them."""
+def test_the_number_of_blocked_clients_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each blocked client has threads and memory, which only a new process can release."""
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
     _Clients(monkeypatch, transaction, _failure(KafkaError._STATE))
     monkeypatch.setattr("stream_app.backends.kafka.blocking_calls.BlockingCallThread.is_running", True)
@@ -154,8 +154,8 @@ def test_clients_that_do_not_come_back_are_bounded(monkeypatch: pytest.MonkeyPat
         transaction.commit()
 
 
-def test_who_waits_in_vain_looks_for_a_broker() -> None:
-    """Nobody else may notice: a frozen broker breaks no connection. The worker's loop polls until it is back."""
+def test_a_timeout_without_a_broker_is_an_outage() -> None:
+    """A frozen broker breaks no connection, so nothing else may notice the outage and report it."""
     outages = Outages()
     transaction = KafkaTransaction("127.0.0.1:1", "someone", outages=outages)
     assert not outages.was_recent

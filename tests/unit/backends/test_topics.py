@@ -72,7 +72,7 @@ def test_missing_topics_are_all_named() -> None:
         ("predictions", "message.timestamp.type", "LogAppendTime", "must be CreateTime"),
         ("outcomes", "cleanup.policy", "compact", "must be delete"),
         ("metrics", "max.message.bytes", "100000", "must be at least 1001024"),
-        ("predictions", "message.timestamp.after.max.ms", "1000", "must be at least 3600000, that of the inputs"),
+        ("predictions", "message.timestamp.after.max.ms", "1000", "must be at least 3600000 as for the inputs"),
         ("outcomes", "message.timestamp.before.max.ms", "86400000", "must be 9223372036854775807"),
         ("dead_letters", "max.message.bytes", "1001023", "must be at least 1001024"),
         ("predictions", "max.message.bytes", "1001023", "must be at least 1001024"),

@@ -79,7 +79,7 @@ def test_code_that_is_not_in_the_cache_is_noticed() -> None:
 class _Cluster:
     """A cluster of which no broker answers; `silence` is the client's reason."""
 
-    silence = "no Kafka broker answers at nowhere: told to"
+    no_answer_text = "no Kafka broker answers at nowhere: told to"
 
     def broker_count(self, _: float) -> int:
         return 0

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ops import broker, container_kafka, local_kafka
+from ops import broker, container_kafka
+from ops.local_kafka import cluster, jars
+from ops.local_kafka.plan import ClusterPlan, free_ports
+from ops.local_kafka.processes import broker_pid
 from stream_app.errors import ConfigurationError
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with nothing on it."""
+    """A machine without Java, Maven and containers."""
     monkeypatch.delenv(broker.VARIABLE, raising=False)
-    monkeypatch.setattr(local_kafka, "missing_tools", lambda: ["java", "mvn"])
+    monkeypatch.setattr(jars, "missing_tools", lambda: ["java", "mvn"])
     monkeypatch.setattr(container_kafka, "engine_answers", lambda: False)
 
 
@@ -28,8 +31,8 @@ def _start(_: int) -> Iterator[_Cluster]:
 
 
 def test_what_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over the environment, and that over a broker of our own."""
-    monkeypatch.setattr(local_kafka, "missing_tools", list)
+    """Starting another broker would be wrong where the user names one, by option or by environment."""
+    monkeypatch.setattr(jars, "missing_tools", list)
     monkeypatch.setenv(broker.VARIABLE, "elsewhere:9092")
     told: list[str] = []
     with broker.choose("here:9092", tell=told.append) as chosen:
@@ -41,7 +44,7 @@ def test_what_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line comes first: starting takes some seconds."""
+    """Starting takes some seconds, during which a user should know what happens."""
     told: list[str] = []
 
     @contextmanager
@@ -50,8 +53,8 @@ def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> 
         with _start(brokers) as cluster:
             yield cluster
 
-    monkeypatch.setattr(local_kafka, "missing_tools", list)
-    monkeypatch.setattr(local_kafka, "start", start)
+    monkeypatch.setattr(jars, "missing_tools", list)
+    monkeypatch.setattr(cluster, "start", start)
     with broker.choose(tell=told.append) as chosen:
         assert chosen.bootstrap_servers == "127.0.0.1:1"
         assert told == [chosen.reason]
@@ -59,20 +62,20 @@ def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_kafka_at_all() -> None:
-    """The in-process log is the last resort, and is said to be none."""
+    """A user must not take the in-process log for a Kafka."""
     with broker.choose() as chosen:
         assert chosen.bootstrap_servers is None
         assert chosen.reason.startswith("Kafka: none, an in-process log, because there is neither Java")
 
 
 def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offline, say: the next best is used, and the first line of what went wrong is told."""
+    """If a broker cannot start, for example offline, the next choice is used and the reason is shown."""
 
     def start(_: int) -> None:
         raise ConfigurationError(["Maven could not fetch Kafka's jars (exit status 1):", "details"])
 
-    monkeypatch.setattr(local_kafka, "missing_tools", list)
-    monkeypatch.setattr(local_kafka, "start", start)
+    monkeypatch.setattr(jars, "missing_tools", list)
+    monkeypatch.setattr(cluster, "start", start)
     told: list[str] = []
     with broker.choose(tell=told.append) as chosen:
         assert chosen.bootstrap_servers is None
@@ -81,38 +84,38 @@ def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_without_java_the_launcher_says_what_is_missing() -> None:
-    """A stack trace about a missing file would send people looking in the wrong place."""
+    """A traceback about a missing file would mislead a user who lacks Java."""
     with pytest.raises(ConfigurationError, match="a local Kafka needs java and mvn on the PATH"):
-        local_kafka.start(1)
+        cluster.start(1)
 
 
 def test_jars_that_others_may_change_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever can write to the folder of jars can run programs as us."""
-    monkeypatch.setattr(local_kafka, "missing_tools", list)
+    """A user who can write to the folder of jars can run programs as us."""
+    monkeypatch.setattr(jars, "missing_tools", list)
     monkeypatch.setenv("AREBA_CACHE_DIR", str(tmp_path))
     tmp_path.chmod(0o777)
-    with pytest.raises(ConfigurationError, match="others may write"):
-        local_kafka.jars()
+    with pytest.raises(ConfigurationError, match="other users may write"):
+        jars.kafka_jars()
 
 
 def test_a_pid_that_is_somebody_elses_is_none_of_ours(tmp_path: Path) -> None:
-    """Process ids are used again: `down` must not end a stranger."""
+    """Process ids are used again, and `down` would end a process of somebody else."""
     (tmp_path / "broker-1.pid").write_text("1\n", encoding="utf-8")
-    assert local_kafka._pid(tmp_path, 1) is None
+    assert broker_pid(tmp_path, 1) is None
 
 
 def test_ports_are_free_and_not_those_of_outgoing_connections() -> None:
     """A client that retries the port of a dead broker could be given that port and connect to itself."""
-    ports = local_kafka.free_ports(6, [])
+    ports = free_ports(6, [])
     assert len(set(ports)) == 6
     assert all(20_000 <= port < 32_768 for port in ports)
-    assert local_kafka.free_ports(6, ports) == ports
+    assert free_ports(6, ports) == ports
 
 
 def test_a_plan_outlives_its_process(tmp_path: Path) -> None:
-    """`status` and `down` work from another shell."""
-    plan = local_kafka._plan(tmp_path, 3)
-    assert local_kafka.ClusterPlan.load(tmp_path) == plan
-    assert local_kafka._plan(tmp_path, 3).cluster_id == plan.cluster_id
+    """`status` and `down` run in another process and would not find the brokers."""
+    plan = cluster.prepare_plan(tmp_path, 3)
+    assert ClusterPlan.load(tmp_path) == plan
+    assert cluster.prepare_plan(tmp_path, 3).cluster_id == plan.cluster_id
     with pytest.raises(ConfigurationError, match="1 to 3 brokers"):
-        local_kafka._plan(tmp_path / "more", 4)
+        cluster.prepare_plan(tmp_path / "more", 4)

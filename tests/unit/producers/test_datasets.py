@@ -294,11 +294,11 @@ def test_fetch_tries_one_source_after_another(publisher: tuple[Path, str], tmp_p
     lines: list[str] = []
     target = tmp_path / "data"
     fetch(recipe, target, lines.append)
-    assert "checksum right" in lines[-1]
+    assert "checksum correct" in lines[-1]
     assert recipe.load(target).source == "published"
     assert [path.name for path in (target / "german_credit").iterdir()] == ["german.data-numeric"]
     fetch(recipe, target, lines.append)
-    assert "already there" in lines[-1]
+    assert "already present" in lines[-1]
 
 
 def test_fetch_refuses_what_has_another_checksum(publisher: tuple[Path, str], tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_the_fetch_command_shows_how_to_use_what_it_fetched(publisher: tuple[Pat
         result = CliRunner().invoke(cli.main, ["fetch", "credit", "--into", str(tmp_path / "data")])
     assert result.exit_code == 0, result.output
     assert f"export {DATA_DIR_VARIABLE}={tmp_path / 'data'}" in result.output
-    assert "102,000 bytes, checksum right" in result.output
+    assert "102,000 bytes, checksum correct" in result.output
 
 
 def test_a_cut_file_is_read_back(tmp_path: Path) -> None:

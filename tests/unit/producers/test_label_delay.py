@@ -91,19 +91,19 @@ def test_no_delay_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "nothing is none of"),
-        ("fixd:3s", "fixd is none of"),
-        ("fixed:3", "3 is no duration"),
-        ("fixed:-3s", "-3s is no duration"),
+        ("", "nothing is not one of"),
+        ("fixd:3s", "fixd is not one of"),
+        ("fixed:3", "3 is not a duration"),
+        ("fixed:-3s", "-3s is not a duration"),
         ("none:3s", "takes no argument"),
-        ("uniform:3s", "nothing is no duration"),
+        ("uniform:3s", "nothing is not a duration"),
         ("uniform:3s-1s", "1s is less than 3s"),
         ("uniform:1ev-2s", "both ends are in events"),
-        ("lognormal:3s", "no deviation"),
-        ("lognormal:3s,9", "no deviation"),
-        ("exponential:30s,1", "30s,1 is no duration"),
+        ("lognormal:3s", "is not a deviation"),
+        ("lognormal:3s,9", "is not a deviation"),
+        ("exponential:30s,1", "30s,1 is not a duration"),
         ("fixed:99999d", "more than ten years"),
-        ("positive=none", "is none of"),
+        ("positive=none", "is not one of"),
     ],
 )
 def test_wrong_texts_are_refused_in_one_line(text: str, message: str) -> None:

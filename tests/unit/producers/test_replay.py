@@ -15,11 +15,15 @@ from click.testing import CliRunner, Result
 
 from producers import cli, datasets
 from producers.datasets.base import DataSet
+from producers.events import Sent, events, id_prefix
 from producers.faults import Faults
 from producers.label_delay import parse_label_delay
 from producers.manifest import Manifest
-from producers.replay import Plan, Sent, StreamPlan, events, fitted, id_prefix, replay, schedule, span_ms
+from producers.plan import Plan, StreamPlan
+from producers.replay import replay
+from producers.schedule import fit_to_retention, schedule, span_ms
 from producers.synthetic import parse_spec, synthetic
+from producers.target import check_topics, read_client_config
 from stream_app.backends.base import TopicInfo, TopicPartition, Watermarks
 from stream_app.errors import ArebaError, ConfigurationError, DeliveryError, TopicError
 from stream_app.records import MAX_ID_BYTES, Example, Header, Label, Mark, MarkKind
@@ -31,7 +35,7 @@ ALL_FAULTS = Faults(duplicates=0.05, out_of_order=0.05, dropped=0.05, conflictin
 
 
 class FakeClock:
-    """A clock that goes on when somebody sleeps."""
+    """A clock that sleeping moves."""
 
     def __init__(self) -> None:
         self.s = 0.0
@@ -50,7 +54,7 @@ class FakeClock:
 
 
 class ListSender:
-    """Keeps what it is given, with the time; fails from the record `fail_at` on."""
+    """A sender that keeps records with their time, and fails from record `fail_at`."""
 
     def __init__(self, clock: FakeClock | None = None, fail_at: int | None = None) -> None:
         self.clock = clock or FakeClock()
@@ -111,7 +115,7 @@ def _decoded(record: Sent) -> Example | Label | Mark | None:
 
 
 def test_examples_and_labels_are_the_data_sets() -> None:
-    """Features, classes, times and keys as they are in the data, in order; the label right behind its example."""
+    """Features, classes, times and keys must be those of the data, in order, each label right after its example."""
     stream = _stream()
     records = list(events(_plan(stream)))
     assert len(records) == 2 * 500 + 2
@@ -152,7 +156,7 @@ def test_labels_come_when_their_delay_says() -> None:
 
 
 def test_a_stream_ends_with_a_pair_of_marks() -> None:
-    """They close what is pending: behind everything else, time_ms the last event time, not in the future."""
+    """The marks let a join close what is pending; they come last, at the last event time, not in the future."""
     short = _stream("sea:length=20", "short")
     late = _stream("sine:length=50", "late", delay=parse_label_delay("uniform:0s-90s"), faults=ALL_FAULTS)
     records = list(events(_plan(short, late)))
@@ -168,14 +172,14 @@ def test_a_stream_ends_with_a_pair_of_marks() -> None:
 
 
 def test_a_stream_of_which_nothing_is_left_still_ends() -> None:
-    """Faults may take everything; whoever waits for the end of the stream must not wait for ever."""
+    """Faults may drop everything; a reader that waits for the end of the stream would wait forever."""
     stream = _stream("sine:length=2", unlabelled_share=1.0, faults=Faults(dropped=0.999))
     records = list(events(_plan(stream)))
     assert [_decoded(record) for record in records] == [Mark("sine", MarkKind.ADVANCE, time_ms=NOW_MS + 1_000)] * 2
 
 
 def test_the_clock_ends_now() -> None:
-    """Kafka deletes old records at once, and refuses those from the future."""
+    """Kafka deletes old records at once and refuses records from the future."""
     sender = ListSender()
     manifest = replay(_plan(_stream(delay=parse_label_delay("exponential:60s")), start_ms=None), sender, sender.clock)
     times = [record.timestamp_ms for record in sender.sent]
@@ -184,7 +188,7 @@ def test_the_clock_ends_now() -> None:
 
 
 def test_ids_are_short_and_belong_to_one_run() -> None:
-    """A second run onto the same topics must not repeat the ids of the first."""
+    """A second replay onto the same topics would repeat the ids of the first, and its examples would be duplicates."""
     plan = _plan(_stream(loops=2))
     ids = [found.id for record in events(plan) if isinstance(found := _decoded(record), Example)]
     assert len(set(ids)) == len(ids) == 1_000
@@ -203,7 +207,7 @@ def test_loops_send_the_data_again() -> None:
 
 
 def test_equal_plans_give_equal_bytes() -> None:
-    """A failure is found again with the seed and the start alone."""
+    """A failure could not be reproduced from seed and start."""
     plan = _plan(_stream(delay=parse_label_delay("lognormal:5s,1"), faults=ALL_FAULTS, unlabelled_share=0.1))
     first = list(events(plan))
     assert first == list(events(plan))
@@ -221,7 +225,7 @@ def test_unlabelled_share_keeps_labels_back() -> None:
 
 
 def test_each_fault_is_on_the_topics_as_often_as_the_manifest_says() -> None:
-    """`areba verify` holds the topics against the manifest: each count and each named number must be true."""
+    """`areba verify` compares the topics with the manifest, so each count and each listed number must be true."""
     stream = _stream("sine:length=3000", faults=ALL_FAULTS, delay=parse_label_delay("exponential:5s"), loops=2)
     sender = ListSender()
     manifest = replay(_plan(stream), sender, sender.clock)
@@ -277,7 +281,7 @@ def _behind_later(records: Sequence[Sent], topic: str) -> int:
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_a_fault_is_a_share(name: str, share: float) -> None:
     """100 would be taken for a percentage."""
-    with pytest.raises(ConfigurationError, match=f"{name.replace('_', '-')}: .* is no share"):
+    with pytest.raises(ConfigurationError, match=f"{name.replace('_', '-')}: .* is not a share"):
         Faults(**{name: share})
 
 
@@ -285,7 +289,7 @@ def test_a_fault_is_a_share(name: str, share: float) -> None:
 
 
 def test_the_manifest_has_digest_offsets_and_drift() -> None:
-    """The digest is told from the records as the module describes it; the drift has its event time."""
+    """A reader computes the digest as the module describes it, and finds a drift by its event time."""
     stream = _stream(
         "sea:drift=posterior,length=100,imbalance=40", "sea", interval_ms=10, loops=2, unlabelled_share=0.3
     )
@@ -311,7 +315,7 @@ def test_the_manifest_has_digest_offsets_and_drift() -> None:
 
 
 def test_the_manifest_reads_back(tmp_path: Path) -> None:
-    """Whoever verifies a run later has only the file."""
+    """A later verification of a replay has nothing but the file."""
     sender = ListSender()
     manifest = replay(_plan(_stream("sine:drift=prior,length=50", faults=ALL_FAULTS)), sender, sender.clock)
     path = tmp_path / "manifest.json"
@@ -323,7 +327,7 @@ def test_the_manifest_reads_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "no manifest of a replay"),
+        (b"{", "not a manifest of a replay"),
         (b"{}", "format: Field required"),
         (None, "No such file"),
     ],
@@ -339,7 +343,7 @@ def test_a_wrong_manifest_is_named(tmp_path: Path, content: bytes | None, messag
 
 
 def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
-    """A later format may mean other things by the same names."""
+    """In a later format the same names may have other meanings."""
     sender = ListSender()
     path = tmp_path / "manifest.json"
     replace(replay(_plan(), sender, sender.clock), format=2).save(path)
@@ -361,14 +365,14 @@ def test_rate_is_examples_a_second() -> None:
 
 
 def test_speed_is_event_time() -> None:
-    """At 60 times the clock an event a second comes 60 times a second."""
+    """At 60 times the clock an event per second is sent 60 times per second."""
     sender = ListSender()
     replay(_plan(speed=60.0), sender, sender.clock, sleep=sender.clock.sleep)
     assert np.allclose(sender.times_s, [(record.timestamp_ms - NOW_MS) / 60_000 for record in sender.sent], atol=1e-6)
 
 
 def test_progress_is_told_up_to_the_end() -> None:
-    """A bar that stops short of its end looks like a fault."""
+    """A progress bar that stops before its end looks like a failure."""
     sender = ListSender()
     told: list[tuple[int, int]] = []
     replay(_plan(_stream("sea:length=5000")), sender, sender.clock, lambda sent, total: told.append((sent, total)))
@@ -377,18 +381,18 @@ def test_progress_is_told_up_to_the_end() -> None:
 
 
 def test_a_failed_delivery_ends_the_replay() -> None:
-    """Half a stream that looks like a whole one would make the books wrong."""
+    """Half a stream with a manifest of the whole would make `areba verify` report losses."""
     sender = ListSender(fail_at=100)
     with pytest.raises(DeliveryError, match="not delivered"):
         replay(_plan(), sender, sender.clock)
 
 
 def test_a_span_is_made_to_fit_what_the_topics_keep() -> None:
-    """Without an interval of one's own the streams are put closer together."""
+    """Streams without an interval are compressed so that retention does not delete them."""
     plan = _plan(_stream("sine:length=5000"))
-    assert fitted(plan, -1) == plan
-    assert fitted(plan, 10_000_000) == plan
-    close = fitted(plan, 1_000_000)
+    assert fit_to_retention(plan, -1) == plan
+    assert fit_to_retention(plan, 10_000_000) == plan
+    close = fit_to_retention(plan, 1_000_000)
     assert close.streams[0].interval == 125
     assert span_ms(close) <= 900_000
 
@@ -397,10 +401,10 @@ def test_a_span_that_cannot_fit_is_refused() -> None:
     """The broker would delete the records before anybody read them."""
     asked = _plan(_stream("sine:length=5000", interval_ms=1_000))
     with pytest.raises(ConfigurationError, match=r"span 83\.3 minutes .* keep 16\.7 minutes \(retention\.ms\)"):
-        fitted(asked, 1_000_000)
+        fit_to_retention(asked, 1_000_000)
     late = _plan(_stream("sine:length=50", delay=parse_label_delay("fixed:8d")))
     with pytest.raises(ConfigurationError, match=r"span 8\.0 days .* keep 7\.0 days"):
-        fitted(late, 7 * 86_400_000)
+        fit_to_retention(late, 7 * 86_400_000)
 
 
 @pytest.mark.parametrize(
@@ -408,7 +412,7 @@ def test_a_span_that_cannot_fit_is_refused() -> None:
     [
         ({"loops": 0}, "loops: 0 is less than 1"),
         ({"interval_ms": 0}, "differ by at least 1 ms"),
-        ({"unlabelled_share": 1.5}, "is no share"),
+        ({"unlabelled_share": 1.5}, "is not a share"),
         ({"stream": ""}, "1 to 249 bytes"),
         ({"stream": "x" * 250}, "1 to 249 bytes"),
     ],
@@ -420,10 +424,10 @@ def test_wrong_streams_are_refused(options: dict[str, Any], message: str) -> Non
 
 
 def test_wrong_plans_are_refused() -> None:
-    """Two streams of one name would be one; two paces are none."""
-    with pytest.raises(ConfigurationError, match="sine: two streams of this name"):
+    """Two streams of one name would be mixed, and two paces contradict each other."""
+    with pytest.raises(ConfigurationError, match="sine: two streams have this name"):
         _plan(_stream(), _stream())
-    with pytest.raises(ConfigurationError, match="not both"):
+    with pytest.raises(ConfigurationError, match="only one of them"):
         _plan(rate=1.0, speed=1.0)
     with pytest.raises(ConfigurationError, match="rate: 0 is not above 0"):
         _plan(rate=0.0)
@@ -432,7 +436,7 @@ def test_wrong_plans_are_refused() -> None:
 
 
 def test_a_data_set_of_ones_own_can_be_sent() -> None:
-    """The README shows how a stranger replays arrays of his own."""
+    """The README shows how users replay their own arrays."""
     data = DataSet("own", np.eye(3, dtype=np.float32), np.array([0, 1, 0], np.int8), None, "none", "synthetic", 0.01)
     assert len(list(events(_plan(StreamPlan("own", data))))) == 8
     with pytest.raises(ConfigurationError, match="no example"):
@@ -443,12 +447,12 @@ def test_a_data_set_of_ones_own_can_be_sent() -> None:
 
 
 class FakeCluster:
-    """Both topics, with these settings; `missing` is not there."""
+    """A cluster with both topics and these settings; the topic `missing` does not exist."""
 
     def __init__(self, partitions: int = 4, missing: str = "", **settings: str) -> None:
         self.partitions, self.missing, self.settings = partitions, missing, settings
 
-    def answering(self) -> Self:
+    def require_broker(self) -> Self:
         """There is a broker."""
         return self
 
@@ -479,7 +483,7 @@ KAFKA = ("--bootstrap-servers", "broker:9092")
 
 
 def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The whole command: a table for people, a manifest for programs, the end of the clock now."""
+    """The whole command prints a table for people and writes a manifest for programs."""
     sender, path = ListSender(), tmp_path / "manifest.json"
     arguments = ("credit:limit=100", "sine:length=50,stream=waves", "--seed", "3", "--manifest", str(path))
     result = _run(monkeypatch, *arguments, *KAFKA, sender=sender)
@@ -497,10 +501,10 @@ def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ("arguments", "line"),
     [
         (("froud",), "froud: no such data set; did you mean fraud?"),
-        (("sine", "--label-delay", "fixd:3s"), "label delay fixd:3s: fixd is none of"),
+        (("sine", "--label-delay", "fixd:3s"), "label delay fixd:3s: fixd is not one of"),
         (("sine", "--rate", "fast"), "--rate fast: neither a number nor `max`"),
-        (("sine", "--rate", "5", "--speed", "5"), "rate and speed: one of them"),
-        (("sine", "sine"), "sine: two streams of this name"),
+        (("sine", "--rate", "5", "--speed", "5"), "rate and speed: only one of them"),
+        (("sine", "sine"), "sine: two streams have this name"),
         (("sine", "--manifest", "/nowhere/at/all.json"), "--manifest /nowhere/at/all.json: no such folder"),
         (("sine", "--client-config", "/nowhere.properties"), "--client-config /nowhere.properties:"),
         (("sine", "--interval-ms", "1000000"), "the streams span 58.0 days of event time; the topics keep 7.0 days"),
@@ -509,7 +513,7 @@ def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_wrong_arguments_are_one_line_and_exit_2(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], line: str
 ) -> None:
-    """Whoever mistypes reads what was wrong, not a traceback."""
+    """A user who mistypes needs to read what was wrong, not a traceback."""
     sender = ListSender()
     result = _run(monkeypatch, *arguments, *KAFKA, sender=sender)
     assert result.exit_code == 2
@@ -563,13 +567,13 @@ def test_the_shorter_retention_time_counts() -> None:
     cluster.topics = lambda names: {  # type: ignore[method-assign]
         name: TopicInfo(name, 4, {"retention.ms": kept[name]}) for name in names
     }
-    assert cli.check_topics(cluster, _plan()) == 500  # type: ignore[arg-type]
+    assert check_topics(cluster, _plan()) == 500  # type: ignore[arg-type]
     kept["labels"] = "-1"
-    assert cli.check_topics(cluster, _plan()) == 1_000  # type: ignore[arg-type]
+    assert check_topics(cluster, _plan()) == 1_000  # type: ignore[arg-type]
 
 
 def test_a_failed_delivery_exits_1_with_the_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Never silently, and no manifest that says otherwise."""
+    """Lost records must be reported, and no manifest may claim that they were sent."""
     sender, path = ListSender(fail_at=10), tmp_path / "manifest.json"
     result = _run(monkeypatch, "sine", "--manifest", str(path), *KAFKA, sender=sender)
     assert result.exit_code == 1
@@ -579,13 +583,13 @@ def test_a_failed_delivery_exits_1_with_the_count(monkeypatch: pytest.MonkeyPatc
 
 
 def test_client_settings_come_from_a_file_and_are_never_shown(tmp_path: Path) -> None:
-    """Passwords on a command line are seen by everybody on the machine; those in a bad line must not be printed."""
+    """All users of a machine see its command lines, so passwords come from a file and are never printed."""
     path = tmp_path / "client.properties"
     path.write_text("# ours\n\nsasl.username = areba\nsasl.password=a=b\n")
-    assert cli.read_client_config(path) == {"sasl.username": "areba", "sasl.password": "a=b"}
+    assert read_client_config(path) == {"sasl.username": "areba", "sasl.password": "a=b"}
     path.write_text("sasl.password hunter2\n")
     with pytest.raises(ConfigurationError, match="line 1 is not name=value") as caught:
-        cli.read_client_config(path)
+        read_client_config(path)
     assert "hunter2" not in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""What a broker's death left open is not committed by what comes after it.
+"""Transactions that a dead broker left open are not committed by later ones.
 
 `tests/kafka/brokers/test_cluster.py` kills a real broker.
 """
@@ -25,7 +25,7 @@ ONE, TWO = TopicPartition("predictions", 0), TopicPartition("predictions", 1)
 
 
 class _Cluster(EmbeddedCluster):
-    """Says what it is told to."""
+    """A cluster with the given ends."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(EmbeddedBroker(clock))
@@ -39,26 +39,26 @@ class _Cluster(EmbeddedCluster):
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Moves when it is told to."""
+    """Return a clock that stands still until it is moved."""
     return ManualClock()
 
 
 @pytest.fixture
 def cluster(clock: ManualClock) -> _Cluster:
-    """Nothing is open."""
+    """Return a cluster on which nothing is open."""
     return _Cluster(clock)
 
 
 @pytest.fixture
 def waiting(cluster: _Cluster, clock: ManualClock) -> OpenTransactions:
-    """Both partitions were added; nobody has looked yet."""
+    """Return the open transactions of two partitions, before the first look."""
     made = OpenTransactions(cluster, clock)
     made.add([ONE, TWO])
     return made
 
 
 def test_nothing_is_committed_before_somebody_has_looked(waiting: OpenTransactions) -> None:
-    """The first batch of a task may be ready at once."""
+    """The first batch of a task may be ready before anybody knows whether a transaction is open."""
     assert waiting.holds(0)
     assert waiting.holds(1)
     assert not waiting.look()
@@ -69,7 +69,7 @@ def test_nothing_is_committed_before_somebody_has_looked(waiting: OpenTransactio
 def test_what_is_open_holds_its_own_partition_until_it_ends(
     cluster: _Cluster, clock: ManualClock, waiting: OpenTransactions
 ) -> None:
-    """Other tasks go on; and a next transaction of somebody else there is no reason to wait for longer."""
+    """Other tasks must continue, and a later transaction of another writer must not make the task wait longer."""
     cluster.found[TWO] = Ends(3, 5)
     assert not waiting.look()
     assert (waiting.holds(0), waiting.holds(1)) == (False, True)
@@ -87,7 +87,7 @@ def test_what_is_open_holds_its_own_partition_until_it_ends(
 def test_what_does_not_end_is_told_now_and_then(
     cluster: _Cluster, clock: ManualClock, waiting: OpenTransactions
 ) -> None:
-    """A sweep whose markers were lost, too, is done again; but not in each turn of the loop."""
+    """A sweep whose markers were lost as well has to be repeated, but not in each turn of the loop."""
     cluster.found[ONE] = Ends(3, 5)
     told: list[TopicPartition] = []
     for _ in range(int(3.5 * HANGS_AFTER_S)):
@@ -98,7 +98,7 @@ def test_what_does_not_end_is_told_now_and_then(
 
 
 class _Recorder:
-    """A transaction that notes what it is asked."""
+    """A transaction that records its calls."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.asked: list[str] = []
@@ -133,7 +133,7 @@ class _Recorder:
 
 
 def test_a_sweep_has_reached_every_partition_before_it_is_aborted() -> None:
-    """A broker writes markers to partitions that it knows a record, or an offset, of."""
+    """A broker writes markers only to partitions of which it knows a record or an offset; others would stay open."""
     transaction = _Recorder()
     sweep(transaction, "id", [ONE, TWO], GroupOffset(TWO, "group"))
     expected = {TWO: Committed(0, "")}
@@ -148,7 +148,7 @@ def test_a_sweep_has_reached_every_partition_before_it_is_aborted() -> None:
 
 
 def test_a_sweep_that_is_aborted_by_itself_is_one() -> None:
-    """The group may be in mid-rebalance."""
+    """The sweep must also work while the group is being rebalanced."""
     transaction = _Recorder(refuses=True)
     sweep(transaction, "id", [ONE], GroupOffset(TWO, "group"))
     assert transaction.asked[-1] == "flush"

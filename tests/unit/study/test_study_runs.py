@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from producers.replay import id_prefix
+from producers.events import id_prefix
 from stream_app.errors import StateError
 from stream_app.pipeline.task import Task
 from stream_app.records import Prediction

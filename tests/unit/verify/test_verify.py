@@ -11,7 +11,8 @@ import pytest
 
 from producers.faults import Faults
 from producers.label_delay import parse_label_delay
-from producers.replay import Plan, StreamPlan, replay
+from producers.plan import Plan, StreamPlan
+from producers.replay import replay
 from producers.sources import parse_source
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Committed, TopicPartition

@@ -1,0 +1,112 @@
+"""The records of a plan as bytes, and their digest. Equal plans give equal bytes."""
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from producers.draws import Draws
+from producers.faults import GARBAGE_MAX_BYTES
+from producers.plan import Plan, StreamPlan
+from producers.schedule import GARBAGE, MARK, Schedule, schedule
+from stream_app.records import Mark, MarkKind, Side
+from stream_app.serialization.codec import encode
+from stream_app.serialization.encode import encode_examples, encode_labels
+
+CHUNK_RECORDS = 4_096
+"""Records encoded at a time: 13 MB of MNIST images; the progress bar moves about ten times per second."""
+
+ID_HASH_CHARACTERS = 10
+"""Characters of a replay's hash in its ids: 40 bits, so that two replays onto one topic do not share ids."""
+
+
+class Sent(NamedTuple):
+    """One record as it is given to the sender."""
+
+    topic: str
+    key: bytes
+    value: bytes
+    timestamp_ms: int
+
+
+def id_prefix(plan: Plan, stream: StreamPlan) -> str:
+    """Return the beginning of a stream's ids, which is the same only for the same seed, start and name."""
+    digest = hashlib.sha256(f"{plan.seed}/{plan.start}/{stream.stream}".encode()).hexdigest()
+    return f"{digest[:ID_HASH_CHARACTERS]}-"
+
+
+def events(plan: Plan) -> Iterator[Sent]:
+    """Yield every record of a plan that has a `start_ms`, in the order of sending."""
+    planned = schedule(plan)
+    for first in range(0, len(planned), CHUNK_RECORDS):
+        yield from encode_rows(plan, planned, first, min(first + CHUNK_RECORDS, len(planned)))
+
+
+def encode_rows(plan: Plan, planned: Schedule, first: int, last: int) -> list[Sent]:
+    """Return the rows first .. last - 1 of a plan's schedule as records."""
+    values: list[bytes] = [b""] * (last - first)
+    kinds = planned.contents[first:last] * len(Side) + planned.sides[first:last]
+    groups = planned.streams[first:last].astype(np.int64) * 3 * len(Side) + kinds
+    for group in np.unique(groups):
+        stream_index, kind = divmod(int(group), 3 * len(Side))
+        rows = np.flatnonzero(groups == group)
+        stream = plan.streams[stream_index]
+        end_ms = plan.start + planned.ends_ms[stream_index]
+        encoded = _values(plan, stream, planned, first + rows, *divmod(kind, len(Side)), end_ms)
+        for row, value in zip(rows.tolist(), encoded, strict=True):
+            values[row] = value
+    topics = (plan.examples_topic, plan.labels_topic)
+    keys = [stream.stream.encode() for stream in plan.streams]
+    times = (planned.times[first:last] + plan.start).tolist()
+    columns = (planned.sides[first:last].tolist(), planned.streams[first:last].tolist(), values, times)
+    return [Sent(topics[side], keys[stream], value, time) for side, stream, value, time in zip(*columns, strict=True)]
+
+
+def _values(
+    plan: Plan, stream: StreamPlan, planned: Schedule, rows: NDArray[np.int64], content: int, side: int, end_ms: int
+) -> list[bytes]:
+    """Return the values of rows that share stream, content and side."""
+    if content == MARK:
+        return [encode(Mark(stream.stream, MarkKind.ADVANCE, time_ms=end_ms))] * len(rows)
+    numbers = planned.numbers[rows]
+    if content == GARBAGE:
+        return _garbage(Draws("replay", plan.seed, stream.stream, "garbage bytes"), numbers.tolist())
+    prefix = id_prefix(plan, stream)
+    ids = [f"{prefix}{number}" for number in numbers.tolist()]
+    if side == Side.EXAMPLES:
+        return encode_examples(stream.stream, ids, stream.data.features[numbers % len(stream.data)])
+    return encode_labels(stream.stream, ids, planned.labels[rows])
+
+
+def _garbage(draws: Draws, numbers: Sequence[int]) -> list[bytes]:
+    """Return 1 to `GARBAGE_MAX_BYTES` random bytes for each number."""
+    words = 1 + GARBAGE_MAX_BYTES // 8
+    blocks = (draws.words(number * words, words) for number in numbers)
+    return [block[1:].astype("<u8").tobytes()[: 1 + int(block[0]) % GARBAGE_MAX_BYTES] for block in blocks]
+
+
+class Digest:
+    """SHA-256 over records in order, as `producers.manifest` defines it."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def update(self, records: Sequence[Sent]) -> None:
+        """Add records."""
+        parts: list[bytes] = []
+        for topic, key, value, timestamp_ms in records:
+            parts += (
+                topic.encode(),
+                struct.pack("<xqI", timestamp_ms, len(key)),
+                key,
+                struct.pack("<I", len(value)),
+                value,
+            )
+        self._hash.update(b"".join(parts))
+
+    def hexdigest(self) -> str:
+        """Return the digest of the records so far."""
+        return self._hash.hexdigest()

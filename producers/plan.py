@@ -1,0 +1,159 @@
+"""What a replay is to send: streams, their label delays and faults, and the pace."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from producers.datasets.base import DataSet
+from producers.faults import NO_FAULTS, Faults
+from producers.label_delay import NO_DELAY, LabelDelay, parse_label_delay
+from producers.sources import Source
+from stream_app.errors import ConfigurationError
+from stream_app.records import MAX_STREAM_BYTES
+
+MAX_STREAMS = 1_000
+"""Streams of one replay; a task serves 100 by default."""
+
+MAX_EVENTS = 20_000_000
+"""Examples of one replay, loops included. The schedule of so many takes about 2 GB of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """One stream of a replay.
+
+    Attributes:
+        stream: The name of the stream, which is the key of its records.
+        data: The examples and their classes.
+        delay: The delay from each example to its label.
+        unlabelled_share: The share of labels that are never sent, from 0 to 1.
+        faults: Faults that are made on purpose.
+        loops: How many times the data is sent, end to end.
+        interval_ms: Event time from one example to the next; None: that of the data.
+
+    Raises:
+        ConfigurationError: A value is out of bounds.
+    """
+
+    stream: str
+    data: DataSet
+    delay: LabelDelay = NO_DELAY
+    unlabelled_share: float = 0.0
+    faults: Faults = NO_FAULTS
+    loops: int = 1
+    interval_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.stream.encode()) <= MAX_STREAM_BYTES:
+            raise ConfigurationError(f"stream {self.stream!r}: a name has 1 to {MAX_STREAM_BYTES} bytes")
+        if not len(self.data):
+            raise ConfigurationError(f"{self.stream}: the data has no example")
+        if not 0.0 <= self.unlabelled_share <= 1.0:
+            raise ConfigurationError(
+                f"{self.stream}: unlabelled-share: {self.unlabelled_share:g} is not a share from 0 to 1"
+            )
+        if self.loops < 1:
+            raise ConfigurationError(f"{self.stream}: loops: {self.loops} is less than 1")
+        if self.interval < 1:
+            raise ConfigurationError(f"{self.stream}: interval-ms: timestamps of one stream differ by at least 1 ms")
+
+    @property
+    def interval(self) -> int:
+        """Milliseconds of event time from one example to the next."""
+        return self.data.interval_ms if self.interval_ms is None else self.interval_ms
+
+    @property
+    def events(self) -> int:
+        """The number of examples, loops included, before any is dropped."""
+        return len(self.data) * self.loops
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All streams of one replay.
+
+    Attributes:
+        streams: The streams; no two have the same name.
+        seed: The seed of delays and faults.
+        start_ms: Event time of the first examples; None: chosen at the replay so that the last event time is now.
+        topic_prefix: A prefix of the topic names `examples` and `labels`.
+        rate: Examples per second, of all streams together; None: not limited.
+        speed: How many times faster than the clock event time passes; None: not limited.
+        options: The options of the command, as text, for the manifest.
+
+    Raises:
+        ConfigurationError: A value is out of bounds, or two streams have the same name.
+    """
+
+    streams: tuple[StreamPlan, ...]
+    seed: int = 0
+    start_ms: int | None = None
+    topic_prefix: str = ""
+    rate: float | None = None
+    speed: float | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [stream.stream for stream in self.streams]
+        if not 1 <= len(names) <= MAX_STREAMS:
+            raise ConfigurationError(f"a replay has 1 to {MAX_STREAMS} streams, not {len(names)}")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigurationError(f"{twice[0]}: two streams have this name; rename one with stream=NAME")
+        if sum(stream.events for stream in self.streams) > MAX_EVENTS:
+            raise ConfigurationError(f"a replay has at most {MAX_EVENTS} examples; lower --limit or --loops")
+        if self.rate is not None and self.speed is not None:
+            raise ConfigurationError("rate and speed: only one of them can set the pace")
+        for name, value in (("rate", self.rate), ("speed", self.speed)):
+            if value is not None and not 0.0 < value < float("inf"):
+                raise ConfigurationError(f"{name}: {value:g} is not above 0")
+
+    @property
+    def start(self) -> int:
+        """Event time of the first examples, in milliseconds since 1970.
+
+        Raises:
+            ValueError: It was not chosen yet.
+        """
+        if self.start_ms is None:
+            raise ValueError("the plan has no start_ms")
+        return self.start_ms
+
+    @property
+    def examples_topic(self) -> str:
+        """The full name of the topic of examples."""
+        return f"{self.topic_prefix}examples"
+
+    @property
+    def labels_topic(self) -> str:
+        """The full name of the topic of labels."""
+        return f"{self.topic_prefix}labels"
+
+
+def uniform_plan(
+    sources: Sequence[Source],
+    *,
+    label_delay: str = "none",
+    unlabelled_share: float = 0.0,
+    faults: Faults = NO_FAULTS,
+    loops: int = 1,
+    interval_ms: int | None = None,
+    seed: int = 0,
+) -> Plan:
+    """Return a plan that treats all streams in the same way. For the arguments see `StreamPlan` and `Plan`.
+
+    Raises:
+        ConfigurationError: A value is out of bounds, or two streams have the same name.
+    """
+    delay = parse_label_delay(label_delay)
+    streams = (
+        StreamPlan(
+            stream=source.stream,
+            data=source.data,
+            delay=delay,
+            unlabelled_share=unlabelled_share,
+            faults=faults,
+            loops=loops,
+            interval_ms=source.interval_ms or interval_ms,
+        )
+        for source in sources
+    )
+    return Plan(tuple(streams), seed=seed)

@@ -1,0 +1,69 @@
+"""The cluster that a replay is sent to: the settings of its client, and the topics."""
+
+from pathlib import Path
+
+from producers.plan import Plan
+from stream_app.backends.base import Cluster
+from stream_app.errors import ConfigurationError, TopicError
+
+
+def read_client_config(path: Path) -> dict[str, str]:
+    """Read settings of librdkafka from a file of `name=value` lines; empty lines and lines after # are ignored.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or a line is not a setting. The error does not show the line,
+            because it may contain a password.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--client-config {path}: {error}") from error
+    settings = {}
+    for number, line in enumerate(lines, 1):
+        name, equals, value = line.strip().partition("=")
+        if not name or name.startswith("#"):
+            continue
+        if not equals:
+            raise ConfigurationError(f"--client-config {path}: line {number} is not name=value")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) -> int:
+    """Check that both topics can take a replay.
+
+    Args:
+        cluster: The cluster.
+        plan: The plan of the replay.
+        partitions: The number of partitions of each topic that are used; None: all.
+
+    Returns:
+        The smaller retention time of the two topics in milliseconds; -1: records are kept forever.
+
+    Raises:
+        TopicError: A topic is missing, or a label would not meet its example.
+    """
+    names = (plan.examples_topic, plan.labels_topic)
+    found = cluster.topics(names)
+    lines = [f"topic {name}: there is none; `areba topics create` creates it" for name in names if name not in found]
+    if not lines:
+        examples, labels = (found[name] for name in names)
+        if partitions is None and examples.partitions != labels.partitions:
+            lines.append(
+                f"topics {names[0]} and {names[1]} have {examples.partitions} and {labels.partitions} partitions;"
+                " they need equal numbers, or --partitions if the application began with fewer"
+            )
+        lines += [
+            f"topic {topic.name}: has {topic.partitions} partitions, --partitions is {partitions}"
+            for topic in (examples, labels)
+            if partitions is not None and topic.partitions < partitions
+        ]
+        lines += [
+            f"topic {topic.name}: message.timestamp.type is LogAppendTime; event times need CreateTime"
+            for topic in (examples, labels)
+            if topic.settings.get("message.timestamp.type", "CreateTime") != "CreateTime"
+        ]
+    if lines:
+        raise TopicError(lines)
+    kept = [int(found[name].settings.get("retention.ms", "-1")) for name in names]
+    return min((time_ms for time_ms in kept if time_ms >= 0), default=-1)
