@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from stream_app.config import TaskSettings
 from stream_app.records import Example, Metric
+from stream_app.verify.reference_join import ReferenceJoin
+from stream_app.verify.reference_state import Stream
 from tests.learner_oracle import NEGATIVE, POSITIVE, Kept, Queues
-from tests.oracle import Oracle, Stream
 
 
 class Memory(NamedTuple):
@@ -32,7 +33,7 @@ class Memory(NamedTuple):
         return cls(*(getattr(metric, name) for name in cls._fields))
 
 
-class EngineOracle(Oracle):
+class EngineOracle(ReferenceJoin):
     """Takes all records of a task in merge order, and keeps what AREBA and QBR keep.
 
     Args:

@@ -1,8 +1,8 @@
 """What AREBA and QBR must do with their labels, in plain Python: lists, floats, one number after the other.
 
 Written from the paper (Malialis, Panayiotou, Polycarpou 2020: algorithms 1 and 2, equations 1 and 2, "Compared
-methods"), not from stream_app: it shares nothing with it. It beside `tests.oracle`, which says when an example is
-predicted and when its label is learned, is the whole engine once more.
+methods"). It shares no code with stream_app. The reference join says when an example is predicted and when its label is
+learned; together they are a second implementation of the whole engine.
 """
 
 import math

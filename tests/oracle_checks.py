@@ -9,8 +9,9 @@ from typing import NamedTuple, TypeVar
 from stream_app.config import TaskSettings
 from stream_app.records import Header, Metric, Outcome, OutputRecords, Prediction
 from stream_app.serialization import codec
+from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_state import Dead, Event, Predicted, Record, Reported, Settled
 from tests.engine_oracle import EngineOracle, Memory
-from tests.oracle import Dead, Event, Predicted, Record, Reported, Settled, merge
 
 ONE_STEP_A_LABEL = frozenset({"areba", "qbr", "baseline", "sliding", "adaptive_cs"})
 """Methods whose version is the count of their labels; ensembles draw how often they learn each."""
@@ -78,11 +79,11 @@ class SecondOpinion:
         Raises:
             DiffersError: A record is not what it should be, or there are too few or too many.
         """
-        begun, reported = len(self.oracle.events), len(self.oracle.memories)
+        reported = len(self.oracle.memories)
         for record in merge(examples, labels):
             self.sequence.append(record)
             self.oracle.apply(record)
-        events = self.oracle.events[begun:]
+        events = self.oracle.take_events()
         self._check_predictions(rows["predictions"], [event for event in events if isinstance(event, Predicted)])
         self._check_outcomes(rows["outcomes"], [event for event in events if isinstance(event, Settled)])
         self._check_dead(rows["dead-letters"], [event for event in events if isinstance(event, Dead)])

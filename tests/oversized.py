@@ -48,9 +48,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("ops/local_kafka.py", "lines"): TO_DO,  # 631
     ("study/", "files"): TO_DO,  # 24
     ("tests/avro_reference.py", "lines"): TO_DO,  # 415
-    ("tests/oracle.py", "lines"): TO_DO,  # 496
-    ("tests/oracle.py:Oracle", "lines"): TO_DO,  # 323
-    ("tests/oracle.py:settle", "parameters"): TO_DO,  # 9
     ("tests/contract/test_dead_letters.py", "lines"): TO_DO,  # 537
     ("tests/kafka/", "files"): TO_DO,  # 22
     ("tests/kafka/support.py", "lines"): TO_DO,  # 667

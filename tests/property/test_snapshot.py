@@ -11,7 +11,8 @@ from stream_app.serialization import codec
 from stream_app.snapshot import segments
 from stream_app.snapshot.format import Entry, Manifest, pack, read_manifest
 from stream_app.snapshot.segments import Blob, Book, load_task
-from tests.oracle import Record, merge
+from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_state import Record
 from tests.property.test_task import (
     FADING,
     FEW,
