@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_app.errors import ConfigurationError
-from stream_app.records import Example, Label, Mark, Side
-from stream_app.verify.audit import Input
+from stream_app.records import Example, Label, Mark, Reason, Side
+from stream_app.verify.reference_state import Record
 
 FORMAT = 1
 
@@ -39,7 +39,7 @@ class Sent(NamedTuple):
 
 
 @dataclass(slots=True)
-class StreamTally:
+class StreamCounts:
     """One stream of a manifest, and what was found of it so far. `seen` counts records by number, one list a side."""
 
     data: dict[str, Any]
@@ -49,17 +49,17 @@ class StreamTally:
     positive: int = 0
     wrong_times: int = 0
 
-    def add(self, side: Side, record: Input) -> None:
+    def add(self, side: Side, record: Record) -> None:
         """Count one record with this stream's key."""
-        content = record.content
-        if isinstance(content, Mark):
-            self.marks[side] += content.time_ms == self.data["end_ms"]
-        elif isinstance(content, Example | Label):
-            self._add_numbered(side, record, content)
-        else:
+        content = record.meaning
+        if isinstance(content, Reason) or record.key != content.stream.encode():
             self.garbage[side] += 1
+        elif isinstance(content, Mark):
+            self.marks[side] += content.time_ms == self.data["end_ms"]
+        else:
+            self._add_numbered(side, record, content)
 
-    def _add_numbered(self, side: Side, record: Input, content: Example | Label) -> None:
+    def _add_numbered(self, side: Side, record: Record, content: Example | Label) -> None:
         prefix = self.data["id_prefix"]
         digits = content.id[len(prefix) :]
         if not content.id.startswith(prefix) or not digits.isdecimal():
@@ -74,7 +74,7 @@ class StreamTally:
         if isinstance(content, Label):
             self.positive += counts[number] == 1 and content.label == 1
         elif counts[number] == 1:
-            self.wrong_times += record.timestamp_ms != self.data["start_ms"] + number * self.data["interval_ms"]
+            self.wrong_times += record.time_ms != self.data["start_ms"] + number * self.data["interval_ms"]
 
     def faults(self) -> Iterator[str]:
         """A line for each figure of the manifest that the topics do not have."""
@@ -121,7 +121,7 @@ class StreamTally:
 
 
 @dataclass(slots=True)
-class Tally:
+class ManifestCheck:
     """One manifest.
 
     Attributes:
@@ -136,10 +136,10 @@ class Tally:
     ranges: Sequence[tuple[str, int, int, int]]
     records: int
     digest: str
-    streams: dict[str, StreamTally]
+    streams: dict[str, StreamCounts]
 
     @classmethod
-    def load(cls, path: Path) -> "Tally":
+    def load(cls, path: Path) -> "ManifestCheck":
         """Read the file.
 
         Raises:
@@ -150,7 +150,7 @@ class Tally:
             if data["format"] != FORMAT:
                 raise ConfigurationError(f"{path}: a manifest of format {data['format']}; this version reads {FORMAT}")
             ranges = [(part["topic"], part["partition"], part["first"], part["end"]) for part in data["ranges"]]
-            streams = {stream["stream"]: StreamTally(stream) for stream in data["streams"]}
+            streams = {stream["stream"]: StreamCounts(stream) for stream in data["streams"]}
             return cls(path, ranges, data["records"], data["digest"], streams)
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from error
@@ -161,12 +161,12 @@ class Tally:
         """The offset behind what it wrote to this partition; 0 where it wrote nothing."""
         return max((end for name, number, _, end in self.ranges if (name, number) == (topic, partition)), default=0)
 
-    def counter(self, topic: str, partition: int, side: Side) -> Callable[[Input], None]:
+    def counter(self, topic: str, partition: int, side: Side) -> Callable[[Record], None]:
         """What counts a record of this partition, if it lies in what was written."""
         ranges = [(first, end) for name, number, first, end in self.ranges if (name, number) == (topic, partition)]
         streams = {name.encode(): stream for name, stream in self.streams.items()}
 
-        def count(record: Input) -> None:
+        def count(record: Record) -> None:
             stream = streams.get(record.key or b"")
             if stream is not None and any(first <= record.offset < end for first, end in ranges):
                 stream.add(side, record)

@@ -19,10 +19,10 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from stream_app.records import Metric, Outcome, Prediction
-from stream_app.verify.audit import Ahead, Output, grouped
+from stream_app.verify.output_checks import Output
 
 MAX_OPEN_EXAMPLES = 500_000
 """Predictions that are held, by example: what five streams may have pending at once, some 200 MB."""
@@ -32,6 +32,51 @@ ROUNDING = 1e-12
 
 SUMS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
 SCORES = ("recall", "specificity", "gmean")
+
+Content = TypeVar("Content")
+
+Group: TypeAlias = list[Output[Prediction]]
+"""The predictions of one example, one a learner."""
+
+
+def grouped(predictions: Iterable[Output[Prediction]]) -> Iterator[Group]:
+    """Neighbours with one stream and id, as long as no learner comes twice."""
+    group: Group = []
+    for output in predictions:
+        if group:
+            first, this = group[0].content, output.content
+            same = first.id == this.id and first.stream == this.stream
+            if not same or any(this.learner == other.content.learner for other in group):
+                yield group
+                group = []
+        group.append(output)
+    if group:
+        yield group
+
+
+class Ahead(Generic[Content]):
+    """An iterator that shows what comes."""
+
+    def __init__(self, items: Iterable[Content]) -> None:
+        self._items = iter(items)
+        self._seen: deque[Content] = deque()
+
+    def peek(self, place: int = 0) -> Content | None:
+        """The item so many places on; None: there is none."""
+        while len(self._seen) <= place:
+            try:
+                self._seen.append(next(self._items))
+            except StopIteration:
+                return None
+        return self._seen[place]
+
+    def pop(self) -> Content:
+        """Take the next item."""
+        item = self.peek()
+        if item is None:
+            raise IndexError("nothing is left")
+        self._seen.popleft()
+        return item
 
 
 class _Move(NamedTuple):
@@ -277,3 +322,30 @@ def _scores(sums: list[float]) -> tuple[float | None, float | None, float | None
         return None, None, None
     recall, specificity = sums[0] / sums[1], sums[2] / sums[3]
     return recall, specificity, math.sqrt(recall * specificity)
+
+
+def change_fault(metric: Metric, before: Metric | None) -> str | None:
+    """What cannot be in the figures about changes, by themselves or behind the learner's metric before; else None."""
+    flagged, began, took = metric.change_flagged, metric.change_began, metric.labels_to_recover
+    fault = None
+    if not metric.changes:
+        if (flagged, began, metric.gmean_before, took) != (None, None, None, None):
+            fault = "there was none, but it is described"
+    elif flagged is None or began is None or not 0 < began <= flagged <= metric.labelled:
+        fault = f"flagged at {flagged}, begun at {began}, of {metric.labelled} labels"
+    elif took is not None and not 0 <= took <= metric.labelled - began:
+        fault = f"recovered in {took} of the {metric.labelled - began} labels since"
+    return fault or (_sequel_fault(metric, before) if before is not None else None)
+
+
+def _sequel_fault(metric: Metric, before: Metric) -> str | None:
+    """The same, of two metrics of a learner: the count goes up, and a change that was flagged stays what it was."""
+    if metric.changes < before.changes:
+        return f"{metric.changes} after {before.changes}"
+    if metric.changes > before.changes:
+        flagged = metric.change_flagged or 0
+        here = f"a new one was flagged at {flagged}, but not yet there after {before.labelled} labels"
+        return here if flagged <= before.labelled else None
+    names = ("change_flagged", "change_began", "gmean_before")
+    same = all(getattr(metric, name) == getattr(before, name) for name in names)
+    return None if same else "the last one is another than before"

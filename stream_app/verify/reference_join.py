@@ -20,7 +20,6 @@ from stream_app.verify.reference_state import (
     Pending,
     Predicted,
     Record,
-    Reported,
     Settled,
     Stream,
     Waiting,
@@ -198,9 +197,8 @@ class ReferenceJoin:
         for learner in stream.learners:
             champion = learner == stream.champion
             if champion or self.settings.predictions == "all":
-                updates = stream.labelled - stream.begun[learner]
-                predicted = Predicted(self.position, stream.name, example.id, learner, champion, updates, offset)
-                self.events.append(predicted)
+                cells = (learner, champion, stream.labelled - stream.begun[learner], offset)
+                self.events.append(Predicted(self.position, stream.name, example.id, *cells))
 
     # Labels -----------------------------------------------------------------------------------------------------------
 
@@ -208,9 +206,8 @@ class ReferenceJoin:
         """Join a label, treat it as a repeat or a correction, refuse it as too late, or let it wait."""
         join = self.settings.join
         arrived = Waiting(record.time_ms, stream.arrivals, label.label, label.revision, record)
-        pending, waiting, closed = (known.get(label.id) for known in (stream.pending, stream.waiting, stream.closed))
-        if pending is not None:
-            stream.pending.pop(label.id)
+        waiting, closed = stream.waiting.get(label.id), stream.closed.get(label.id)
+        if (pending := stream.pending.pop(label.id)) is not None:
             self.join(stream, label.id, pending, arrived)
         elif waiting is not None:
             stream.waiting.replace(label.id, self.again(stream, record, label, waiting))
@@ -233,14 +230,12 @@ class ReferenceJoin:
             stream.duplicates += 1
             self.settle(stream, label.id, "duplicate", label=label.label, label_offset=record.offset)
         elif newer:
-            corrects = None
+            cells: dict[str, int] = {"label": label.label, "label_offset": record.offset}
             if isinstance(before, Closed):
-                corrects = before.offset
+                cells["corrects"] = before.offset
                 for learner in stream.learners:
                     self.correct(stream, learner, label.id, label.label)
-            self.settle(
-                stream, label.id, "correction", label=label.label, label_offset=record.offset, corrects=corrects
-            )
+            self.settle(stream, label.id, "correction", **cells)
         else:
             self.bury(record, Reason.CONFLICTING_LABEL)
         return before._replace(label=label.label, revision=label.revision) if newer else before
@@ -286,11 +281,7 @@ class ReferenceJoin:
         """Close what stream time has left behind, and forget what was closed long ago."""
         join = self.settings.join
         self.close_until(stream, stream.time_ms - join.ttl_ms - join.max_clock_lead_ms - 1)
-        while stream.closed:
-            oldest = next(iter(stream.closed.values()))
-            if oldest.stream_time_ms + join.closed_ttl_ms >= stream.time_ms:
-                break
-            stream.closed.popitem(last=False)
+        stream.forget_until(stream.time_ms - join.closed_ttl_ms - 1)
 
     def close_until(self, stream: Stream, time_ms: int) -> None:
         """Close everything with a timestamp up to this one, the oldest first."""
@@ -314,10 +305,8 @@ class ReferenceJoin:
 
     def close(self, stream: Stream, id_: str, example: Pending, outcome: str) -> None:
         """End an example without a label."""
-        if outcome == "evicted":
-            stream.evicted += 1
-        else:
-            stream.unlabelled += 1
+        stream.evicted += outcome == "evicted"
+        stream.unlabelled += outcome == "unlabelled"
         self.settle(stream, id_, outcome, learner=example.champion, example_offset=example.offset)
         self.remember(stream, id_, Closed(example.offset, example.features, None, 0, outcome, stream.time_ms))
 
@@ -338,16 +327,10 @@ class ReferenceJoin:
                 self.bury(record, Reason.UNKNOWN_LEARNER)
             return
         assert mark.time_ms is not None  # noqa: S101  (the decoder refuses such a mark)
-        other = Side.LABELS if record.side is Side.EXAMPLES else Side.EXAMPLES
-        if (other, mark.time_ms) in stream.open_marks:
-            stream.open_marks.remove((other, mark.time_ms))
+        if stream.is_second_mark(record.side, mark.time_ms, self.settings.join.max_open_marks_per_stream):
             self.close_until(stream, mark.time_ms)
             if stream.examples:
                 self.report(stream)
-        elif (record.side, mark.time_ms) not in stream.open_marks:
-            stream.open_marks.append((record.side, mark.time_ms))
-            if len(stream.open_marks) > self.settings.join.max_open_marks_per_stream:
-                del stream.open_marks[0]
 
     # Events -----------------------------------------------------------------------------------------------------------
 
@@ -361,12 +344,7 @@ class ReferenceJoin:
 
     def report(self, stream: Stream) -> None:
         """Publish one record of metrics for each learner."""
-        counts = (stream.labelled, stream.examples, stream.unlabelled, stream.evicted, stream.duplicates)
-        held = (len(stream.pending), len(stream.waiting))
-        for learner in stream.learners:
-            updates = stream.labelled - stream.begun[learner]
-            champion = learner == stream.champion
-            self.events.append(Reported(self.position, stream.name, learner, champion, updates, *counts, *held))
+        self.events.extend(stream.reports(self.position))
 
 
 def _shape(learner: LearnerSettings) -> dict[str, object]:

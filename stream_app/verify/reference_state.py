@@ -230,3 +230,29 @@ class Stream:
         if example is not None and (label is None or example < label):
             return (Side.EXAMPLES, example[2]) if example[0] <= time_ms else None
         return (Side.LABELS, label[2]) if label is not None and label[0] <= time_ms else None
+
+    def forget_until(self, time_ms: int) -> None:
+        """Forget the examples that were closed up to this stream time."""
+        while self.closed and next(iter(self.closed.values())).stream_time_ms <= time_ms:
+            self.closed.popitem(last=False)
+
+    def is_second_mark(self, side: Side, time_ms: int, most_open: int) -> bool:
+        """Say whether the other side has sent this mark; if not, remember it, but no more than so many."""
+        other = Side.LABELS if side is Side.EXAMPLES else Side.EXAMPLES
+        if (other, time_ms) in self.open_marks:
+            self.open_marks.remove((other, time_ms))
+            return True
+        if (side, time_ms) not in self.open_marks:
+            self.open_marks.append((side, time_ms))
+            if len(self.open_marks) > most_open:
+                del self.open_marks[0]
+        return False
+
+    def reports(self, position: int) -> Iterator[Reported]:
+        """Yield the metrics of each learner."""
+        counts = (self.labelled, self.examples, self.unlabelled, self.evicted, self.duplicates)
+        for learner in self.learners:
+            updates = self.labelled - self.begun[learner]
+            champion = learner == self.champion
+            held = (len(self.pending), len(self.waiting))
+            yield Reported(position, self.name, learner, champion, updates, *counts, *held)

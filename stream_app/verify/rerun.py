@@ -25,7 +25,7 @@ from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, Act, Commit, Header, OutputRecords, RawRecords
 from stream_app.serialization.avro import decode_one
 from stream_app.snapshot.identity import RULES
-from stream_app.verify.audit import Findings
+from stream_app.verify.results import Code, Findings
 
 AHEAD_RECORDS = 1_000
 """A record that is not where it should be is looked for so far ahead; if farther away, it is missing."""
@@ -69,7 +69,9 @@ class _Topic:
             self._compare()
         while not running and self._look_ahead(1):
             row = self.found.popleft()
-            self._off(row.offset, f"{_named(_cells(row))} is not among what a fresh run writes")
+            self._off(
+                Code.NOT_WRITTEN_BY_RERUN, row.offset, f"{_named(_cells(row))} is not among what a fresh run writes"
+            )
 
     def _look_ahead(self, count: int) -> bool:
         """Have so many at hand; whether there are any."""
@@ -106,18 +108,24 @@ class _Topic:
         if ahead is not None:
             for _ in range(ahead):
                 row = self.found.popleft()
-                self._off(row.offset, f"{_named(_cells(row))} is not what a fresh run writes here")
+                self._off(
+                    Code.NOT_WRITTEN_BY_RERUN, row.offset, f"{_named(_cells(row))} is not what a fresh run writes here"
+                )
         elif here is None or here in self.wanted:
-            self._off(None, f"behind offset {self.last} a fresh run writes {_named(expected)}, which is missing")
+            self._off(
+                Code.MISSING_FROM_TOPIC,
+                None,
+                f"after offset {self.last} a fresh run writes {_named(expected)}, which is missing",
+            )
             self.wanted.popleft()
         else:
             text = ", ".join(_differences(here, expected))
-            self._off(self.found[0].offset, f"{_named(here)} is not that of a fresh run: {text}")
+            self._off(Code.NOT_REPRODUCED, self.found[0].offset, f"{_named(here)} is not that of a fresh run: {text}")
             self._pass()
 
-    def _off(self, offset: int | None, text: str) -> None:
+    def _off(self, code: Code, offset: int | None, text: str) -> None:
         self.differences += 1
-        self.findings.add(self.name, self.partition, offset, text)
+        self.findings.add(code, self.name, self.partition, offset, text)
 
 
 def _cells(row: Row) -> Cells:
@@ -260,7 +268,7 @@ class Rerun:
             text = (
                 f"sequence {commit.sequence}: digest {commit.digest.hex()[:16]}, a fresh run has {links[0].hex()[:16]}"
             )
-            self._findings.add(self._progress, self._partition, offset, text)
+            self._findings.add(Code.WRONG_DIGEST, self._progress, self._partition, offset, text)
         self._digests = [links[0], commit.digest]
 
     def finish(self, *, running: bool) -> None:
