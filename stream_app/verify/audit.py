@@ -9,11 +9,9 @@ Memory: the state of the reference join, one range, and the lookahead of three c
 """
 
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any
 
 from stream_app.config import TaskSettings
-from stream_app.errors import StateError
 from stream_app.records import (
     CONFIGURATION,
     RESET,
@@ -26,7 +24,6 @@ from stream_app.records import (
 )
 from stream_app.serialization.dead_letter import DeadLetter
 from stream_app.snapshot.imported_state import Seeds
-from stream_app.snapshot.skipped_inputs import Gap
 from stream_app.verify.output_checks import (
     Context,
     DeadLetterHandler,
@@ -54,9 +51,6 @@ class PartitionAudit:
         outcomes: Its outcomes.
         dead_letters: Its dead letters.
         findings: Where findings are added.
-
-    Attributes:
-        has_gap: Whether an operator accepted that inputs are gone: then the totals of a stream need not add up.
     """
 
     def __init__(
@@ -70,13 +64,10 @@ class PartitionAudit:
         dead_letters: Iterable[Output[DeadLetter]],
         findings: Findings,
     ) -> None:
-        self.has_gap = False
         self._context = context = Context(names, partition, findings)
-        self._first_settings = settings
+        self._is_configured = False
         self._reference = ReferenceJoin(settings)
         self._seeds = Seeds()
-        self._acts: list[Act] = []
-        self._saved: dict[int, ReferenceJoin] = {}
         scores = Scores(context)
         self._predictions = SequenceCheck(predictions, PredictionHandler(context, scores))
         self._outcomes = SequenceCheck(outcomes, OutcomeHandler(context, scores))
@@ -90,44 +81,20 @@ class PartitionAudit:
         """
         if act.kind == CONFIGURATION:
             settings = TaskSettings.from_json(act.text)
-            if any(before.kind == CONFIGURATION for before in self._acts):
+            if self._is_configured:
                 self._reference.reconfigure(settings)
             else:
                 self._reference = ReferenceJoin(settings)
+            self._is_configured = True
         elif act.kind == RESET:
             self._reference.reset(act.text)
-        elif act.kind == SEED:
-            if (seed := self._seeds.add(act.text)) is not None:
-                self._reference.import_learner(seed.stream, seed.features)
-        else:
-            return
-        self._acts.append(act)
+        elif act.kind == SEED and (seed := self._seeds.add(act.text)) is not None:
+            self._reference.import_learner(seed.stream, seed.features)
 
     @property
     def settings(self) -> TaskSettings:
         """The settings in force."""
         return self._reference.settings
-
-    def save(self, sequence: int) -> None:
-        """Keep a copy of the state after the progress record with this sequence, for a gap that returns to it."""
-        self._saved[sequence] = deepcopy(self._reference)
-
-    def skip(self, gap: Gap) -> None:
-        """Return to the older state from which the task continued; acts since then are applied to it.
-
-        Raises:
-            StateError: There is no such state.
-        """
-        if gap.behind >= 0 and gap.behind not in self._saved:
-            raise StateError(f"a gap continues from the state after sequence {gap.behind}, which is not recorded")
-        self.has_gap = True
-        acts, self._acts = self._acts, []
-        self._reference = deepcopy(self._saved.get(gap.behind)) or ReferenceJoin(self._first_settings)
-        for act in acts:
-            if act.sequence > gap.behind:
-                self.apply(act)
-            else:
-                self._acts.append(act)
 
     def take(self, examples: Iterable[Record], labels: Iterable[Record]) -> None:
         """Process the records of the next range, and compare what they cause with what was published."""
@@ -167,7 +134,7 @@ class PartitionAudit:
             figures.waiting += len(stream.waiting)
         for name, figures in self._context.figures.items():
             for equation, left, right in figures.equations():
-                if left != right and not self.has_gap:
+                if left != right:
                     text = f"stream {name}: off by {left - right:+,}: {equation}; {left:,}, not {right:,}"
                     self._context.add(Code.WRONG_TOTALS, self._context.names.inputs[0], None, text)
 

@@ -1,6 +1,6 @@
 """Check the chain of progress records of one task: sequences, ranges, and the committed offsets that name its end."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -152,18 +152,6 @@ class ProgressCheck:
 
     def _add_to_inputs(self, text: str) -> None:
         self._findings.add(Code.WRONG_COMMITTED_OFFSETS, self._inputs[0], self._partition, None, text)
-
-
-def gap_origins(records: Iterable[Commit | Act]) -> frozenset[int]:
-    """Return the sequences after which the state is needed again, because a gap returns to it."""
-    found = set()
-    for record in records:
-        if isinstance(record, Act) and record.kind == SKIP:
-            try:
-                found.add(read_gap(record.text).behind)
-            except StateError:
-                continue
-    return frozenset(found)
 
 
 def _is_without_effect(act: Act, sequence: int, *, is_new: bool) -> bool:
