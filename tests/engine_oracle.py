@@ -1,4 +1,4 @@
-"""The oracle of order and join with the memories of its learners: all of the engine but the arithmetic of networks."""
+"""The reference join with the memories of AREBA and QBR: the whole engine but the arithmetic of networks."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Memory(NamedTuple):
         return cls(*lengths, negative.capacity, positive.capacity, *queues.sizes)
 
     @classmethod
-    def told(cls, metric: Metric) -> "Memory":
+    def of_metric(cls, metric: Metric) -> "Memory":
         """What is said."""
         return cls(*(getattr(metric, name) for name in cls._fields))
 

@@ -148,7 +148,7 @@ class SecondOpinion:
                 found = found._replace(updates=event.updates)
             same("metrics", found, event)
             if memory is not None:
-                same(f"the queues of {event.learner}", Memory.told(metric), memory)
+                same(f"the queues of {event.learner}", Memory.of_metric(metric), memory)
             self._check_envelope(row, event.stream, event.position)
 
     def _takes_one_step(self, stream: str, learner: str) -> bool:

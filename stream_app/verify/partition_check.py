@@ -288,7 +288,7 @@ class PartitionCheck:
         try:
             if step.gap is not None:
                 self._has_gap, self._is_complete = True, False
-                text = f"inputs are gone, and an operator accepted it: the task goes on {step.gap.words()}"
+                text = f"inputs are gone, and an operator accepted it: the task continues {step.gap.words()}"
                 self._notes.append(f"{where}: {text}; outputs and metrics of the task were not checked")
             audit.apply(record)
         except StateError as problem:

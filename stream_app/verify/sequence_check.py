@@ -5,6 +5,7 @@ After a difference the comparison continues: one lost or added record is one fin
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from stream_app.verify.results import MAX_FINDINGS
@@ -121,7 +122,9 @@ class SequenceCheck(Generic[Expected, Found]):
         if place is not None:
             for _ in range(place):
                 self._pass_over(*self._found.popleft())
-        elif not self._found or any(self._found[0][0] == other for other, _ in self._expected):
+        elif not self._found or any(
+            self._found[0][0] == other for other, _ in islice(self._expected, LOOKAHEAD_RECORDS)
+        ):
             self._handler.on_missing(expected, self._previous)
             self._expected.popleft()
         else:

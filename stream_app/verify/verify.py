@@ -37,12 +37,12 @@ class Report:
 
     Attributes:
         figures: Counts by stream, over all partitions.
-        findings: A line for everything off; the first thousand.
-        finding_count: All of them.
-        notes: What was not checked, and why; nothing is off because of it.
-        partitions: Tasks that were checked.
-        commits: Commit records.
-        records: Output records.
+        findings: What is wrong; of the partitions the first thousand.
+        finding_count: Number of all findings.
+        notes: What was not checked, and why; a note is no finding.
+        partitions: Number of tasks.
+        commits: Number of commit records.
+        records: Number of output records.
         models: By partition, the digest of all models after a fresh run, as workers log it at a clean stop.
     """
 
@@ -57,11 +57,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is off."""
+        """Whether there are no findings."""
         return self.finding_count == 0
 
     def show(self, console: Terminal | None = None) -> None:
-        """Print the books, and everything off."""
+        """Print the counts, the notes and the findings."""
         console = console or Terminal()
         for table in self.tables():
             console.print(table)
@@ -80,7 +80,7 @@ class Report:
         console.print(f"{verdict} ({scope})", style="bold green" if self.ok else "bold red")
 
     def tables(self) -> Iterator[Table]:
-        """The three equations of the books, a row for each stream."""
+        """Yield a table for each of the three equations that account for all records; it has a row for each stream."""
         yield self._table(
             ("examples", "= marks", "+ predicted", "+ duplicates", "+ dead letters"),
             lambda f: (
@@ -109,7 +109,7 @@ class Report:
         )
 
     def dead_letter_lines(self) -> Iterator[str]:
-        """Dead letters by stream, topic and reason."""
+        """Yield lines that count dead letters by stream, topic and reason."""
         for stream, figures in sorted(self.figures.items()):
             for side, counts in (("examples", figures.example_dead_letters), ("labels", figures.label_dead_letters)):
                 if counts:
@@ -168,7 +168,11 @@ def verify(
 
 
 def _partitions(cluster: Cluster, config: Config) -> int:
-    """The number of tasks."""
+    """Return the number of tasks.
+
+    Raises:
+        TopicError: A topic is missing, or has fewer partitions than the application.
+    """
     topics = config.topics
     needed = (*(topics[place] for place in range(6)), topics.progress)
     found = cluster.topics(needed)

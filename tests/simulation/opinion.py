@@ -1,4 +1,4 @@
-"""The second opinion on a task's outputs: the oracle, with a decoder of its own, along the recorded ranges."""
+"""A second opinion on the outputs of a task: the reference join along the recorded ranges, with a separate decoder."""
 
 from stream_app.config import TaskSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs
@@ -9,7 +9,7 @@ from tests.oracle_checks import SecondOpinion, rows_of
 
 
 class Opinion:
-    """What the oracle says of a task, batch by batch.
+    """What the reference join says about a task, batch by batch.
 
     Args:
         settings: Of the task.

@@ -84,7 +84,7 @@ def _digests(member: Worker) -> object:
 def test_a_dimension_that_the_first_example_spoilt(snapshot_after_ms: int) -> None:
     """One wrong example refused all right ones for ever; only another stream name helped.
 
-    After the reset they are taken, what was open is closed and counted once, and the books balance to the bit.
+    After the reset they are taken, what was open is closed and counted once, and a fresh run is equal to the bit.
     """
     world = _spoilt(snapshot_after_ms)
     first, second = _reset(world)
@@ -166,7 +166,7 @@ def test_metrics_begin_anew() -> None:
 
 
 def test_a_reset_that_closes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The books see an example that stays open though its stream was reset."""
+    """The audit finds examples and labels that stay open although their stream was reset."""
     world = _spoilt(0)
     _reset(world)
     monkeypatch.setattr("stream_app.pipeline.task.close", lambda *_: None)

@@ -79,7 +79,7 @@ TOPICS = CONFIG.topics
 GROUP = CONFIG.group_id
 
 SNAPSHOT = Snapshot(Place(7, 1, 400, "ab" * 32), 3)
-"""A task that runs for long has one; the books do without."""
+"""A task that runs for long has one; the audit needs none."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def raw(records: Sequence[Stored], offsets: Sequence[int]) -> RawRecords:
 
 
 class Oracle:
-    """A learner whose scores come from the features alone: the books look at scores, not at how they were learned."""
+    """A learner whose scores come from the features alone: the audit compares scores, not how they were learned."""
 
     def __init__(self, salt: int) -> None:
         self._salt = salt
@@ -398,7 +398,7 @@ def put(log: Log, topic: str, offset: int, record: Prediction | Outcome | Metric
 
 
 @pytest.mark.parametrize(("seed", "batch", "kept"), [(1, 97, 1.0), (2, 7, 1.0), (3, 100_000, 1.0), (4, 50, 0.6)])
-def test_a_true_history_balances(seed: int, batch: int, kept: float) -> None:
+def test_a_true_history_has_no_finding(seed: int, batch: int, kept: float) -> None:
     """A checker that cries wolf is not looked at any more: all faults, all cuts, and a group that is behind."""
     report = verify.verify(history(seed, batch, kept), CONFIG)
     assert list(report.findings) == []
@@ -416,7 +416,7 @@ def test_a_true_history_balances(seed: int, batch: int, kept: float) -> None:
         assert {"late-label", "orphan-label", "conflicting-label"} <= both.keys()
 
 
-def test_the_books_are_shown(log: Log) -> None:
+def test_the_report_is_shown(log: Log) -> None:
     """The operator reads this: the verdict, each stream, each reason."""
     out = io.StringIO()
     verify.verify(log, CONFIG).show(Terminal(file=out, width=120))
@@ -606,7 +606,7 @@ def corrected() -> Log:
 
 
 @pytest.mark.parametrize("batch", [1, 7, 97, 5_000])
-def test_corrections_balance(batch: int) -> None:
+def test_corrections_have_no_finding(batch: int) -> None:
     """Of labels that wait and of joined examples, told by revisions, wherever a batch was cut."""
     log = history(3, batch, config=CORRECTING)
     report = verify.verify(log, CORRECTING)
@@ -753,7 +753,7 @@ def test_a_changed_dead_letter(log: Log) -> None:
 
 
 def test_a_dead_letter_that_left_its_value_out(log: Log) -> None:
-    """What it says of the value must be true of the input record; then the books balance."""
+    """What it says of the value must be true of the input record; then there is no finding."""
     records, limit = log.records[TOPICS.dead_letters], 10
     one, two = (
         fitted(Fields(stored.key, stored.value, stored.headers[:-6]), stored.headers[-6:], limit)
@@ -874,7 +874,7 @@ def test_a_lost_configuration(log: Log) -> None:
     assert places(findings(log)) == expected
 
 
-def test_resumed_tasks_balance(log: Log) -> None:
+def test_resumed_tasks_have_no_finding(log: Log) -> None:
     """An operator who resumes twice has done no harm."""
     last = len(log.records[TOPICS.progress])
     acts = [Act(last - 1, "resume", "0", ""), Act(last, "resume", "0", "")]
@@ -998,7 +998,7 @@ def test_a_group_at_work_is_not_blamed(log: Log) -> None:
 
 
 def test_an_application_that_never_ran() -> None:
-    """Empty topics are balanced books."""
+    """Empty topics are no finding."""
     report = verify.verify(Log(), CONFIG)
     assert report.ok
     assert report.figures == {}

@@ -660,7 +660,7 @@ def test_a_group_at_work_is_run_again_as_far_as_it_had_come(log: Log) -> None:
 
 
 def test_inputs_that_retention_took_are_a_note_of_the_fresh_run(log: Log) -> None:
-    """The books name the hole; a hundred differences behind it would hide it."""
+    """The audit names the missing inputs; a hundred differences that follow from them would hide that."""
     log.records[TOPICS.labels] = [
         replace(stored, offset=offset) for offset, stored in enumerate(log.records[TOPICS.labels])
     ][3:]
