@@ -1,12 +1,13 @@
-"""The oracle of order and join with the memories of its learners: all of the engine but the arithmetic of networks."""
+"""The reference join with the memories of AREBA and QBR: the whole engine but the arithmetic of networks."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from stream_app.config import TaskSettings
 from stream_app.records import Example, Metric
+from stream_app.verify.reference_join import ReferenceJoin
+from stream_app.verify.reference_state import Stream
 from tests.learner_oracle import NEGATIVE, POSITIVE, Kept, Queues
-from tests.oracle import Oracle, Stream
 
 
 class Memory(NamedTuple):
@@ -27,12 +28,12 @@ class Memory(NamedTuple):
         return cls(*lengths, negative.capacity, positive.capacity, *queues.sizes)
 
     @classmethod
-    def told(cls, metric: Metric) -> "Memory":
+    def of_metric(cls, metric: Metric) -> "Memory":
         """What is said."""
         return cls(*(getattr(metric, name) for name in cls._fields))
 
 
-class EngineOracle(Oracle):
+class EngineOracle(ReferenceJoin):
     """Takes all records of a task in merge order, and keeps what AREBA and QBR keep.
 
     Args:

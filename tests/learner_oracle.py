@@ -1,8 +1,8 @@
-"""What AREBA and QBR must do with their labels, in plain Python: lists, floats, one number after the other.
+"""What AREBA and QBR must do with their labels, in plain Python: lists and floats, one number after the other.
 
 Written from the paper (Malialis, Panayiotou, Polycarpou 2020: algorithms 1 and 2, equations 1 and 2, "Compared
-methods"), not from stream_app: it shares nothing with it. It beside `tests.oracle`, which says when an example is
-predicted and when its label is learned, is the whole engine once more.
+methods"). It shares no code with stream_app. The reference join says when an example is predicted and when its label is
+learned; together they are a second implementation of the whole engine.
 """
 
 import math
@@ -25,23 +25,23 @@ class Kept(NamedTuple):
 
 @dataclass
 class Queue:
-    """A window on the newest examples of a class, oldest first, with the capacity of the moment."""
+    """The newest examples of a class, oldest first, and the current capacity."""
 
     capacity: int = 1
     examples: list[Kept] = field(default_factory=list)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next one pushes the oldest out."""
+        """Whether the next example pushes the oldest one out."""
         return len(self.examples) == self.capacity
 
     def append(self, example: Kept) -> None:
-        """Take the newest in, and drop the oldest of a full queue."""
+        """Add the newest example, and drop the oldest one of a full queue."""
         self.examples.append(example)
         self.limit(self.capacity)
 
     def limit(self, capacity: int) -> None:
-        """Set the capacity; what does not fit any more is dropped, the oldest first."""
+        """Set the capacity, and drop the oldest examples that do not fit."""
         self.capacity = capacity
         del self.examples[: max(0, len(self.examples) - capacity)]
 
@@ -56,8 +56,8 @@ class Queues:
 
     Attributes:
         of: The queue of each class.
-        sizes: s_n and s_p; zeros with QBR, which has none.
-        updates: How many labels were learned.
+        sizes: The class sizes s_n and s_p; zeros with QBR, which has none.
+        updates: Number of labels learned.
     """
 
     def __init__(self, method: Literal["areba", "qbr"], budget: int, theta: float = 0.99) -> None:
@@ -67,7 +67,7 @@ class Queues:
         self._method, self._budget, self._theta = method, budget, theta
 
     def learn(self, example: Kept, label: int) -> None:
-        """One time step, up to the training set."""
+        """Do one time step, up to the training set."""
         if self._method == "areba":
             for k in (NEGATIVE, POSITIVE):
                 self.sizes[k] = self._theta * self.sizes[k] + (1.0 - self._theta if k == label else 0.0)
@@ -85,9 +85,9 @@ class Queues:
         self.updates += 1
 
     def correct(self, id_: str, label: int) -> None:
-        """Another class for an example (not in the paper): it moves, if it is kept, and is the newest of its queue.
+        """Give an example another class (not in the paper): if it is kept, it becomes the newest of the other queue.
 
-        With QBR that queue grows as at a label; with AREBA a queue that is emptied so begins again.
+        With QBR that queue grows as after a label; with AREBA a queue that becomes empty starts again with capacity 1.
         """
         queue = self.of[1 - label]
         for kept in queue.examples:
@@ -101,22 +101,22 @@ class Queues:
                 return
 
     def training_set(self) -> list[tuple[tuple[float, ...], int]]:
-        """The union of both queues."""
+        """Return the union of both queues."""
         return [(kept.features, k) for k in (NEGATIVE, POSITIVE) for kept in self.of[k].examples]
 
     def _grow_to_half(self) -> None:
-        """Algorithm 1, lines 15 to 24."""
+        """Follow algorithm 1, lines 15 to 24."""
         for queue in self.of:
             if queue.is_full and queue.capacity < self._budget // 2:
                 queue.capacity += 1
 
     def _grow_alone(self, queue: Queue) -> None:
-        """Lines 19 to 28: the other class has no example."""
+        """Follow algorithm 2, lines 19 to 28: the other class has no example."""
         if queue.capacity < self._budget:
             queue.capacity += 1
 
     def _rebalance(self, minority: Queue, majority: Queue) -> None:
-        """Lines 30 to 45."""
+        """Follow algorithm 2, lines 30 to 45."""
         if not minority.is_full:
             return
         if minority.capacity < self._budget // 2:
@@ -127,17 +127,17 @@ class Queues:
 
 
 class Network:
-    """Fully connected: LeakyReLU between the layers, a sigmoid at the end, Adam on the mean cross-entropy.
+    """A fully connected network: LeakyReLU between the layers, a sigmoid at the end, Adam on the mean cross-entropy.
 
     Args:
-        widths: Inputs, hidden units..., 1.
-        parameters: Of each layer the weights, inputs by units, and then the biases.
-        learning_rate: Of Adam.
+        widths: Numbers of inputs and of the units of each hidden layer, and 1.
+        parameters: For each layer the weights, inputs by units, and then the biases.
+        learning_rate: Step size of Adam.
 
     Attributes:
-        first: Adam's moving mean of the gradients.
-        second: Adam's moving mean of their squares.
-        updates: Steps taken.
+        first: Moving mean of the gradients.
+        second: Moving mean of their squares.
+        updates: Number of steps.
     """
 
     def __init__(self, widths: Sequence[int], parameters: Sequence[float], learning_rate: float) -> None:
@@ -148,11 +148,11 @@ class Network:
         self._shapes, self._rate = list(pairwise(widths)), learning_rate
 
     def score(self, features: Sequence[float]) -> float:
-        """P(class 1)."""
+        """Return P(class 1)."""
         return _sigmoid(self._forward(features)[-1][0])
 
     def train(self, examples: Sequence[tuple[Sequence[float], int]]) -> None:
-        """One step on all of them."""
+        """Do one step on all examples."""
         gradient = [0.0] * len(self.parameters)
         for features, label in examples:
             values = self._forward(features)
@@ -172,7 +172,7 @@ class Network:
         self._adam(gradient)
 
     def _forward(self, features: Sequence[float]) -> list[list[float]]:
-        """The inputs of each layer, and the logit."""
+        """Return the inputs of each layer, and the logit."""
         values, at = [list(features)], 0
         for layer, (inputs, units) in enumerate(self._shapes):
             sums = [self.parameters[at + inputs * units + u] for u in range(units)]
@@ -185,7 +185,7 @@ class Network:
         return values
 
     def _adam(self, gradient: Sequence[float]) -> None:
-        """Kingma and Ba 2015, algorithm 1, with epsilon outside the bias correction's root."""
+        """Update the parameters: Kingma and Ba 2015, algorithm 1, with epsilon outside the bias correction's root."""
         self.updates += 1
         size = self._rate / (1.0 - BETA1**self.updates)
         scale = 1.0 / math.sqrt(1.0 - BETA2**self.updates)

@@ -1,4 +1,4 @@
-"""What a task published, held against the events of the oracle; a difference is told in words, with both sides."""
+"""Compare what a task published with the events of the reference join; a difference names both sides."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,17 +9,18 @@ from typing import NamedTuple, TypeVar
 from stream_app.config import TaskSettings
 from stream_app.records import Header, Metric, Outcome, OutputRecords, Prediction
 from stream_app.serialization import codec
+from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_state import Dead, Event, Predicted, Record, Reported, Settled
 from tests.engine_oracle import EngineOracle, Memory
-from tests.oracle import Dead, Event, Predicted, Record, Reported, Settled, merge
 
 ONE_STEP_A_LABEL = frozenset({"areba", "qbr", "baseline", "sliding", "adaptive_cs"})
-"""Methods whose version is the count of their labels; ensembles draw how often they learn each."""
+"""Methods whose model version is the number of labels learned; an ensemble draws how often it learns each label."""
 
 TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-"""A `traceparent` of W3C Trace Context, level 1; later versions may append more, which nothing here does."""
+"""A `traceparent` of W3C Trace Context, level 1; later versions may append fields, which the tests never do."""
 
 Predictions = dict[tuple[int, str], Prediction]
-"""By offset of the example, and learner."""
+"""Predictions by offset of the example and by learner."""
 
 
 class Row(NamedTuple):
@@ -32,38 +33,38 @@ class Row(NamedTuple):
 
 
 def rows_of(records: OutputRecords) -> Iterator[Row]:
-    """The rows of one topic."""
+    """Yield the rows of one topic."""
     cells = zip(records.keys, records.values, records.timestamps, strict=True)
     for number, (key, value, time_ms) in enumerate(cells):
         yield Row(key, value, int(time_ms), tuple(records.headers.get(number, ())))
 
 
 class DiffersError(AssertionError):
-    """A task published something else than the oracle says."""
+    """A task published something else than the reference join says."""
 
 
 def same(what: str, found: object, wanted: object) -> None:
-    """Hold one thing that was published against what it should be.
+    """Compare something that was published with what it should be.
 
     Raises:
-        DiffersError: It is another.
+        DiffersError: They differ.
     """
     if found != wanted:
-        raise DiffersError(f"{what}: published is {found}, the oracle says {wanted}")
+        raise DiffersError(f"{what}: published is {found}, the reference join says {wanted}")
 
 
 class SecondOpinion:
-    """What the oracle says of a task, batch by batch.
+    """What the reference join says about a task, batch by batch.
 
     Args:
-        settings: Of the task.
+        settings: Settings of the task.
         topics: Full names of the two input topics, `examples` first.
-        partition: Its number.
+        partition: Number of the task.
 
     Attributes:
-        oracle: Has taken all records so far.
-        predictions: All that were published.
-        sequence: All records, in merge order.
+        oracle: The reference join, after all records so far.
+        predictions: All predictions that were published.
+        sequence: All records so far, in merge order.
     """
 
     def __init__(self, settings: TaskSettings, topics: tuple[str, str], partition: int) -> None:
@@ -73,16 +74,16 @@ class SecondOpinion:
         self._inputs = topics, partition
 
     def check(self, examples: Sequence[Record], labels: Sequence[Record], rows: Mapping[str, list[Row]]) -> list[Event]:
-        """Hold what a task made of one batch against what it should be; the events.
+        """Compare the outputs of one batch with the events that the reference join derives from it; return the events.
 
         Raises:
-            DiffersError: A record is not what it should be, or there are too few or too many.
+            DiffersError: A record is not what it should be, is missing, or should not be there.
         """
-        begun, reported = len(self.oracle.events), len(self.oracle.memories)
+        reported = len(self.oracle.memories)
         for record in merge(examples, labels):
             self.sequence.append(record)
             self.oracle.apply(record)
-        events = self.oracle.events[begun:]
+        events = self.oracle.take_events()
         self._check_predictions(rows["predictions"], [event for event in events if isinstance(event, Predicted)])
         self._check_outcomes(rows["outcomes"], [event for event in events if isinstance(event, Settled)])
         self._check_dead(rows["dead-letters"], [event for event in events if isinstance(event, Dead)])
@@ -91,7 +92,7 @@ class SecondOpinion:
         return events
 
     def _check_predictions(self, got: Sequence[Row], wanted: Sequence[Predicted]) -> None:
-        """Which examples are predicted by whom, with how many updates."""
+        """Compare which learner predicted which example after how many updates."""
         same("predictions", len(got), len(wanted))
         for row, event in zip(got, wanted, strict=True):
             record = _decoded(Prediction, row)
@@ -104,7 +105,7 @@ class SecondOpinion:
             self._check_envelope(row, event.stream, event.position)
 
     def _check_outcomes(self, got: Sequence[Row], wanted: Sequence[Settled]) -> None:
-        """How each example and repeat ended; scores are those published on arrival."""
+        """Compare how each example and repeat ended; the scores are those that were published on arrival."""
         same("outcomes", len(got), len(wanted))
         for row, event in zip(got, wanted, strict=True):
             score = None
@@ -116,7 +117,7 @@ class SecondOpinion:
             self._check_envelope(row, event.stream, event.position)
 
     def _check_dead(self, got: Sequence[Row], wanted: Sequence[Dead]) -> None:
-        """Which records became dead letters, why, and that they are as they came."""
+        """Compare which records became dead letters, why, and whether they are unchanged."""
         topics, partition = self._inputs
         same("dead letters", len(got), len(wanted))
         for row, event in zip(got, wanted, strict=True):
@@ -138,7 +139,7 @@ class SecondOpinion:
             same("a dead letter", (row.key, row.value, row.headers), expected)
 
     def _check_metrics(self, got: Sequence[Row], wanted: Sequence[Reported], memories: Sequence[Memory | None]) -> None:
-        """When metrics are published, the counts in them, and what the learner keeps."""
+        """Compare when metrics are published, their counts, and what the learner keeps."""
         same("metrics", len(got), len(wanted))
         for row, event, memory in zip(got, wanted, memories, strict=True):
             metric = _decoded(Metric, row)
@@ -147,14 +148,14 @@ class SecondOpinion:
                 found = found._replace(updates=event.updates)
             same("metrics", found, event)
             if memory is not None:
-                same(f"the queues of {event.learner}", Memory.told(metric), memory)
+                same(f"the queues of {event.learner}", Memory.of_metric(metric), memory)
             self._check_envelope(row, event.stream, event.position)
 
     def _takes_one_step(self, stream: str, learner: str) -> bool:
         return self.oracle.streams[stream].learners[learner].method in ONE_STEP_A_LABEL
 
     def _check_envelope(self, row: Row, stream: str, position: int) -> None:
-        """Key, time and trace of every output are those of its stream and of the record that caused it."""
+        """Compare key, time and trace header of an output with its stream and the record that caused it."""
         cause = self.sequence[position]
         traces = tuple(header for header in cause.headers if header[0] == "traceparent")
         carried = traces if len(traces) == 1 and TRACE.fullmatch(traces[0][1] or b"") else ()
@@ -165,7 +166,7 @@ class SecondOpinion:
 def _letter(
     record: Record, ours: tuple[Header, ...], most_bytes: int
 ) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
-    """Key, value and headers of a dead letter: without its headers, its value, its key, as far as it is too large."""
+    """Return key, value and headers of a dead letter; headers, value and key are left out while it is too large."""
     parts = {
         "headers": b"".join(
             pack("<i", -1) if cell is None else pack("<i", len(cell)) + cell
@@ -195,5 +196,5 @@ Published = TypeVar("Published", Prediction, Outcome, Metric)
 def _decoded(kind: type[Published], row: Row) -> Published:
     record = codec.decode_one(row.value or b"")
     if not isinstance(record, kind):
-        raise DiffersError(f"{record} is no {kind.__name__}")
+        raise DiffersError(f"{record} is not a {kind.__name__}")
     return record

@@ -1,7 +1,7 @@
-"""What a replayer says it sent, counted on the topics; pure.
+"""Compare the manifest of a replay, which says what was sent, with the records on the topics; pure.
 
-The manifest is read as plain JSON (`format` 1; `producers/manifest.py` writes it and says what each key means): the
-checker shares no code with the sender. An example with the number i has the id `id_prefix` + i.
+The manifest is read as plain JSON of format 1, since this check shares no code with the sender. `producers/manifest.py`
+writes it and explains every key. The example with the number i has the id `id_prefix` + i.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_app.errors import ConfigurationError
-from stream_app.records import Example, Label, Mark, Side
-from stream_app.verify.audit import Input
+from stream_app.records import Example, Label, Mark, Reason, Side
+from stream_app.verify.reference_state import Record
 
 FORMAT = 1
 
 MAX_NUMBERS = 200_000_000
-"""Examples of one stream in one replay: a byte each is kept while counting."""
+"""Examples of one stream in one replay; counting takes a byte for each."""
 
 MAX_NAMED = 20
-"""Ids named in one line; the rest is counted."""
+"""Ids that one finding names; further ids are counted only."""
 
 
 class Sent(NamedTuple):
@@ -39,8 +39,8 @@ class Sent(NamedTuple):
 
 
 @dataclass(slots=True)
-class StreamTally:
-    """One stream of a manifest, and what was found of it so far. `seen` counts records by number, one list a side."""
+class StreamCounts:
+    """One stream of a manifest, and the records found so far; `seen` counts records by number, for each side."""
 
     data: dict[str, Any]
     seen: tuple[bytearray, bytearray] = field(default_factory=lambda: (bytearray(), bytearray()))
@@ -49,17 +49,17 @@ class StreamTally:
     positive: int = 0
     wrong_times: int = 0
 
-    def add(self, side: Side, record: Input) -> None:
+    def add(self, side: Side, record: Record) -> None:
         """Count one record with this stream's key."""
-        content = record.content
-        if isinstance(content, Mark):
-            self.marks[side] += content.time_ms == self.data["end_ms"]
-        elif isinstance(content, Example | Label):
-            self._add_numbered(side, record, content)
-        else:
+        content = record.meaning
+        if isinstance(content, Reason) or record.key != content.stream.encode():
             self.garbage[side] += 1
+        elif isinstance(content, Mark):
+            self.marks[side] += content.time_ms == self.data["end_ms"]
+        else:
+            self._add_numbered(side, record, content)
 
-    def _add_numbered(self, side: Side, record: Input, content: Example | Label) -> None:
+    def _add_numbered(self, side: Side, record: Record, content: Example | Label) -> None:
         prefix = self.data["id_prefix"]
         digits = content.id[len(prefix) :]
         if not content.id.startswith(prefix) or not digits.isdecimal():
@@ -74,10 +74,10 @@ class StreamTally:
         if isinstance(content, Label):
             self.positive += counts[number] == 1 and content.label == 1
         elif counts[number] == 1:
-            self.wrong_times += record.timestamp_ms != self.data["start_ms"] + number * self.data["interval_ms"]
+            self.wrong_times += record.time_ms != self.data["start_ms"] + number * self.data["interval_ms"]
 
     def faults(self) -> Iterator[str]:
-        """A line for each figure of the manifest that the topics do not have."""
+        """Yield a line for each figure of the manifest that differs from the topics."""
         said, faults, numbers = self.data, self.data["faults"], self.data["fault_numbers"]
         yield from self._example_faults(said["examples"]["sent"], numbers)
         counts = self.seen[Side.LABELS]
@@ -101,7 +101,7 @@ class StreamTally:
                 yield f"garbage among {name}: {self.garbage[side]:,} found, {garbage:,} sent"
 
     def _example_faults(self, sent: int, numbers: dict[str, list[int]]) -> Iterator[str]:
-        """Every number is there as often as it was sent."""
+        """Yield a line for numbers that are there less or more often than they were sent."""
         counts = self.seen[Side.EXAMPLES]
         expected = bytearray(b"\x01") * (sent + len(numbers["dropped_examples"]))
         for number in numbers["dropped_examples"]:
@@ -121,36 +121,36 @@ class StreamTally:
 
 
 @dataclass(slots=True)
-class Tally:
-    """One manifest.
+class ManifestCheck:
+    """One manifest, and the records found so far.
 
     Attributes:
-        path: Where it was read from.
+        path: The file.
         ranges: `(topic, partition, first, end)` of what was written.
-        records: Sent in all.
+        records: Number of all records that were sent.
         digest: SHA-256 over them in order of sending.
-        streams: By name.
+        streams: Counts by stream.
     """
 
     path: Path
     ranges: Sequence[tuple[str, int, int, int]]
     records: int
     digest: str
-    streams: dict[str, StreamTally]
+    streams: dict[str, StreamCounts]
 
     @classmethod
-    def load(cls, path: Path) -> "Tally":
+    def load(cls, path: Path) -> "ManifestCheck":
         """Read the file.
 
         Raises:
-            ConfigurationError: It cannot be read, or is no manifest of format 1.
+            ConfigurationError: The file cannot be read, or is no manifest of format 1.
         """
         try:
             data = json.loads(path.read_bytes())
             if data["format"] != FORMAT:
                 raise ConfigurationError(f"{path}: a manifest of format {data['format']}; this version reads {FORMAT}")
             ranges = [(part["topic"], part["partition"], part["first"], part["end"]) for part in data["ranges"]]
-            streams = {stream["stream"]: StreamTally(stream) for stream in data["streams"]}
+            streams = {stream["stream"]: StreamCounts(stream) for stream in data["streams"]}
             return cls(path, ranges, data["records"], data["digest"], streams)
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from error
@@ -158,15 +158,15 @@ class Tally:
             raise ConfigurationError(f"{path}: no manifest of a replay ({type(error).__name__}: {error})") from error
 
     def end(self, topic: str, partition: int) -> int:
-        """The offset behind what it wrote to this partition; 0 where it wrote nothing."""
+        """Return the offset after the last record that was sent to this partition; 0 if nothing was."""
         return max((end for name, number, _, end in self.ranges if (name, number) == (topic, partition)), default=0)
 
-    def counter(self, topic: str, partition: int, side: Side) -> Callable[[Input], None]:
-        """What counts a record of this partition, if it lies in what was written."""
+    def counter(self, topic: str, partition: int, side: Side) -> Callable[[Record], None]:
+        """Return what counts the records of this partition that lie in the ranges of the manifest."""
         ranges = [(first, end) for name, number, first, end in self.ranges if (name, number) == (topic, partition)]
         streams = {name.encode(): stream for name, stream in self.streams.items()}
 
-        def count(record: Input) -> None:
+        def count(record: Record) -> None:
             stream = streams.get(record.key or b"")
             if stream is not None and any(first <= record.offset < end for first, end in ranges):
                 stream.add(side, record)
@@ -174,24 +174,24 @@ class Tally:
         return count
 
     def faults(self) -> Iterator[str]:
-        """A line for each figure that is not found on the topics."""
+        """Yield a line for each figure of the manifest that differs from the topics."""
         for name, stream in self.streams.items():
             for fault in stream.faults():
                 yield f"{self.path.name}: stream {name}: {fault}"
 
     @property
     def order_is_known(self) -> bool:
-        """Whether the order of sending can be told from the topics: nothing was moved behind later records."""
+        """Whether the order of sending follows from the topics: no record was sent after later ones."""
         return not any(stream.data["faults"]["out_of_order"] for stream in self.streams.values())
 
     def digest_of(self, partitions: Iterable[Iterator[Sent]]) -> str | None:
-        """The digest of what the topics hold, to be compared; None when they hold more, or less, in these ranges.
+        """Return the digest of the records in these ranges; None if there are more or fewer than were sent.
 
-        The order of sending is that of event time, then examples before labels, then streams as they were asked for;
-        a closing mark comes behind all that has its time.
+        The order of sending is that of event time, then examples before labels, then streams in the order of the
+        manifest. A closing mark comes after all records that have its time.
 
         Args:
-            partitions: The records in `ranges`, one iterator for each.
+            partitions: The records of each of `ranges`.
         """
         places = {name.encode(): place for place, name in enumerate(self.streams)}
         digest, count = hashlib.sha256(), 0

@@ -1,15 +1,16 @@
-"""The metrics of one task, counted again from its predictions and outcomes; pure, and written apart from `evaluate`.
+"""Count the metrics of one task again from its predictions and outcomes; pure, and written apart from `prequential`.
 
-A record of metrics says how many labels its learner had accepted. These are the stream's `joined` outcomes up to there,
-each with the class that the label told; what the learner had answered is in its prediction of that example. So the
-prequential sums, recall, specificity and G-mean are told by the other topics, to the bit.
+A metric says how many labels its learner had accepted. These labels are the first `joined` outcomes of the stream, each
+with the class of the label; the prediction of the example says what the learner had answered. So the other topics
+determine the prequential sums, recall, specificity and G-mean to the bit.
 
-A `correction` of a joined example moves what it counts for from one class to the other, as `evaluate` defines it. Which
-corrections came before a record of metrics that tells of no more labels is not written anywhere: one of the states
-between two labels must be the published one. A correction of a label that still waits has no effect of its own; it is
-one if the next `joined` outcome of this id has an older label.
+A `correction` of a joined example moves its weight from one class to the other, as `prequential` defines it. No record
+says which corrections came before a metric that counts no more labels than the metric before it, so the published
+figures must be those of one of the states between two labels. A correction of a label that still waits changes no
+metric; a correction is of that kind if the next `joined` outcome of its id has an older label.
 
-A learner whose predictions are not published (`predictions: champion`) cannot be counted again; those are numbered.
+A learner whose predictions are not published (`predictions: champion`) cannot be counted again. `Recount.unknown` is
+the number of such metrics.
 
 Memory: predictions of examples that are not closed yet, and a byte for each label of a learner until its next metric;
 with corrections, the closed examples that the join remembers.
@@ -19,23 +20,72 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from stream_app.records import Metric, Outcome, Prediction
-from stream_app.verify.audit import Ahead, Output, grouped
+from stream_app.verify.output_checks import Output
 
 MAX_OPEN_EXAMPLES = 500_000
-"""Predictions that are held, by example: what five streams may have pending at once, some 200 MB."""
+"""Examples whose predictions are kept: as many as five streams may have pending at once, some 200 MB."""
 
 ROUNDING = 1e-12
-"""Relative to the weight that leaves a sum of that weight alone: what may be left by rounding."""
+"""When the only weight of a sum is taken out, rounding may leave up to this share of it."""
 
 SUMS = ("positive_correct", "positive_total", "negative_correct", "negative_total")
 SCORES = ("recall", "specificity", "gmean")
 
+Content = TypeVar("Content")
+
+Group: TypeAlias = list[Output[Prediction]]
+"""The predictions of one example, one by each learner."""
+
+
+def grouped(predictions: Iterable[Output[Prediction]]) -> Iterator[Group]:
+    """Yield neighbouring predictions of one stream and id, up to the second prediction of a learner."""
+    group: Group = []
+    for output in predictions:
+        if group:
+            first, this = group[0].content, output.content
+            same = first.id == this.id and first.stream == this.stream
+            if not same or any(this.learner == other.content.learner for other in group):
+                yield group
+                group = []
+        group.append(output)
+    if group:
+        yield group
+
+
+class Ahead(Generic[Content]):
+    """An iterator whose next item can be looked at before it is taken."""
+
+    def __init__(self, items: Iterable[Content]) -> None:
+        self._items = iter(items)
+        self._seen: deque[Content] = deque()
+
+    def peek(self) -> Content | None:
+        """Return the next item and leave it there; None at the end."""
+        if not self._seen:
+            try:
+                self._seen.append(next(self._items))
+            except StopIteration:
+                return None
+        return self._seen[0]
+
+    def pop(self) -> Content:
+        """Take the next item.
+
+        Raises:
+            IndexError: There is no further item.
+        """
+        item = self.peek()
+        if item is None:
+            raise IndexError("nothing is left")
+        self._seen.popleft()
+        return item
+
 
 class _Move(NamedTuple):
-    """What a correction does to a learner's sums; the ages are labels of the old and of the new class since."""
+    """How a correction changes the sums of a learner; the ages count later labels of the old and of the new class."""
 
     label: int
     answer: int
@@ -45,7 +95,7 @@ class _Move(NamedTuple):
 
 
 class _Joined(NamedTuple):
-    """An example that can be corrected: its class, what was predicted, labels of both classes up to its own."""
+    """An example that can be corrected: its class, the predictions, and the counts of both classes at its label."""
 
     label: int
     answers: Mapping[str, int]
@@ -57,7 +107,11 @@ class _Joined(NamedTuple):
 
 @dataclass(slots=True)
 class _Learner:
-    """Sums after `labelled` labels, and what came since: 2 x class + correct, or a move. None: not published."""
+    """The sums of a learner after `labelled` labels.
+
+    `since` has what came after them: for a label 2 x class + correct, for a correction a move. It is None for a learner
+    that cannot be counted again. `coming` is the number of labels in `since`.
+    """
 
     sums: list[float] = field(default_factory=lambda: [0.0] * len(SUMS))
     labelled: int = 0
@@ -65,7 +119,7 @@ class _Learner:
     coming: int = 0
 
     def count_to(self, labelled: int, fading: float) -> bool:
-        """Take in labels up to there; whether all of them are known."""
+        """Add labels up to this count; say whether all of them are known."""
         if self.since is None or labelled < self.labelled or labelled > self.labelled + self.coming:
             return False
         while self.labelled < labelled:
@@ -81,7 +135,7 @@ class _Learner:
         return True
 
     def count_move(self, fading: float) -> bool:
-        """Take in one more correction, if it is next."""
+        """Apply a correction, if a correction is next; say whether it is."""
         if not self.since or not isinstance(self.since[0], _Move):
             return False
         move = self.since.popleft()
@@ -104,7 +158,10 @@ class _Learner:
 
 @dataclass(slots=True)
 class _Stream:
-    """`came` are labels by class as they came, `held` as they were corrected; `joined` is in order of closing."""
+    """What is counted of a stream: labels by class as they `came` and as `held` after corrections.
+
+    `joined` is in order of closing.
+    """
 
     time_ms: int = 0
     labelled: int = 0
@@ -115,10 +172,11 @@ class _Stream:
     joined: dict[str, _Joined] = field(default_factory=dict)
 
     def close(self, outcome: Outcome, most: int) -> None:
-        """An example is closed: drop those that so many were closed after, which the join does not know any more.
+        """Close an example, and drop those after which `most` others were closed: the join has forgotten them.
 
-        Where time made the join forget an id before, its label may have been corrected while it waited, and was taken
-        here for a correction of the example before it. Then the learners cannot be counted again from here on.
+        Time may have made the join forget an id earlier. A label of a later example with that id may then have been
+        corrected while it waited, which looks like a correction of the earlier example. From there on, the learners
+        cannot be counted again.
         """
         self.closings += 1
         before = self.joined.pop(outcome.id, None)
@@ -128,13 +186,13 @@ class _Stream:
             del self.joined[next(iter(self.joined))]
 
     def give_up(self) -> None:
-        """Count no learner again from here on: what a correction corrected cannot be told."""
+        """Count no learner again from here on, since it is unknown what a correction has corrected."""
         for learner in self.learners.values():
             learner.since = None
 
 
 def _faded(fading: float, age: int) -> float:
-    """`fading ** age` by squaring, as `evaluate` has it: the bits are compared."""
+    """Return `fading ** age` by squaring, as `prequential` does, since the bits are compared."""
     power = 1.0
     while age:
         power *= fading if age & 1 else 1.0
@@ -144,14 +202,17 @@ def _faded(fading: float, age: int) -> float:
 
 
 class Recount:
-    """What the metrics of one partition should be.
+    """The metrics of one partition, as predictions and outcomes give them.
 
     Args:
         fading: The fading factor of the configuration.
         predictions: The predictions of the partition, in offset order.
         outcomes: Its outcomes.
         max_closed: Closed examples that the join remembers of a stream; 0 without corrections.
-        closed_ttl_ms: And for how long in event time.
+        closed_ttl_ms: For how long the join remembers them, in event time.
+
+    Attributes:
+        unknown: Number of metrics that could not be counted again.
     """
 
     def __init__(
@@ -172,11 +233,11 @@ class Recount:
         self._streams: dict[str, _Stream] = {}
 
     def fault(self, metric: Metric) -> str | None:
-        """What is wrong with this metric, the next one of the topic; None too when that cannot be told (`unknown`)."""
+        """Return what is wrong with the next metric of the topic; None if nothing is or if it is not counted again."""
         stream = self._streams.setdefault(metric.stream, _Stream())
         while stream.labelled < metric.labelled:
             if self._outcomes.peek() is None:
-                return f"tells of {metric.labelled:,} labels; there are {stream.labelled:,} joined outcomes"
+                return f"counts {metric.labelled:,} labels; there are {stream.labelled:,} joined outcomes"
             self._take(self._outcomes.pop())
         learner = stream.learners.setdefault(
             metric.learner, _Learner() if not stream.labelled else _Learner(since=None)
@@ -190,7 +251,7 @@ class Recount:
         return fault
 
     def _one_more(self, stream: str, learner: _Learner) -> bool:
-        """Take in one more correction, unless the stream's next label comes first."""
+        """Apply one more correction, unless the next label of the stream comes first; say whether there was one."""
         while not learner.since and (output := self._outcomes.peek()) is not None:
             if output.content.stream == stream and output.content.outcome == "joined":
                 return False
@@ -198,12 +259,12 @@ class Recount:
         return learner.count_move(self._fading)
 
     def _correct(self, stream: _Stream, outcome: Outcome) -> None:
-        """A joined example has another class."""
+        """Give a joined example another class."""
         known, label = stream.joined.get(outcome.id), outcome.label or 0
         if known is None or known.label == label:
-            return  # of a label that waits
+            return  # a label that waits was corrected
         if stream.time_ms - known.time_ms > self._closed_ttl_ms:
-            stream.give_up()  # of a label that waits, if the join had forgotten the example
+            stream.give_up()  # a label that waits was corrected, if the join had forgotten the example
             return
         stream.joined[outcome.id] = known._replace(label=label, corrected=outcome.label_offset or 0)
         stream.held[label] += 1
@@ -246,7 +307,7 @@ class Recount:
                 learner.coming += 1
 
     def _answers_to(self, stream: str, id_: str) -> Mapping[str, int]:
-        """The class that each learner predicted for this example; none when there is no prediction."""
+        """Return the class that each learner predicted for this example; empty if no prediction is found."""
         while (stream, id_) not in self._answers and len(self._answers) < MAX_OPEN_EXAMPLES:
             group = next(self._groups, None)
             if group is None:
@@ -277,3 +338,30 @@ def _scores(sums: list[float]) -> tuple[float | None, float | None, float | None
         return None, None, None
     recall, specificity = sums[0] / sums[1], sums[2] / sums[3]
     return recall, specificity, math.sqrt(recall * specificity)
+
+
+def change_fault(metric: Metric, before: Metric | None) -> str | None:
+    """Return what contradicts itself or the previous metric in the figures about changes; None if nothing does."""
+    flagged, began, took = metric.change_flagged, metric.change_began, metric.labels_to_recover
+    fault = None
+    if not metric.changes:
+        if (flagged, began, metric.gmean_before, took) != (None, None, None, None):
+            fault = "there was none, but it is described"
+    elif flagged is None or began is None or not 0 < began <= flagged <= metric.labelled:
+        fault = f"flagged at {flagged}, begun at {began}, of {metric.labelled} labels"
+    elif took is not None and not 0 <= took <= metric.labelled - began:
+        fault = f"recovered in {took} of the {metric.labelled - began} labels since"
+    return fault or (_sequel_fault(metric, before) if before is not None else None)
+
+
+def _sequel_fault(metric: Metric, before: Metric) -> str | None:
+    """Return what contradicts the previous metric: the count only grows, and a flagged change never changes."""
+    if metric.changes < before.changes:
+        return f"{metric.changes} after {before.changes}"
+    if metric.changes > before.changes:
+        flagged = metric.change_flagged or 0
+        here = f"a new one was flagged at {flagged}, but not yet there after {before.labelled} labels"
+        return here if flagged <= before.labelled else None
+    names = ("change_flagged", "change_began", "gmean_before")
+    same = all(getattr(metric, name) == getattr(before, name) for name in names)
+    return None if same else "the last one is another than before"

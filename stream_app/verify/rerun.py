@@ -1,10 +1,10 @@
-"""What a fresh process makes of the same inputs along the recorded ranges, held against what the topics have.
+"""Run a task again along the recorded ranges, and compare every output with what the topics have.
 
-`books` and `recount` ask whether the outputs can be right, with rules of their own. Here all stages are run again from
-the first record on, and every output has to be equal to the bit: the scores of every learner, and so the models behind
-them. A difference is named by topic, partition and offset; the comparison goes on behind it.
+`audit` and `metrics_check` compute outputs by rules of their own, without the scores. Here all stages of the
+application are run again from the first record on, and every output must be equal to the bit, so that the scores and
+the models of all learners are compared too. After a difference the comparison continues.
 
-Memory: one task, `AHEAD_RECORDS` of each output topic on either side.
+Memory: one task, and `AHEAD_RECORDS` expected and found records of each output topic.
 """
 
 import secrets
@@ -22,20 +22,20 @@ from stream_app.errors import StateError, UndecodableError, WrongSchemaError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, Act, Commit, Header, OutputRecords, RawRecords
+from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header, OutputRecords, RawRecords
 from stream_app.serialization.codec import decode_one
 from stream_app.snapshot.identity import RULES
-from stream_app.verify.audit import Findings
+from stream_app.verify.results import Code, Findings
 
 AHEAD_RECORDS = 1_000
-"""A record that is not where it should be is looked for so far ahead; if farther away, it is missing."""
+"""A record that is not where it should be is searched within so many records."""
 
 MAX_DIFFERENCES = 100
-"""In one topic of one partition: who has read these knows that it is another log."""
+"""Differences of one topic of one partition that are reported; after so many, it is plainly another log."""
 
 
 class Cells(NamedTuple):
-    """An output record, but for its offset."""
+    """An output record without its offset."""
 
     timestamp_ms: int
     key: bytes | None
@@ -45,7 +45,7 @@ class Cells(NamedTuple):
 
 @dataclass(slots=True)
 class _Topic:
-    """One output topic: what there is against what there should be, each as far ahead as is needed."""
+    """One output topic: the records that were found, and those that a fresh run writes."""
 
     name: str
     partition: int
@@ -57,22 +57,24 @@ class _Topic:
     differences: int = 0
 
     def expect(self, records: OutputRecords) -> None:
-        """These come next."""
+        """Add records that a fresh run writes, and compare as far as the lookahead allows."""
         for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
             self.wanted.append(Cells(*cells, tuple(records.headers.get(row, ()))))
         while len(self.wanted) > AHEAD_RECORDS:
             self._compare()
 
     def finish(self, *, running: bool) -> None:
-        """Nothing comes any more; what is there besides is newer than the books, if the group is at work."""
+        """Compare what is left; further records of the topic are newer than the run if the group is at work."""
         while self.wanted:
             self._compare()
         while not running and self._look_ahead(1):
             row = self.found.popleft()
-            self._off(row.offset, f"{_named(_cells(row))} is not among what a fresh run writes")
+            self._off(
+                Code.NOT_WRITTEN_BY_RERUN, row.offset, f"{_named(_cells(row))} is not among what a fresh run writes"
+            )
 
     def _look_ahead(self, count: int) -> bool:
-        """Have so many at hand; whether there are any."""
+        """Read until so many records are at hand; say whether there is any."""
         while len(self.found) < count:
             row = next(self.rows, None)
             if row is None:
@@ -81,7 +83,7 @@ class _Topic:
         return bool(self.found)
 
     def _compare(self) -> None:
-        """The next one that is wanted."""
+        """Compare the next record that a fresh run writes."""
         self._look_ahead(1)
         if self.found and _cells(self.found[0]) == self.wanted[0]:
             self._pass()
@@ -98,7 +100,7 @@ class _Topic:
             self.last = self.found.popleft().offset
 
     def _differ(self) -> None:
-        """Something is missing here, or too much, or another."""
+        """Report a record that is missing, should not be there, or is another one."""
         self._look_ahead(AHEAD_RECORDS)
         expected = self.wanted[0]
         ahead = next((place for place, row in enumerate(self.found) if _cells(row) == expected), None)
@@ -106,18 +108,24 @@ class _Topic:
         if ahead is not None:
             for _ in range(ahead):
                 row = self.found.popleft()
-                self._off(row.offset, f"{_named(_cells(row))} is not what a fresh run writes here")
+                self._off(
+                    Code.NOT_WRITTEN_BY_RERUN, row.offset, f"{_named(_cells(row))} is not what a fresh run writes here"
+                )
         elif here is None or here in self.wanted:
-            self._off(None, f"behind offset {self.last} a fresh run writes {_named(expected)}, which is missing")
+            self._off(
+                Code.MISSING_FROM_TOPIC,
+                None,
+                f"after offset {self.last} a fresh run writes {_named(expected)}, which is missing",
+            )
             self.wanted.popleft()
         else:
             text = ", ".join(_differences(here, expected))
-            self._off(self.found[0].offset, f"{_named(here)} is not that of a fresh run: {text}")
+            self._off(Code.NOT_REPRODUCED, self.found[0].offset, f"{_named(here)} is not that of a fresh run: {text}")
             self._pass()
 
-    def _off(self, offset: int | None, text: str) -> None:
+    def _off(self, code: Code, offset: int | None, text: str) -> None:
         self.differences += 1
-        self.findings.add(self.name, self.partition, offset, text)
+        self.findings.add(code, self.name, self.partition, offset, text)
 
 
 def _cells(row: Row) -> Cells:
@@ -125,7 +133,7 @@ def _cells(row: Row) -> Cells:
 
 
 def _named(cells: Cells) -> str:
-    """What a reader of the finding looks for."""
+    """Name a record by stream, id and learner."""
     record = _decoded(cells.value)
     names = [f"{name} {getattr(record, name)}" for name in ("stream", "id", "learner") if hasattr(record, name)]
     return f"the record of {', '.join(names)}" if names else "a record"
@@ -139,7 +147,7 @@ def _decoded(value: bytes | None) -> object:
 
 
 def _differences(here: Cells, fresh: Cells) -> Iterator[str]:
-    """What differs: here, and in a fresh run."""
+    """Yield what differs between the topic and a fresh run."""
     for name in ("timestamp_ms", "key", "headers"):
         one, two = getattr(here, name), getattr(fresh, name)
         if one != two:
@@ -157,7 +165,7 @@ def _differences(here: Cells, fresh: Cells) -> Iterator[str]:
 
 
 class _Side:
-    """One input, given out in ranges."""
+    """One input, read in ranges."""
 
     def __init__(self, rows: Iterator[Row]) -> None:
         self._rows = rows
@@ -166,7 +174,7 @@ class _Side:
         self.first: int | None = None
 
     def below(self, end: int) -> RawRecords:
-        """All up to this offset that was not given before."""
+        """Return the next records below this offset."""
         rows: list[Row] = []
         while end > self.end and (row := self._ahead or next(self._rows, None)) is not None:
             self._ahead = None
@@ -189,12 +197,15 @@ class Rerun:
     """A task that is run again.
 
     Args:
-        partition: Its number.
+        partition: Number of the task.
         inputs: Full names of the two input topics.
         progress: Full name of its progress topic.
         sides: The records of both inputs, from the first on.
         outputs: Full name and records of each of `OUTPUT_TOPICS`.
-        findings: Where everything off is told.
+        findings: Where findings are added.
+
+    Attributes:
+        stopped: Why the run ended early; None if it did not.
     """
 
     def __init__(
@@ -217,10 +228,10 @@ class Rerun:
         }
         self._findings = findings
         self._task: Task | None = None
-        self._digests = [GENESIS, GENESIS]  # ours, and the recorded one
+        self._digests = [GENESIS, GENESIS]  # of this run, and the recorded one
 
     def take(self, offset: int, record: Commit | Act) -> None:
-        """Go through one record of progress, which is at this offset."""
+        """Process a progress record at this offset."""
         if self.stopped is not None:
             return
         if isinstance(record, Commit):
@@ -228,6 +239,8 @@ class Rerun:
         elif self._task is None and record.kind == CONFIGURATION:
             settings, key = TaskSettings.from_json(record.text), secrets.token_bytes(HASH_KEY_BYTES)
             self._task = Task(self._partition, settings, self._inputs, key)
+        elif record.kind == SKIP:
+            self.stopped = f"{self._progress}[{self._partition}] offset {offset}: inputs are gone here"
         elif self._task is not None:
             try:
                 self._task.apply(record)
@@ -260,16 +273,16 @@ class Rerun:
             text = (
                 f"sequence {commit.sequence}: digest {commit.digest.hex()[:16]}, a fresh run has {links[0].hex()[:16]}"
             )
-            self._findings.add(self._progress, self._partition, offset, text)
+            self._findings.add(Code.WRONG_DIGEST, self._progress, self._partition, offset, text)
         self._digests = [links[0], commit.digest]
 
     def finish(self, *, running: bool) -> None:
-        """All progress was taken."""
+        """Compare what is left after the last progress record."""
         for topic in self._topics.values():
             topic.finish(running=running or self.stopped is not None)
 
     def models(self) -> str | None:
-        """SHA-256 over the state of all models of the task, as a worker logs it at its clean stop."""
+        """Return the SHA-256 of all models, as a worker logs it at a clean stop; None if the run ended early."""
         if self._task is None or self.stopped is not None:
             return None
         return sha256(repr(sorted(self._task.model_digests().items())).encode()).hexdigest()

@@ -352,7 +352,7 @@ def _checked(
         raise ChaosError(f"the workers' models at the end are {models}, those of a fresh process {found}")
     report = verify(app.cluster, app.config)
     if not report.ok:
-        raise ChaosError("\n".join(["areba verify:", *report.findings[:20]]))
+        raise ChaosError("\n".join(["areba verify:", *map(str, report.findings[:20])]))
     logs = [life.log for member in course.members for life in member.lives]
     done = [entry for member in course.members for entry in member.done]
     commits = sum(one.commits for one in checked.values())

@@ -18,7 +18,8 @@ from stream_app.join.stream_join import HASH_KEY_BYTES, NO_HASH_KEY, StreamJoin
 from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import MAX_ID_BYTES, Longs, Side, Words, pack_id
-from tests.oracle import Record, merge
+from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_state import Record
 from tests.support.rows import columns
 from tests.support.snapshots import exported
 from tests.support.tasks import FEW, PARTITION, TOPICS, cut_at, one_side, task_settings

@@ -14,8 +14,9 @@ from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS
 from stream_app.pipeline.task import Task
 from stream_app.records import LEARN, PREDICT, Floats, Longs, Side, unpack_id
+from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_state import Predicted, Record, Settled
 from tests.learner_oracle import Kept, Network, Queues
-from tests.oracle import Predicted, Record, Settled, merge
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, stream
 from tests.support.rows import columns

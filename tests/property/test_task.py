@@ -1,4 +1,4 @@
-"""The real task against a plain model of it (tests/oracle.py), and against itself with other cuts."""
+"""The real task against the reference join (`stream_app.verify.reference_join`), and against itself with other cuts."""
 
 import math
 from collections import defaultdict
@@ -37,7 +37,8 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization import codec
-from tests.oracle import Event, Record, Reported, Settled, merge
+from stream_app.verify.reference_join import merge
+from stream_app.verify.reference_state import Event, Record, Reported, Settled
 from tests.oracle_checks import Predictions, Row, SecondOpinion, rows_of
 from tests.support.rows import columns
 from tests.support.tasks import (

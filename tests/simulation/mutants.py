@@ -391,10 +391,10 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "mark-excluded": Mutant(
         "verify does not miss the outcome of an example of the very time of a pair of marks",
-        "stream_app/verify/audit.py",
-        "_Stream.must_close",
-        "item.timestamp_ms <= pair.time_ms and",
-        "item.timestamp_ms < pair.time_ms and",
+        "stream_app/verify/reference_join.py",
+        "ReferenceJoin.mark",
+        "self.close_until(stream, mark.time_ms)",
+        "self.close_until(stream, mark.time_ms - 1)",
         ("tests/unit/verify/test_verify.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
     ),
     "digest-without-headers": Mutant(

@@ -1,15 +1,15 @@
-"""The second opinion on a task's outputs: the oracle, with a decoder of its own, along the recorded ranges."""
+"""A second opinion on the outputs of a task: the reference join along the recorded ranges, with a separate decoder."""
 
 from stream_app.config import TaskSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs
 from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reason, Side
-from tests.oracle import Meaning, Record
+from stream_app.verify.reference_state import Meaning, Record
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.support.formats.avro_reference import judge
 
 
 class Opinion:
-    """What the oracle says of a task, batch by batch.
+    """What the reference join says about a task, batch by batch.
 
     Args:
         settings: Of the task.

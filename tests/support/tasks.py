@@ -30,7 +30,7 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization import codec
-from tests.oracle import Record
+from stream_app.verify.reference_state import Record
 from tests.oracle_checks import Row, rows_of
 from tests.support.rows import columns
 

@@ -38,6 +38,7 @@ from stream_app.serialization import codec
 from stream_app.snapshot.format import Place, Snapshot
 from stream_app.snapshot.identity import RULES
 from stream_app.verify import verify
+from stream_app.verify.results import Code, Finding
 
 CONFIG = Config.model_validate(
     {
@@ -56,18 +57,23 @@ CONFIG = Config.model_validate(
     }
 )
 
+
 CORRECTING = Config.model_validate(
     CONFIG.model_dump() | {"join": CONFIG.join.model_dump() | {"corrections": "correct"}}
 )
 
+
 SHORT_LIVED = {"ttl_ms": 40, "max_clock_lead_ms": 10, "closed_ttl_ms": 60}
+
 
 TOPICS = CONFIG.topics
 
+
 GROUP = CONFIG.group_id
 
+
 SNAPSHOT = Snapshot(Place(7, 1, 400, "ab" * 32), 3)
-"""A task that runs for long has one; the books do without."""
+"""A task that runs for long has one; the audit needs none."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,7 @@ def raw(records: Sequence[Stored], offsets: Sequence[int]) -> RawRecords:
 
 
 class Oracle:
-    """A learner whose scores come from the features alone: the books look at scores, not at how they were learned."""
+    """A learner whose scores come from the features alone: the audit compares scores, not how they were learned."""
 
     def __init__(self, salt: int) -> None:
         self._salt = salt
@@ -329,9 +335,24 @@ def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log
     return log
 
 
-def findings(log: Log, config: Config = CONFIG) -> str:
-    """Everything off, in one text."""
-    return "\n".join(verify.verify(log, config).findings)
+def findings(log: Log, config: Config = CONFIG) -> Sequence[Finding]:
+    """Return everything that is wrong."""
+    return verify.verify(log, config).findings
+
+
+def places(found: Iterable[Finding]) -> set[tuple[Code, str, int | None]]:
+    """Return code, topic and offset of each finding."""
+    return {(finding.code, finding.topic, finding.offset) for finding in found}
+
+
+def text_of(found: Iterable[Finding], code: Code) -> str:
+    """Return the lines of all findings with this code."""
+    return "\n".join(str(finding) for finding in found if finding.code == code)
+
+
+def lines(report: verify.Report) -> str:
+    """Return the lines of all findings of a report."""
+    return "\n".join(map(str, report.findings))
 
 
 def where(log: Log, topic: str, test: Callable[..., bool]) -> tuple[int, Prediction | Outcome | Metric | Commit]:

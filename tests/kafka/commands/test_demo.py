@@ -80,7 +80,7 @@ def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
     for stream, examples in (("fraud", "4,000"), ("forest", "2,000"), ("mnist", "400"), ("sine", "2,000")):
         assert re.search(rf"^ ?{stream} +areba \* +{examples} +{examples} ", text, re.MULTILINE), text
     assert len(re.findall(r"^ +baseline ", text, re.MULTILINE)) == 6
-    assert "the books balance (4 partitions" in text
+    assert "all records are accounted for (4 partitions" in text
     figure = Path(text.rpartition("Figure: ")[2].strip())
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert not alive(text)

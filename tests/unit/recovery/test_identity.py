@@ -22,6 +22,7 @@ from stream_app.errors import StateError, TopicError
 from stream_app.records import CONFIGURATION, Act, Commit
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
+from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
@@ -224,4 +225,5 @@ def test_verify_finds_what_nobody_reads() -> None:
     assert verify(world.cluster, world.config).ok
     world.put("examples", PARTITIONS, b"s", b"")
     report = verify(world.cluster, world.config)
-    assert [line.partition(":")[0] for line in report.findings] == [f"examples[{PARTITIONS}] offset 0"]
+    found = [(finding.code, finding.topic, finding.partition, finding.offset) for finding in report.findings]
+    assert found == [(Code.UNREAD_PARTITION, "examples", PARTITIONS, 0)]

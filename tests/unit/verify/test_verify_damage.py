@@ -18,10 +18,11 @@ from stream_app.records import Commit, Example, Metric, Outcome, Prediction
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, Replay
 from stream_app.verify import verify
+from stream_app.verify.results import Code
 from tests.support.verified_log import CONFIG, TOPICS, Log, Stored, inputs, processed, put, where
 
-Found: TypeAlias = Sequence[str]
-"""The beginnings of findings that must be there."""
+Found: TypeAlias = Sequence[tuple[Code, str, int | None, str]]
+"""Code, topic and offset of findings that must be there, and what their text contains."""
 
 
 def _log() -> Log:
@@ -42,12 +43,12 @@ def log(true_log: Log) -> Log:
     return Log({name: list(records) for name, records in true_log.records.items()}, dict(true_log.offsets))
 
 
-def _at(topic: str, offset: int) -> str:
-    return f"{topic}[0] offset {offset}: "
+ANY = -1
+"""In place of an offset: the damage shows at some record of the topic."""
 
 
-def _missing(topic: str, offset: int) -> str:
-    return f"{topic}[0]: behind offset {offset - 1} a fresh run writes the record of "
+def _missing(topic: str, offset: int, text: str) -> tuple[Code, str, None, str]:
+    return Code.MISSING_FROM_TOPIC, topic, None, f"after offset {offset - 1} a fresh run writes the record of {text}"
 
 
 def _prediction(log: Log, test: Callable[[Prediction], bool]) -> tuple[int, Prediction]:
@@ -60,6 +61,14 @@ def _outcome(log: Log, test: Callable[[Outcome], bool]) -> tuple[int, Outcome]:
     offset, record = where(log, TOPICS.outcomes, test)
     assert isinstance(record, Outcome)
     return offset, record
+
+
+def _example_at(log: Log, id_: str) -> int:
+    return next(
+        offset
+        for offset, stored in enumerate(log.records[TOPICS.examples])
+        if isinstance(example := _example(stored), Example) and example.id == id_
+    )
 
 
 def _commit(log: Log, offset: int) -> Commit:
@@ -83,9 +92,10 @@ def a_lost_prediction(log: Log) -> Found:
     offset, prediction = _prediction(log, lambda record: record.champion and record.id == "sine-40")
     put(log, TOPICS.predictions, offset, None)
     return [
-        f"{TOPICS.predictions}[0] offset {offset}: 0 of 1 predictions are the champion's",
-        _missing(TOPICS.predictions, offset)
-        + f"stream sine, id sine-40, learner {prediction.learner}, which is missing",
+        (Code.MISSING_PREDICTION, TOPICS.examples, _example_at(log, "sine-40"), f"learner {prediction.learner} "),
+        _missing(
+            TOPICS.predictions, offset, f"stream sine, id sine-40, learner {prediction.learner}, which is missing"
+        ),
     ]
 
 
@@ -95,9 +105,18 @@ def a_doubled_prediction(log: Log) -> Found:
     records = log.records[TOPICS.predictions]
     records[offset + 2 : offset + 2] = records[offset : offset + 2]
     return [
-        _at(TOPICS.predictions, offset + 2) + "belongs to no example, or to one that has its predictions",
-        _at(TOPICS.predictions, offset + 2)
-        + "the record of stream sea, id sea-50, learner areba is not what a fresh run",
+        (
+            Code.UNEXPECTED_PREDICTION,
+            TOPICS.predictions,
+            offset + 2,
+            "belongs to no example, or to an example that has",
+        ),
+        (
+            Code.NOT_WRITTEN_BY_RERUN,
+            TOPICS.predictions,
+            offset + 2,
+            "the record of stream sea, id sea-50, learner areba",
+        ),
     ]
 
 
@@ -106,7 +125,7 @@ def two_predictions_swapped(log: Log) -> Found:
     records = log.records[TOPICS.predictions]
     place = next(place for place in range(20, 200, 2) if records[place].key == records[place + 2].key == b"slow")
     records[place : place + 4] = [*records[place + 2 : place + 4], *records[place : place + 2]]
-    return [_at(TOPICS.predictions, place) + "is out of order: its example is "]
+    return [(Code.MISPLACED_PREDICTION, TOPICS.predictions, place, "comes too early; it belongs to ")]
 
 
 def a_truncated_tail(log: Log) -> Found:
@@ -117,8 +136,8 @@ def a_truncated_tail(log: Log) -> Found:
     assert isinstance(last, Prediction)
     end = len(log.records[TOPICS.predictions]) - 1
     return [
-        f"{TOPICS.progress}[0]: the commit records tell of ",
-        _missing(TOPICS.predictions, end + 1) + f"stream {last.stream}, id {last.id}",
+        (Code.WRONG_RECORD_COUNT, TOPICS.progress, None, "the commit records tell of "),
+        _missing(TOPICS.predictions, end + 1, f"stream {last.stream}, id {last.id}"),
     ]
 
 
@@ -128,9 +147,13 @@ def a_bit_of_a_score(log: Log) -> Found:
     put(log, TOPICS.predictions, offset, replace(prediction, score=_next_score(prediction.score)))
     outcome, _ = _outcome(log, lambda record: record.outcome == "joined" and record.id == "sine-40")
     return [
-        _at(TOPICS.outcomes, outcome) + f"learner and score are not those of {TOPICS.predictions}[0] offset {offset}",
-        _at(TOPICS.predictions, offset)
-        + "the record of stream sine, id sine-40, learner areba is not that of a fresh run: score ",
+        (Code.WRONG_SCORE, TOPICS.outcomes, outcome, f"the champion's at {TOPICS.predictions}[0] offset {offset} is "),
+        (
+            Code.NOT_REPRODUCED,
+            TOPICS.predictions,
+            offset,
+            "the record of stream sine, id sine-40, learner areba is not",
+        ),
     ]
 
 
@@ -139,18 +162,21 @@ def a_bit_of_a_challengers_score(log: Log) -> Found:
     offset, prediction = _prediction(log, lambda record: not record.champion and record.id == "sea-50")
     put(log, TOPICS.predictions, offset, replace(prediction, score=_next_score(prediction.score)))
     name = f"the record of stream sea, id sea-50, learner {prediction.learner} is not that of a fresh run: score "
-    return [_at(TOPICS.predictions, offset) + name]
+    return [(Code.NOT_REPRODUCED, TOPICS.predictions, offset, name)]
 
 
 def a_prediction_of_another_learner(log: Log) -> Found:
     """The name of the one that answered."""
     offset, prediction = _prediction(log, lambda record: record.champion and record.id == "sine-40")
     put(log, TOPICS.predictions, offset, replace(prediction, learner="nobody"))
-    outcome, _ = _outcome(log, lambda record: record.outcome == "joined" and record.id == "sine-40")
     return [
-        _at(TOPICS.outcomes, outcome) + f"learner and score are not those of {TOPICS.predictions}[0] offset {offset}",
-        _at(TOPICS.predictions, offset)
-        + "the record of stream sine, id sine-40, learner nobody is not that of a fresh run: learner",
+        (Code.WRONG_PREDICTION, TOPICS.predictions, offset, f"learner is nobody, must be {prediction.learner}"),
+        (
+            Code.NOT_REPRODUCED,
+            TOPICS.predictions,
+            offset,
+            "the record of stream sine, id sine-40, learner nobody is not",
+        ),
     ]
 
 
@@ -158,7 +184,7 @@ def two_champions(log: Log) -> Found:
     """A subscriber who takes the champion's has two."""
     offset, prediction = _prediction(log, lambda record: not record.champion and record.id == "sea-50")
     put(log, TOPICS.predictions, offset, replace(prediction, champion=True))
-    return [_at(TOPICS.predictions, offset - 1) + "2 of 2 predictions are the champion's, not 1"]
+    return [(Code.WRONG_PREDICTION, TOPICS.predictions, offset, "champion is True, must be False")]
 
 
 def an_aborted_round_is_shown(log: Log) -> Found:
@@ -168,8 +194,8 @@ def an_aborted_round_is_shown(log: Log) -> Found:
     first = codec.decode_one(records[60].value or b"")
     assert isinstance(first, Prediction)
     return [
-        _at(TOPICS.predictions, 60) + "belongs to no example, or to one that has its predictions",
-        f"{TOPICS.progress}[0]: the commit records tell of ",
+        (Code.UNEXPECTED_PREDICTION, TOPICS.predictions, 60, "belongs to no example, or to an example that has its"),
+        (Code.WRONG_RECORD_COUNT, TOPICS.progress, None, "the commit records tell of "),
     ]
 
 
@@ -178,25 +204,31 @@ def an_output_of_another_partition(log: Log) -> Found:
     record = replace(_prediction(log, lambda record: record.champion)[1], stream="elsewhere", id="1")
     log.records[TOPICS.predictions].insert(30, Stored(1_500, b"elsewhere", codec.encode(record)))
     return [
-        _at(TOPICS.predictions, 30) + "belongs to no example",
-        _at(TOPICS.predictions, 30)
-        + "the record of stream elsewhere, id 1, learner areba is not what a fresh run writes here",
+        (Code.UNEXPECTED_PREDICTION, TOPICS.predictions, 30, "belongs to no example"),
+        (
+            Code.NOT_WRITTEN_BY_RERUN,
+            TOPICS.predictions,
+            30,
+            "the record of stream elsewhere, id 1, learner areba is not",
+        ),
     ]
 
 
 def a_prediction_with_another_key(log: Log) -> Found:
     """Who reads one stream by its key does not see the answer."""
-    offset, prediction = _prediction(log, lambda record: record.champion and record.id == "sine-40")
+    offset, _ = _prediction(log, lambda record: record.champion and record.id == "sine-40")
     log.records[TOPICS.predictions][offset] = replace(log.records[TOPICS.predictions][offset], key=b"sea")
-    named = f"(stream sine, id sine-40, learner {prediction.learner})"
-    return [_at(TOPICS.predictions, offset) + f"its key is not its stream {named}"]
+    return [(Code.WRONG_PREDICTION, TOPICS.predictions, offset, "key is b'sea', must be the stream; it belongs to ")]
 
 
 def a_lost_trace(log: Log) -> Found:
     """The header that ties a prediction to the request that asked for it."""
     offset = next(n for n, stored in enumerate(log.records[TOPICS.predictions]) if stored.headers)
     log.records[TOPICS.predictions][offset] = replace(log.records[TOPICS.predictions][offset], headers=())
-    return [f"{TOPICS.predictions}[0] offset {offset}: the record of stream "]
+    return [
+        (Code.WRONG_PREDICTION, TOPICS.predictions, offset, "headers are not the trace header"),
+        (Code.NOT_REPRODUCED, TOPICS.predictions, offset, "the record of stream "),
+    ]
 
 
 # Outcomes -------------------------------------------------------------------------------------------------------------
@@ -207,8 +239,8 @@ def a_changed_outcome(log: Log) -> Found:
     offset, outcome = _outcome(log, lambda record: record.outcome == "joined" and record.id == "sine-40")
     put(log, TOPICS.outcomes, offset, replace(outcome, label=1 - (outcome.label or 0)))
     return [
-        f"{TOPICS.outcomes}[0] offset {offset}: class 1, but {TOPICS.labels}[0] offset {outcome.label_offset} says 0",
-        f"{TOPICS.metrics}[0] offset ",
+        (Code.WRONG_OUTCOME, TOPICS.outcomes, offset, "label is 1, must be 0"),
+        (Code.WRONG_METRIC, TOPICS.metrics, ANY, "predictions and labels give"),
     ]
 
 
@@ -216,8 +248,8 @@ def a_lost_outcome(log: Log) -> Found:
     """The end of an example that nobody was told."""
     offset, outcome = _outcome(log, lambda record: record.outcome == "joined" and record.stream == "sea")
     put(log, TOPICS.outcomes, offset, None)
-    text = f"is pending, and its label at {TOPICS.labels}[0] offset {outcome.label_offset} is waiting: they never met"
-    return [_at(TOPICS.examples, outcome.example_offset or 0) + text]
+    text = f"the outcome joined with the label at {TOPICS.labels}[0] offset {outcome.label_offset}"
+    return [(Code.MISSING_OUTCOME, TOPICS.examples, outcome.example_offset, text)]
 
 
 def a_label_in_two_outcomes(log: Log) -> Found:
@@ -229,8 +261,8 @@ def a_label_in_two_outcomes(log: Log) -> Found:
     )
     put(log, TOPICS.outcomes, other, replace(victim, label_offset=outcome.label_offset))
     del offset
-    text = f"settles {TOPICS.labels}[0] offset {outcome.label_offset}, which was settled before or is no label"
-    return [_at(TOPICS.outcomes, other) + text]
+    text = f"label_offset is {outcome.label_offset}, must be {victim.label_offset}"
+    return [(Code.WRONG_OUTCOME, TOPICS.outcomes, other, text)]
 
 
 def an_outcome_at_another_time(log: Log) -> Found:
@@ -239,22 +271,32 @@ def an_outcome_at_another_time(log: Log) -> Found:
     records = log.records[TOPICS.outcomes]
     records[offset] = replace(records[offset], timestamp_ms=records[offset].timestamp_ms + 1)
     name = f"the record of stream sine, id {outcome.id}, learner {outcome.learner}"
-    return [_at(TOPICS.outcomes, offset) + f"{name} is not that of a fresh run: timestamp_ms"]
+    return [
+        (Code.WRONG_OUTCOME, TOPICS.outcomes, offset, "timestamp is "),
+        (Code.NOT_REPRODUCED, TOPICS.outcomes, offset, f"{name} is not that of a fresh run: timestamp_ms"),
+    ]
 
 
 def an_outcome_with_another_key(log: Log) -> Found:
     """The key is the stream: a table that is made of the topic would have it under another one."""
     offset, outcome = _outcome(log, lambda record: record.outcome == "joined" and record.stream == "sine")
     log.records[TOPICS.outcomes][offset] = replace(log.records[TOPICS.outcomes][offset], key=b"sea")
-    return [_at(TOPICS.outcomes, offset) + f"its key is not its stream (stream sine, id {outcome.id})"]
+    return [
+        (
+            Code.WRONG_OUTCOME,
+            TOPICS.outcomes,
+            offset,
+            f"key is b'sea', must be the stream (stream sine, id {outcome.id})",
+        )
+    ]
 
 
 def an_end_that_became_a_repeat(log: Log) -> Found:
     """An example that was answered, and given up without a label, is called a repeat: nobody misses its label."""
     offset, outcome = _outcome(log, lambda record: record.outcome == "unlabelled" and record.stream == "sine")
     put(log, TOPICS.outcomes, offset, replace(outcome, outcome="duplicate"))
-    text = f"became a duplicate long after it was taken as new (stream sine, id {outcome.id})"
-    return [_at(TOPICS.examples, outcome.example_offset or 0) + text]
+    text = f"outcome is duplicate, must be unlabelled (stream sine, id {outcome.id})"
+    return [(Code.WRONG_OUTCOME, TOPICS.outcomes, offset, text)]
 
 
 # Dead letters ---------------------------------------------------------------------------------------------------------
@@ -273,14 +315,21 @@ def a_lost_dead_letter(log: Log) -> Found:
     """Nothing is lost silently."""
     offset, origin = _dead(log, b"undecodable")
     del log.records[TOPICS.dead_letters][offset]
-    return [_at(TOPICS.examples, origin) + "has no dead letter: its value is undecodable"]
+    return [(Code.MISSING_DEAD_LETTER, TOPICS.examples, origin, "the dead letter undecodable")]
 
 
 def a_changed_dead_letter(log: Log) -> Found:
     """It could not be sent back as it came."""
     offset, origin = _dead(log, b"wrong-dimension")
     log.records[TOPICS.dead_letters][offset] = replace(log.records[TOPICS.dead_letters][offset], value=b"x")
-    return [_at(TOPICS.dead_letters, offset) + f"has not the value of {TOPICS.examples}[0] offset {origin}"]
+    return [
+        (
+            Code.WRONG_DEAD_LETTER,
+            TOPICS.dead_letters,
+            offset,
+            f"value differ from the input record; it belongs to {TOPICS.examples}[0] offset {origin} ",
+        )
+    ]
 
 
 def a_dead_letter_with_another_reason(log: Log) -> Found:
@@ -289,7 +338,10 @@ def a_dead_letter_with_another_reason(log: Log) -> Found:
     stored = log.records[TOPICS.dead_letters][offset]
     headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"wrong-dimension")]
     log.records[TOPICS.dead_letters][offset] = replace(stored, headers=tuple(headers))
-    return [_at(TOPICS.examples, origin) + "is called wrong-dimension, but has the stream's"]
+    text = (
+        f"reason is wrong-dimension, must be conflicting-example; it belongs to {TOPICS.examples}[0] offset {origin} "
+    )
+    return [(Code.WRONG_DEAD_LETTER, TOPICS.dead_letters, offset, text)]
 
 
 def a_label_with_another_reason(log: Log) -> Found:
@@ -298,7 +350,8 @@ def a_label_with_another_reason(log: Log) -> Found:
     stored = log.records[TOPICS.dead_letters][offset]
     headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"late-label")]
     log.records[TOPICS.dead_letters][offset] = replace(stored, headers=tuple(headers))
-    return [_at(TOPICS.labels, origin) + "is called a late-label, but its example was not closed without a label"]
+    text = f"reason is late-label, must be conflicting-label; it belongs to {TOPICS.labels}[0] offset {origin} "
+    return [(Code.WRONG_DEAD_LETTER, TOPICS.dead_letters, offset, text)]
 
 
 def _sent_back(log: Log, times: int, marks: int) -> tuple[int, int]:
@@ -319,20 +372,27 @@ def a_dead_letter_sent_back_twice(log: Log) -> Found:
     """Each once is the promise of the tool."""
     first, _ = _sent_back(log, 2, 1)
     text = f"is the dead letter {TOPICS.dead_letters}[0] offset 3, sent back a second time"
-    return [_at(TOPICS.examples, first + 1) + f"{text}: {TOPICS.examples}[0] offset {first}"]
+    return [(Code.SENT_BACK_TWICE, TOPICS.examples, first + 1, f"{text}: {TOPICS.examples}[0] offset {first}")]
 
 
 def a_dead_letter_sent_back_without_a_mark(log: Log) -> Found:
     """The next run of the tool would send it again."""
     first, _ = _sent_back(log, 1, 0)
     text = f"is the dead letter {TOPICS.dead_letters}[0] offset 3, but no record there says that it was sent back"
-    return [_at(TOPICS.examples, first) + text]
+    return [(Code.SENT_BACK_UNMARKED, TOPICS.examples, first, text)]
 
 
 def a_dead_letter_marked_twice(log: Log) -> Found:
     """Two runs of the tool both believe that they have sent it."""
     _, last = _sent_back(log, 1, 2)
-    return [_at(TOPICS.dead_letters, last) + f"says that offset 3 was sent back, as offset {last - 1} does"]
+    return [
+        (
+            Code.SENT_BACK_TWICE,
+            TOPICS.dead_letters,
+            last,
+            f"says that offset 3 was sent back, as offset {last - 1} does",
+        )
+    ]
 
 
 # Progress -------------------------------------------------------------------------------------------------------------
@@ -341,20 +401,26 @@ def a_dead_letter_marked_twice(log: Log) -> Found:
 def a_lost_commit_record(log: Log) -> Found:
     """Nobody can re-process along the recorded ranges."""
     del log.records[TOPICS.progress][3]
-    return [_at(TOPICS.progress, 3) + "sequence 4 follows 2", _at(TOPICS.progress, 3) + "sequence 4 starts at "]
+    return [
+        (Code.WRONG_SEQUENCE, TOPICS.progress, 3, "sequence 4 follows 2"),
+        (Code.WRONG_RANGE, TOPICS.progress, 3, "sequence 4 starts at "),
+    ]
 
 
 def a_doubled_commit_record(log: Log) -> Found:
     """The same range twice."""
     log.records[TOPICS.progress].insert(4, log.records[TOPICS.progress][3])
-    return [_at(TOPICS.progress, 4) + "sequence 3 follows 3", _at(TOPICS.progress, 4) + "sequence 3 starts at "]
+    return [
+        (Code.WRONG_SEQUENCE, TOPICS.progress, 4, "sequence 3 follows 3"),
+        (Code.WRONG_RANGE, TOPICS.progress, 4, "sequence 3 starts at "),
+    ]
 
 
 def a_forged_digest(log: Log) -> Found:
     """In the middle: the last one, which the offsets name, is as it should be."""
     commit = _commit(log, 3)
     log.records[TOPICS.progress][3] = Stored(0, None, codec.encode(replace(commit, digest=b"x" * 32)))
-    return [_at(TOPICS.progress, 3) + "sequence 3: digest 7878787878787878, a fresh run has "]
+    return [(Code.WRONG_DIGEST, TOPICS.progress, 3, "sequence 3: digest 7878787878787878, a fresh run has ")]
 
 
 def a_range_that_overlaps(log: Log) -> Found:
@@ -363,7 +429,7 @@ def a_range_that_overlaps(log: Log) -> Found:
     changed = replace(commit, examples_start=commit.examples_start - 1)
     log.records[TOPICS.progress][3] = Stored(0, None, codec.encode(changed))
     text = f"sequence 3 starts at {changed.examples_start} of {TOPICS.examples}, the commit before it ended at "
-    return [_at(TOPICS.progress, 3) + text]
+    return [(Code.WRONG_RANGE, TOPICS.progress, 3, text)]
 
 
 def offsets_of_another_history(log: Log) -> Found:
@@ -371,7 +437,14 @@ def offsets_of_another_history(log: Log) -> Found:
     for place, committed in list(log.offsets.items()):
         words = committed.metadata.split()
         log.offsets[place] = Committed(committed.offset, " ".join([*words[:2], "0" * 64]))
-    return [f"{TOPICS.progress}[0]: sequence {len(log.records[TOPICS.progress]) - 1}: its digest is not that of the"]
+    return [
+        (
+            Code.WRONG_DIGEST,
+            TOPICS.progress,
+            None,
+            f"sequence {len(log.records[TOPICS.progress]) - 1}: its digest is not",
+        )
+    ]
 
 
 def offsets_that_were_moved(log: Log) -> Found:
@@ -381,7 +454,14 @@ def offsets_that_were_moved(log: Log) -> Found:
     log.offsets[place] = Committed(committed.offset - 1, committed.metadata)
     labels = log.offsets[TopicPartition(TOPICS.labels, 0)].offset
     text = f"ends at {committed.offset}/{labels}, committed are {committed.offset - 1}/{labels}"
-    return [f"{TOPICS.progress}[0]: sequence {len(log.records[TOPICS.progress]) - 1} {text}"]
+    return [
+        (
+            Code.WRONG_COMMITTED_OFFSETS,
+            TOPICS.progress,
+            None,
+            f"sequence {len(log.records[TOPICS.progress]) - 1} {text}",
+        )
+    ]
 
 
 # Metrics and models ---------------------------------------------------------------------------------------------------
@@ -399,14 +479,21 @@ def a_bit_of_a_gmean(log: Log) -> Found:
     other = math.nextafter(metric.gmean or 0, 2)
     put(log, TOPICS.metrics, offset, replace(metric, gmean=other))
     text = f"{metric.stream}/baseline: gmean is {other}, predictions and labels give {metric.gmean}"
-    return [_at(TOPICS.metrics, offset) + text]
+    return [(Code.WRONG_METRIC, TOPICS.metrics, offset, text)]
 
 
 def a_changed_sum(log: Log) -> Found:
     """What a dashboard adds up over streams."""
     offset, metric = _metric(log, "areba")
     put(log, TOPICS.metrics, offset, replace(metric, positive_correct=metric.positive_correct + 1))
-    return [_at(TOPICS.metrics, offset) + f"{metric.stream}/areba: positive_correct is {metric.positive_correct + 1}, "]
+    return [
+        (
+            Code.WRONG_METRIC,
+            TOPICS.metrics,
+            offset,
+            f"{metric.stream}/areba: positive_correct is {metric.positive_correct + 1}, ",
+        )
+    ]
 
 
 def a_changed_queue_length(log: Log) -> Found:
@@ -415,8 +502,12 @@ def a_changed_queue_length(log: Log) -> Found:
     put(log, TOPICS.metrics, offset, replace(metric, positive_queue=metric.positive_queue + 1))
     text = f"positive_queue {metric.positive_queue + 1}, not {metric.positive_queue}"
     return [
-        _at(TOPICS.metrics, offset)
-        + f"the record of stream {metric.stream}, learner areba is not that of a fresh run: {text}"
+        (
+            Code.NOT_REPRODUCED,
+            TOPICS.metrics,
+            offset,
+            f"the record of stream {metric.stream}, learner areba is not that of a fresh run: {text}",
+        )
     ]
 
 
@@ -424,7 +515,7 @@ def a_lost_metric(log: Log) -> Found:
     """A point that is missing in a curve."""
     offset, metric = _metric(log, "baseline")
     put(log, TOPICS.metrics, offset, None)
-    return [_missing(TOPICS.metrics, offset) + f"stream {metric.stream}, learner baseline, which is missing"]
+    return [_missing(TOPICS.metrics, offset, f"stream {metric.stream}, learner baseline, which is missing")]
 
 
 def two_metrics_swapped(log: Log) -> Found:
@@ -439,14 +530,14 @@ def two_metrics_swapped(log: Log) -> Found:
         and later.labelled > metric.labelled
     )
     records[first], records[second] = records[second], records[first]
-    return [_at(TOPICS.metrics, second) + f"counts of {metric.stream}/baseline went back"]
+    return [(Code.DECREASED_METRIC, TOPICS.metrics, second, f"counts of {metric.stream}/baseline went back")]
 
 
 def a_metric_too_much(log: Log) -> Found:
     """Behind the last one: a curve ends twice."""
     log.records[TOPICS.metrics].append(log.records[TOPICS.metrics][-1])
     last = len(log.records[TOPICS.metrics]) - 1
-    return [_at(TOPICS.metrics, last) + "the record of stream "]
+    return [(Code.NOT_WRITTEN_BY_RERUN, TOPICS.metrics, last, "the record of stream ")]
 
 
 def an_input_that_was_changed_afterwards(log: Log) -> Found:
@@ -460,7 +551,7 @@ def an_input_that_was_changed_afterwards(log: Log) -> Found:
     changed = replace(_example(stored), features=[0.25, 0.75])
     log.records[TOPICS.examples][place] = replace(stored, value=codec.encode(changed))
     name = f"the record of stream sine, id sine-40, learner {prediction.learner} is not that of a fresh run: score"
-    return [_at(TOPICS.predictions, offset) + name]
+    return [(Code.NOT_REPRODUCED, TOPICS.predictions, offset, name)]
 
 
 def _example(stored: Stored) -> Any:  # noqa: ANN401  (any record, or none)
@@ -527,15 +618,19 @@ def test_damage_is_found_and_named(log: Log, damage: Callable[[Log], Found]) -> 
     """By the check that is about it, with topic, partition and offset; not by a count that is off somewhere."""
     expected = damage(log)
     findings = verify.verify(log, CONFIG, rerun=True).findings
-    for start in expected:
-        assert any(finding.startswith(start) for finding in findings), (start, findings[:10])
+    for code, topic, offset, text in expected:
+        assert any(
+            (finding.code, finding.topic) == (code, topic) and offset in (ANY, finding.offset) and text in finding.text
+            for finding in findings
+        ), ((code, topic, offset, text), findings[:10])
 
 
 def test_other_final_models_are_named(log: Log) -> None:
     """A worker that ended with another model than a fresh one: its next predictions would be others."""
     wrong = verify.verify(log, CONFIG, rerun=True, models={0: "0" * 64})
     (finding,) = wrong.findings
-    assert finding.startswith(f"{TOPICS.progress}[0]: the final models have digest {'0' * 64}, those of a fresh run ")
+    assert (finding.code, finding.topic) == (Code.WRONG_MODELS, TOPICS.progress)
+    assert finding.text.startswith(f"the final models have digest {'0' * 64}, those of a fresh run ")
 
 
 def test_one_damage_is_not_many(log: Log) -> None:
@@ -565,10 +660,10 @@ def test_a_group_at_work_is_run_again_as_far_as_it_had_come(log: Log) -> None:
 
 
 def test_inputs_that_retention_took_are_a_note_of_the_fresh_run(log: Log) -> None:
-    """The books name the hole; a hundred differences behind it would hide it."""
+    """The audit names the missing inputs; a hundred differences that follow from them would hide that."""
     log.records[TOPICS.labels] = [
         replace(stored, offset=offset) for offset, stored in enumerate(log.records[TOPICS.labels])
     ][3:]
     report = verify.verify(log, CONFIG, rerun=True)
     assert f"partition 0: was not run again to its end: {TOPICS.labels} starts at offset 3" in report.notes
-    assert not any("fresh run" in finding for finding in report.findings)
+    assert {finding.code for finding in report.findings} == {Code.DELETED_RECORDS}

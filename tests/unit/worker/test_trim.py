@@ -318,13 +318,14 @@ def test_history_begins_somewhere() -> None:
 
 
 def test_verify_says_it_once() -> None:
-    """The books need every record: one line a partition, not hundreds that follow from it."""
+    """The audit needs every record: one line for each partition, not hundreds that follow from it."""
     world, _ = _trimmed()
     report = verify(world.cluster, world.config, rerun=True)
     assert len(report.findings) == PARTITIONS
     topics = world.config.topics
-    assert report.findings[0] == (
+    assert str(report.findings[0]) == (
+        "deleted-records "
         f"{topics.progress}[0]: starts at offset {_begin(world)}, {topics.examples} at 40 and "
-        f"{topics.labels} at 30: the books need every record, older ones are gone (retention); this "
+        f"{topics.labels} at 30: the audit needs every record, older records are gone (retention); this "
         "partition was not checked"
     )

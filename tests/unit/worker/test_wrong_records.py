@@ -15,6 +15,7 @@ from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reaso
 from stream_app.recovery.buffers import NO_RECORDS
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
+from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.health import HealthObserver
 from stream_app.worker.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
@@ -234,11 +235,11 @@ def test_a_stream_in_two_partitions_is_found() -> None:
     assert "partitioner=murmur2_random" in line
     assert inspect(world.cluster, world.config, [1]).ok, "one task alone cannot tell"
     report = verify(world.cluster, world.config)
-    assert list(report.findings) == [line]
+    assert [(finding.code, finding.text) for finding in report.findings] == [(Code.SPLIT_STREAM, line)]
 
 
 def test_verify_knows_wrong_keys() -> None:
-    """The books balance with them, each under the stream that its value tells."""
+    """They are counted, each under the stream that its value tells."""
     world = World(_config())
     member = _started(world.worker())
     world.send(3)

@@ -1,0 +1,258 @@
+"""What the reference join reads, keeps and says: input records, the state of a stream, and events."""
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from stream_app.config import LearnerSettings
+from stream_app.records import DEAD_LETTER_BYTES, Example, Header, Label, Mark, Reason, Side, stream_of_key
+
+Meaning: TypeAlias = Example | Label | Mark | Reason
+"""What a value says; a `Reason` where the value alone is cause enough for a dead letter."""
+
+
+class Record(NamedTuple):
+    """One input record."""
+
+    side: Side
+    offset: int
+    time_ms: int
+    meaning: Meaning
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[Header, ...] = ()
+
+    @property
+    def stream(self) -> str:
+        """The stream that the value names; for a value that cannot be read, the stream that the key names."""
+        return stream_of_key(self.key) if isinstance(self.meaning, Reason) else self.meaning.stream
+
+    @property
+    def dead_letter_bytes(self) -> int:
+        """The size of the record as a dead letter: its key, value and headers, and the headers that areba adds."""
+        headers = sum(len(name.encode(errors="surrogatepass")) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers + DEAD_LETTER_BYTES
+
+
+# Events ---------------------------------------------------------------------------------------------------------------
+
+
+class Predicted(NamedTuple):
+    """A prediction that is published.
+
+    `position` counts all records of the task in merge order; it is that of the record which causes the event, as in
+    all events. `updates` is the number of labels that the learner has seen, `offset` that of the example.
+    """
+
+    position: int
+    stream: str
+    id: str
+    learner: str
+    champion: bool
+    updates: int
+    offset: int
+
+
+class Settled(NamedTuple):
+    """An outcome; `corrects` is the offset of the joined example whose class changes with it."""
+
+    position: int
+    stream: str
+    id: str
+    outcome: str
+    label: int | None = None
+    learner: str | None = None
+    delay_ms: int | None = None
+    example_offset: int | None = None
+    label_offset: int | None = None
+    corrects: int | None = None
+
+
+class Dead(NamedTuple):
+    """A dead letter: the record and the reason."""
+
+    position: int
+    reason: Reason
+    record: Record
+
+
+class Reported(NamedTuple):
+    """The metrics of one learner; `updates` is the number of the stream's labels that it has seen."""
+
+    position: int
+    stream: str
+    learner: str
+    champion: bool
+    updates: int
+    labelled: int
+    examples: int
+    unlabelled: int
+    evicted: int
+    duplicates: int
+    pending: int
+    waiting: int
+
+
+Event: TypeAlias = Predicted | Settled | Dead | Reported
+
+
+# State ----------------------------------------------------------------------------------------------------------------
+
+
+class Pending(NamedTuple):
+    """An example that was predicted and has no label yet."""
+
+    time_ms: int
+    arrival: int
+    features: bytes
+    offset: int
+    champion: str
+
+
+class Waiting(NamedTuple):
+    """A label whose example has not arrived; its class and revision may have been corrected."""
+
+    time_ms: int
+    arrival: int
+    label: int
+    revision: int
+    record: Record
+
+
+class Closed(NamedTuple):
+    """What is remembered of an example; `stream_time_ms` is the stream time at which it was closed."""
+
+    offset: int
+    features: bytes
+    label: int | None
+    revision: int
+    outcome: str
+    stream_time_ms: int
+
+
+Held = TypeVar("Held", Pending, Waiting)
+
+
+@dataclass
+class ByAge(Generic[Held]):
+    """Open examples or labels by id, with the oldest at hand; age is (timestamp, arrival).
+
+    The heap may hold ids that were taken out or that stand for another arrival by now. They are dropped when they reach
+    the top, or all at once when they are the majority.
+    """
+
+    by_id: dict[str, Held] = field(default_factory=dict)
+    heap: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __contains__(self, id_: str) -> bool:
+        return id_ in self.by_id
+
+    def get(self, id_: str) -> Held | None:
+        """Return what is held under this id."""
+        return self.by_id.get(id_)
+
+    def add(self, id_: str, held: Held) -> None:
+        """Hold this under an id that is free."""
+        self.by_id[id_] = held
+        heappush(self.heap, (held.time_ms, held.arrival, id_))
+        if len(self.heap) > 2 * len(self.by_id) + 64:
+            self.heap = [(one.time_ms, one.arrival, each) for each, one in self.by_id.items()]
+            heapify(self.heap)
+
+    def replace(self, id_: str, held: Held) -> None:
+        """Hold another content of the same age under this id."""
+        self.by_id[id_] = held
+
+    def pop(self, id_: str) -> Held | None:
+        """Take out what is held under this id."""
+        return self.by_id.pop(id_, None)
+
+    def oldest(self) -> tuple[int, int, str] | None:
+        """Return timestamp, arrival and id of the oldest."""
+        while self.heap:
+            _, arrival, id_ = self.heap[0]
+            held = self.by_id.get(id_)
+            if held is not None and held.arrival == arrival:
+                return self.heap[0]
+            heappop(self.heap)
+        return None
+
+    def in_order(self) -> Iterator[tuple[str, Held]]:
+        """Yield everything from the oldest on."""
+        yield from sorted(self.by_id.items(), key=lambda pair: pair[1][:2])
+
+
+@dataclass
+class Stream:
+    """Everything that is known of one stream.
+
+    `begun` is the number of labels that there had been when each learner began, `closed` is in order of closing.
+    """
+
+    name: str
+    features: int | None
+    learners: dict[str, LearnerSettings]
+    champion: str
+    begun: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    time_ms: int = -1
+    arrivals: int = 0
+    pending: ByAge[Pending] = field(default_factory=ByAge)
+    waiting: ByAge[Waiting] = field(default_factory=ByAge)
+    waiting_bytes: int = 0
+    closed: OrderedDict[str, Closed] = field(default_factory=OrderedDict)
+    open_marks: list[tuple[Side, int]] = field(default_factory=list)
+    labelled: int = 0
+    examples: int = 0
+    unlabelled: int = 0
+    evicted: int = 0
+    duplicates: int = 0
+
+    def hold_label(self, id_: str, label: Waiting) -> None:
+        """Let a label wait for its example."""
+        self.waiting.add(id_, label)
+        self.waiting_bytes += label.record.dead_letter_bytes
+
+    def take_label(self, id_: str) -> Waiting | None:
+        """Take out the label that waits under this id."""
+        label = self.waiting.pop(id_)
+        if label is not None:
+            self.waiting_bytes -= label.record.dead_letter_bytes
+        return label
+
+    def oldest_until(self, time_ms: int) -> tuple[Side, str] | None:
+        """Return side and id of the oldest that is open, if its timestamp is not later than this."""
+        example, label = self.pending.oldest(), self.waiting.oldest()
+        if example is not None and (label is None or example < label):
+            return (Side.EXAMPLES, example[2]) if example[0] <= time_ms else None
+        return (Side.LABELS, label[2]) if label is not None and label[0] <= time_ms else None
+
+    def forget_until(self, time_ms: int) -> None:
+        """Forget the examples that were closed up to this stream time."""
+        while self.closed and next(iter(self.closed.values())).stream_time_ms <= time_ms:
+            self.closed.popitem(last=False)
+
+    def is_second_mark(self, side: Side, time_ms: int, most_open: int) -> bool:
+        """Say whether the other side has sent this mark; if not, remember it, but no more than so many."""
+        other = Side.LABELS if side is Side.EXAMPLES else Side.EXAMPLES
+        if (other, time_ms) in self.open_marks:
+            self.open_marks.remove((other, time_ms))
+            return True
+        if (side, time_ms) not in self.open_marks:
+            self.open_marks.append((side, time_ms))
+            if len(self.open_marks) > most_open:
+                del self.open_marks[0]
+        return False
+
+    def reports(self, position: int) -> Iterator[Reported]:
+        """Yield the metrics of each learner."""
+        counts = (self.labelled, self.examples, self.unlabelled, self.evicted, self.duplicates)
+        for learner in self.learners:
+            updates = self.labelled - self.begun[learner]
+            champion = learner == self.champion
+            held = (len(self.pending), len(self.waiting))
+            yield Reported(position, self.name, learner, champion, updates, *counts, *held)

@@ -1,0 +1,186 @@
+"""What the checks find: findings by code and place, and counts by stream."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from stream_app.records import Outcome, Prediction, Side
+
+MAX_FINDINGS = 1_000
+"""Findings that are kept: enough to see what is wrong. Further ones are counted only."""
+
+
+class Code(StrEnum):
+    """The kinds of findings; a line of the report begins with the code."""
+
+    # Records of a topic
+    UNREADABLE_RECORD = "unreadable-record"  # the value or the headers are not those of a record of this topic
+    DELETED_RECORDS = "deleted-records"  # the beginning or the end of a partition is gone
+    UNREAD_PARTITION = "unread-partition"  # an input has records in a partition that no task reads
+    SPLIT_STREAM = "split-stream"  # a stream has records in several partitions
+    # Outputs against the reference join
+    MISSING_PREDICTION = "missing-prediction"
+    UNEXPECTED_PREDICTION = "unexpected-prediction"
+    MISPLACED_PREDICTION = "misplaced-prediction"
+    WRONG_PREDICTION = "wrong-prediction"
+    MISSING_OUTCOME = "missing-outcome"
+    UNEXPECTED_OUTCOME = "unexpected-outcome"
+    MISPLACED_OUTCOME = "misplaced-outcome"
+    WRONG_OUTCOME = "wrong-outcome"
+    MISSING_DEAD_LETTER = "missing-dead-letter"
+    UNEXPECTED_DEAD_LETTER = "unexpected-dead-letter"
+    MISPLACED_DEAD_LETTER = "misplaced-dead-letter"
+    WRONG_DEAD_LETTER = "wrong-dead-letter"
+    WRONG_SCORE = "wrong-score"  # an outcome has another score than the champion's prediction
+    WRONG_TOTALS = "wrong-totals"  # the records of a stream do not add up
+    WRONG_RECORD_COUNT = "wrong-record-count"  # the topics have more or fewer records than the commit records say
+    # Dead letters that were sent back
+    SENT_BACK_TWICE = "sent-back-twice"
+    SENT_BACK_UNMARKED = "sent-back-unmarked"  # an input record is a dead letter, but the dead-letters topic is silent
+    # Progress and committed offsets
+    WRONG_SEQUENCE = "wrong-sequence"
+    WRONG_RANGE = "wrong-range"  # a commit does not start where the previous one ended
+    MISSING_CONFIGURATION = "missing-configuration"
+    INVALID_ACT = "invalid-act"  # the text of an act cannot be read
+    WRONG_COMMITTED_OFFSETS = "wrong-committed-offsets"
+    WRONG_DIGEST = "wrong-digest"
+    # Metrics
+    WRONG_METRIC = "wrong-metric"  # predictions and outcomes give another figure
+    DECREASED_METRIC = "decreased-metric"  # a count is smaller than in the previous record
+    WRONG_CHANGE = "wrong-change"  # what a metric says about changes contradicts itself or the previous record
+    # A fresh run
+    NOT_REPRODUCED = "not-reproduced"  # a fresh run writes another record
+    MISSING_FROM_TOPIC = "missing-from-topic"  # a fresh run writes a record that the topic lacks
+    NOT_WRITTEN_BY_RERUN = "not-written-by-rerun"  # the topic has a record that a fresh run does not write
+    WRONG_MODELS = "wrong-models"
+    # Manifests
+    WRONG_MANIFEST_COUNT = "wrong-manifest-count"  # the topics have more or fewer records than were sent
+    WRONG_MANIFEST_DIGEST = "wrong-manifest-digest"  # the records are not those that were sent
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        code: What kind of error it is.
+        text: What it is, in words.
+        topic: The topic; empty where the finding is about no single topic.
+        partition: The partition.
+        offset: The record; None where the finding is about a whole partition.
+    """
+
+    code: Code
+    text: str
+    topic: str = ""
+    partition: int = 0
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        """Return one line: code, place, text."""
+        if not self.topic:
+            return f"{self.code} {self.text}"
+        where = f"{self.topic}[{self.partition}]"
+        return f"{self.code} {where if self.offset is None else f'{where} offset {self.offset}'}: {self.text}"
+
+
+@dataclass(slots=True)
+class Findings:
+    """All findings so far: the first `MAX_FINDINGS` are kept, all are counted."""
+
+    kept: list[Finding] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, code: Code, topic: str, partition: int, offset: int | None, text: str) -> None:
+        """Count a finding about a partition or a record, and keep it while there is room."""
+        self.append(Finding(code, text, topic, partition, offset))
+
+    def append(self, finding: Finding) -> None:
+        """Count a finding, and keep it while there is room."""
+        self.count += 1
+        if len(self.kept) < MAX_FINDINGS:
+            self.kept.append(finding)
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts of one stream: of input records, published records, and records that are still open.
+
+    Predictions are counted by learner, dead letters of each side by reason.
+    """
+
+    examples: int = 0
+    example_marks: int = 0
+    champion_predictions: int = 0
+    predictions: Counter[str] = field(default_factory=Counter)
+    joined: int = 0
+    unlabelled: int = 0
+    evicted: int = 0
+    example_duplicates: int = 0
+    example_dead_letters: Counter[str] = field(default_factory=Counter)
+    pending: int = 0
+    labels: int = 0
+    label_marks: int = 0
+    label_duplicates: int = 0
+    corrections: int = 0
+    label_dead_letters: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0
+
+    @property
+    def accepted(self) -> int:
+        """Records that are no dead letters."""
+        dead = self.example_dead_letters.total() + self.label_dead_letters.total()
+        return self.examples + self.labels - dead
+
+    def count_mark(self, side: Side, count: int) -> None:
+        """Add marks of an input."""
+        if side is Side.EXAMPLES:
+            self.example_marks += count
+        else:
+            self.label_marks += count
+
+    def count_prediction(self, prediction: Prediction) -> None:
+        """Count a published prediction."""
+        self.champion_predictions += prediction.champion
+        self.predictions[prediction.learner] += 1
+
+    def count_outcome(self, outcome: Outcome) -> None:
+        """Count a published outcome."""
+        names = {"joined": "joined", "unlabelled": "unlabelled", "evicted": "evicted", "correction": "corrections"}
+        repeat = "label_duplicates" if outcome.example_offset is None else "example_duplicates"
+        name = names.get(outcome.outcome, repeat)
+        setattr(self, name, getattr(self, name) + 1)
+
+    def count_dead_letter(self, side: Side, reason: str) -> None:
+        """Count a published dead letter of an input."""
+        (self.example_dead_letters if side is Side.EXAMPLES else self.label_dead_letters)[reason] += 1
+
+    def equations(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the three equations that account for all records: what they say, the left side, the right side."""
+        dead = self.example_dead_letters.total()
+        yield (
+            "examples = marks + champion's predictions + duplicates + dead letters",
+            self.examples,
+            self.example_marks + self.champion_predictions + self.example_duplicates + dead,
+        )
+        yield (
+            "champion's predictions = joined + unlabelled + evicted + pending",
+            self.champion_predictions,
+            self.joined + self.unlabelled + self.evicted + self.pending,
+        )
+        dead = self.label_dead_letters.total()
+        yield (
+            "labels = marks + joined + corrections + duplicates + dead letters + waiting",
+            self.labels,
+            self.label_marks + self.joined + self.corrections + self.label_duplicates + dead + self.waiting,
+        )
+
+    def add(self, other: "Figures") -> None:
+        """Add the counts of the same stream in another partition."""
+        for name in self.__slots__:
+            mine = getattr(self, name)
+            if isinstance(mine, Counter):
+                mine.update(getattr(other, name))
+            else:
+                setattr(self, name, mine + getattr(other, name))
