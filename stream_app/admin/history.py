@@ -21,17 +21,8 @@ from stream_app.records import CONFIGURATION, RESUME, Act, Commit
 from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.buffers import rows_of
 from stream_app.recovery.changelog import manifests_of
-from stream_app.recovery.restore import (
-    Logs,
-    OwnedTask,
-    Point,
-    Stage,
-    Target,
-    Times,
-    Writer,
-    committed_target,
-    progress_record,
-)
+from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, progress_record
+from stream_app.recovery.restore import Logs, OwnedTask, Stage, Times, Writer
 from stream_app.serialization import codec
 from stream_app.snapshot.parts import WholeActs
 
@@ -207,7 +198,7 @@ class History:
                 inputs=self.inputs,
                 generation=0,
                 settings=recorded.settings,
-                target=Target(Point(commit.sequence, commit.digest), snapshots),
+                target=RestoreTarget(CommitPoint(commit.sequence, commit.digest), snapshots),
                 committed=recorded.ends,
                 logs=logs,
                 breaker=Breaker(self._config.breaker),

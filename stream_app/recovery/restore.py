@@ -26,14 +26,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from stream_app import __version__
-from stream_app.backends.base import Clock, Committed, Fetched, LogReader, TopicPartition, pair
+from stream_app.backends.base import Clock, Fetched, LogReader, TopicPartition, pair
 from stream_app.config import TaskSettings, changes
 from stream_app.errors import (
     ConfigurationError,
     ForeignRecordsError,
     StateError,
-    UndecodableError,
-    WrongSchemaError,
 )
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.batch import Batch as Opened
@@ -54,27 +52,25 @@ from stream_app.records import (
 )
 from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.buffers import WaitingRecords, rows_of
-from stream_app.recovery.changelog import Anchor, Loaded, SnapshotWriter
+from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.changelog import load as load_snapshot
-from stream_app.recovery.settle import (
-    MAX_UNNAMED_COMMITS,
-    OutputLogs,
-    Recorded,
-    Settled,
-    Window,
-    repair_text,
-    settle,
+from stream_app.recovery.commit_point import (
+    HINT_RECOMMIT,
+    HINT_SKIP,
+    Anchor,
+    CommitPoint,
+    RestoreTarget,
+    check_topic_ids,
+    offsets_lost,
+    offsets_reset,
+    progress_record,
 )
-from stream_app.serialization import codec
-from stream_app.snapshot.format import Snapshot, parse_snapshot
-from stream_app.snapshot.identity import RULES, UNKNOWN, Identity, created_again, other_rules
+from stream_app.recovery.output_logs import OutputLogs, Window, repair_text
+from stream_app.recovery.settle import MAX_UNNAMED_COMMITS, Recorded, Settled, settle
+from stream_app.recovery.snapshot_writer import SnapshotWriter
+from stream_app.snapshot.identity import RULES, UNKNOWN, Identity, other_rules
 from stream_app.snapshot.parts import WholeActs, in_parts, whole_acts
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
-
-METADATA_FORMAT = "3"
-
-READABLE_FORMATS = ("1", "2", METADATA_FORMAT)
-"""1 had no snapshots, 2 no topic ids."""
 
 PROGRESS_RECORDS_PER_POLL = 1000
 """Progress records are some hundred bytes; a poll of so many stays well under a second."""
@@ -90,26 +86,6 @@ SCRIPT_RECORDS = 100_000
 """Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read on the way."""
 
 
-WAY_ON = "`areba state skip` goes on without what is gone; another application.id starts afresh"
-"""What an operator may do about inputs that are needed and were deleted."""
-
-WAY_BACK = "`areba state recommit` commits them again as progress has them; another application.id starts afresh"
-"""What an operator may do about offsets of the group that were lost, or changed from outside."""
-
-
-def offsets_lost(recorded: int) -> str:
-    """What is wrong where progress has a commit record, of this sequence, and the group has no offsets."""
-    return (
-        f"sequence {recorded} is recorded, but the group has no committed offsets: they were deleted or have expired. "
-        f"{WAY_BACK}"
-    )
-
-
-def offsets_reset(recorded: int, committed: int) -> str:
-    """What is wrong where the group's offsets name an older commit record than the last one."""
-    return f"sequence {recorded} is recorded, {committed} is committed: the group's offsets were reset. {WAY_BACK}"
-
-
 class Stage(Enum):
     """Where a task is on its way; see the module's docstring."""
 
@@ -120,89 +96,6 @@ class Stage(Enum):
     LIVE = auto()
     TRIPPED = auto()
     PARKED = auto()
-
-
-class Point(NamedTuple):
-    """A committed point of a task."""
-
-    sequence: int
-    digest: bytes
-
-    def metadata(self, snapshots: Sequence[Snapshot] = (), topic_ids: tuple[str, str] = UNKNOWN.topic_ids) -> str:
-        """As it stands with the committed offsets; snapshots are those before this point, newest first."""
-        ids = ",".join(topic_ids)
-        return " ".join([METADATA_FORMAT, str(self.sequence), self.digest.hex(), ids, *map(str, snapshots)])
-
-
-class Target(NamedTuple):
-    """What is to be restored, the snapshots from which that can be done, newest first, and the ids of both inputs."""
-
-    point: Point
-    snapshots: tuple[Snapshot, ...] = ()
-    topic_ids: tuple[str, str] = UNKNOWN.topic_ids
-
-
-def parse_metadata(text: str, where: str) -> Target:
-    """What a committed offset's metadata names.
-
-    Raises:
-        StateError: It is none of ours, or of another format.
-    """
-    fields = text.split()
-    try:
-        version, sequence, digest, *rest = fields
-        if version not in READABLE_FORMATS:
-            raise StateError(f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}")
-        ids, *snapshots = rest if version == METADATA_FORMAT else [",", *rest]
-        examples_id, labels_id = ids.split(",")
-        point = Point(int(sequence), bytes.fromhex(digest))
-        return Target(point, tuple(map(parse_snapshot, snapshots)), (examples_id, labels_id))
-    except ValueError:
-        raise StateError(
-            f"{where}: committed offset without our metadata ({text!r}): the group was reset. {WAY_BACK}"
-        ) from None
-
-
-def committed_target(
-    inputs: tuple[TopicPartition, TopicPartition],
-    committed: Mapping[TopicPartition, Committed | None],
-    topic_ids: tuple[str, str] = UNKNOWN.topic_ids,
-) -> Target | None:
-    """What the group committed for a task; None for a task that never committed.
-
-    Args:
-        inputs: The task's partitions of examples and labels.
-        committed: What the group has.
-        topic_ids: Ids of the input topics now; empty ids are not compared.
-
-    Raises:
-        StateError: The two partitions tell different stories, or an input was deleted and created again.
-    """
-    examples, labels = (committed.get(partition) for partition in inputs)
-    where = f"task {inputs[0].partition}"
-    if examples is None and labels is None:
-        return None
-    for known in (examples, labels):  # Kafka deletes the offsets of the topic that was deleted, and keeps the others
-        if known is not None:
-            check_topic_ids(inputs, parse_metadata(known.metadata, where).topic_ids, topic_ids)
-    if examples is None or labels is None or examples.metadata != labels.metadata:
-        raise StateError(
-            f"{where}: committed offsets of {inputs[0].topic} and {inputs[1].topic} do not belong together. {WAY_BACK}"
-        )
-    return parse_metadata(examples.metadata, where)
-
-
-def check_topic_ids(
-    inputs: tuple[TopicPartition, TopicPartition], recorded: tuple[str, str], found: tuple[str, str]
-) -> None:
-    """Refuse inputs that were deleted and created again.
-
-    Raises:
-        StateError: They were; no offset or model belongs to the new topic.
-    """
-    problem = created_again((inputs[0].topic, inputs[1].topic), recorded, found)
-    if problem is not None:
-        raise StateError(f"task {inputs[0].partition}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +116,9 @@ class Batch:
         return sum(map(len, self.outputs.unreadable))
 
     @property
-    def point(self) -> Point:
+    def point(self) -> CommitPoint:
         """Where the task is once this is committed."""
-        return Point(self.commit.sequence, self.commit.digest)
+        return CommitPoint(self.commit.sequence, self.commit.digest)
 
 
 class Times(NamedTuple):
@@ -295,7 +188,7 @@ class OwnedTask:
         inputs: tuple[TopicPartition, TopicPartition],
         generation: int,
         settings: TaskSettings,
-        target: Target | None,
+        target: RestoreTarget | None,
         committed: tuple[int, int],
         logs: Logs,
         breaker: Breaker,
@@ -346,7 +239,7 @@ class OwnedTask:
         self._tripped: str | None = None
         self._tripped_at = -1
         self._engine = "unknown"
-        self._point = Point(-1, GENESIS)
+        self._point = CommitPoint(-1, GENESIS)
         self._pending_acts: list[tuple[str, str]] = []
         self._whole_acts = WholeActs()
         self._misfit: str | None = None
@@ -366,7 +259,7 @@ class OwnedTask:
         return self._loaded.manifest.sequence if self._loaded.manifest else -1
 
     @property
-    def target(self) -> Point | None:
+    def target(self) -> CommitPoint | None:
         """The point that the committed offsets name; None where the group has none."""
         return self._named
 
@@ -376,7 +269,7 @@ class OwnedTask:
         return min((snapshot.progress_offset for snapshot in self._writer.named), default=None)
 
     @property
-    def point(self) -> Point:
+    def point(self) -> CommitPoint:
         """The last point that was restored or committed."""
         return self._point
 
@@ -462,7 +355,7 @@ class OwnedTask:
             self._reader.seek(loaded.snapshot.progress_offset)
             self.task = loaded.task
             self.offsets = manifest.offsets
-            self._point = Point(manifest.sequence, bytes.fromhex(manifest.digest))
+            self._point = CommitPoint(manifest.sequence, bytes.fromhex(manifest.digest))
             self._read_to = manifest.sequence - 1
             self._engine = manifest.engine
             self.breaker.load(manifest.unreadable)
@@ -606,7 +499,7 @@ class OwnedTask:
         commits = (one.record for one in reversed(self._script) if isinstance(one.record, Commit))
         newest = next(commits, None)
         if newest is not None and (self._target is None or newest.sequence > self._target.sequence):
-            self._target = Point(newest.sequence, newest.digest)
+            self._target = CommitPoint(newest.sequence, newest.digest)
             self.goal = (newest.examples_end, newest.labels_end)
         return True
 
@@ -668,7 +561,7 @@ class OwnedTask:
         self._tripped, self._tripped_at = record.tripped, record.sequence
         self._anchor = Anchor(record.sequence, record.digest, self.offsets, recorded.offset)
 
-    def _check_target(self, record: Commit | Act, target: Point, where: str) -> None:
+    def _check_target(self, record: Commit | Act, target: CommitPoint, where: str) -> None:
         """The record that is committed, or one behind it, where only acts may be."""
         if record.sequence > target.sequence:
             self._unnamed_commits += isinstance(record, Commit)
@@ -761,7 +654,7 @@ class OwnedTask:
             raise StateError(f"progress[{self.number}] sequence {act.sequence}: {problem}") from problem
         self._engine = act.engine
         digest = read_gap(act.text).digest if act.kind == SKIP else self._point.digest
-        self._point = Point(max(act.sequence, self._point.sequence), digest)
+        self._point = CommitPoint(max(act.sequence, self._point.sequence), digest)
 
     def _replay_commit(self, commit: Commit, progress_offset: int) -> bool:
         ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
@@ -790,7 +683,7 @@ class OwnedTask:
         for topic, sequences in self._settled.missing.items():
             if commit.sequence in sequences:
                 self._again[topic].append(outputs.topics[topic])
-        self._point = Point(commit.sequence, digest)
+        self._point = CommitPoint(commit.sequence, digest)
         self.offsets = (commit.examples_end, commit.labels_end)
         self._anchor = Anchor(commit.sequence, digest, self.offsets, progress_offset)
         self.replayed_records += rows[0] + rows[1]
@@ -806,14 +699,14 @@ class OwnedTask:
         except LookupError:
             topic = self.inputs[side].topic
             raise StateError(
-                f"{topic}[{self.number}] offset {end - 1} is gone; it is needed to rebuild the state. {WAY_ON}"
+                f"{topic}[{self.number}] offset {end - 1} is gone; it is needed to rebuild the state. {HINT_SKIP}"
             ) from None
 
     def _finish(self) -> None:
         if self._target is not None and self.offsets != self.goal:
             raise StateError(
                 f"task {self.number}: progress ends at offsets {pair(self.offsets)}, committed are "
-                f"{pair(self.goal)}: the group's offsets were changed. {WAY_BACK}"
+                f"{pair(self.goal)}: the group's offsets were changed. {HINT_RECOMMIT}"
             )
         if self._settled.missing or self._settled.lost or self._target != self._named:
             self.stage = Stage.REPAIRING
@@ -852,7 +745,7 @@ class OwnedTask:
         for record, offset in zip(self.repair.progress, progress_offsets, strict=True):
             if self._anchor is not None and record.sequence == self._anchor.sequence:
                 self._anchor = self._anchor._replace(progress_offset=offset)
-        self._point = Point(act.sequence, self._point.digest)
+        self._point = CommitPoint(act.sequence, self._point.digest)
         self.repair = None
         self._named = self._target
         self._leave_restore()
@@ -1011,7 +904,7 @@ class OwnedTask:
         """What stands with the offsets of the next transaction."""
         if batch is None and self._anchor is None:
             raise AssertionError("a snapshot is taken behind a commit record")
-        point = batch.point if batch else Point(*self._anchor[:2]) if self._anchor else self._point
+        point = batch.point if batch else CommitPoint(*self._anchor[:2]) if self._anchor else self._point
         return point.metadata(self._writer.snapshots, self._identity.topic_ids)
 
     @property
@@ -1086,18 +979,3 @@ def _gap_of(act: Act, where: str) -> Gap:
         return read_gap(act.text)
     except StateError as problem:
         raise StateError(f"{where}: {problem}") from problem
-
-
-def progress_record(value: bytes | None, where: str) -> Commit | Act:
-    """What a value of the progress topic says.
-
-    Raises:
-        StateError: It is none of our records.
-    """
-    try:
-        record = codec.decode_one(value or b"")
-    except (UndecodableError, WrongSchemaError) as error:
-        raise StateError(f"{where}: no progress record: {error}") from error
-    if not isinstance(record, Commit | Act):
-        raise StateError(f"{where}: {type(record).__name__} is no progress record")
-    return record

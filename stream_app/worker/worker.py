@@ -39,7 +39,7 @@ from stream_app.pipeline.outputs import DEAD_LETTERS, OUTPUT_TOPICS, Outputs, by
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.records import Act, Commit, OutputRecords, Reason
 from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.changelog import TRANSACTION_BYTES as SNAPSHOT_BYTES
+from stream_app.recovery.commit_point import HINT_SKIP, RestoreTarget, committed_target
 from stream_app.recovery.hanging_transactions import (
     HANGS_AFTER_S,
     LOOK_INTERVAL_S,
@@ -49,19 +49,9 @@ from stream_app.recovery.hanging_transactions import (
     take_over,
     writers_of,
 )
-from stream_app.recovery.restore import (
-    WAY_ON,
-    Batch,
-    Logs,
-    OwnedTask,
-    Repair,
-    Stage,
-    Target,
-    Times,
-    Writer,
-    committed_target,
-)
-from stream_app.recovery.settle import OutputLogs, is_by_task
+from stream_app.recovery.output_logs import OutputLogs, is_by_task
+from stream_app.recovery.restore import Batch, Logs, OwnedTask, Repair, Stage, Times, Writer
+from stream_app.recovery.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
 from stream_app.serialization import codec
 from stream_app.snapshot.identity import UNKNOWN, Identity
 from stream_app.worker.events import Observer, last_places
@@ -496,7 +486,7 @@ class Worker:
         self._look_at_topics()
         problems: dict[int, str] = {}
         for number, pair in inputs.items():
-            target: Target | None = None
+            target: RestoreTarget | None = None
             try:
                 target = committed_target(pair, committed, self._topic_ids)
             except StateError as error:
@@ -521,7 +511,7 @@ class Worker:
         self._grown = lines
 
     def _own(
-        self, inputs: tuple[TopicPartition, TopicPartition], target: Target | None, committed: tuple[int, int]
+        self, inputs: tuple[TopicPartition, TopicPartition], target: RestoreTarget | None, committed: tuple[int, int]
     ) -> None:
         number, settings = inputs[0].partition, self._config.worker
         task = OwnedTask(
@@ -689,7 +679,7 @@ class Worker:
             if offset < low:
                 raise StateError(
                     f"{place} starts at offset {low}, offset {offset} is needed to restore the task; it was deleted "
-                    f"(retention). {WAY_ON}"
+                    f"(retention). {HINT_SKIP}"
                 )
             if goal > high:
                 raise StateError(

@@ -201,7 +201,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "snapshot-chunks": Mutant(
         "the manifest tells places that are those of the chunks before",
-        "stream_app/recovery/changelog.py",
+        "stream_app/recovery/snapshot_writer.py",
         "SnapshotWriter.committed",
         "places.setdefault(chunk.key, offset)",
         "places.setdefault(chunk.key, offset - 1)",
@@ -313,8 +313,8 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "outputs-unrepaired": Mutant(
         "who restores a task finds that all committed outputs can be read",
-        "stream_app/recovery/settle.py",
-        "_Output.missing",
+        "stream_app/recovery/output_logs.py",
+        "OutputPartition.missing",
         "return frozenset(outstanding)",
         "return frozenset()",
     ),
@@ -422,8 +422,8 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "foreign-unread": Mutant(
         "who restores a task takes records of other writers for its own",
-        "stream_app/recovery/settle.py",
-        "_Output.stranger",
+        "stream_app/recovery/output_logs.py",
+        "OutputPartition.stranger",
         "own = list(self._windows(records))",
         "return None",
         ("tests/unit/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused",),

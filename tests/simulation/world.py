@@ -28,7 +28,8 @@ from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.records import Act, Commit, OutputRecords, Side
-from stream_app.recovery.restore import WAY_ON, Stage, parse_metadata
+from stream_app.recovery.commit_point import HINT_SKIP, parse_metadata
+from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
 from stream_app.worker.events import Observer
@@ -325,7 +326,7 @@ class Notes(Observer):
     def parked(self, task: int, problem: str) -> None:
         """Only a loss of inputs makes a task impossible to restore."""
         super().parked(task, problem)
-        if task in self._world.lost and WAY_ON in problem:
+        if task in self._world.lost and HINT_SKIP in problem:
             self._world.faults.events[Event.PARKED] += 1
         elif RAISE_LIMIT in problem:
             self._world.faults.events[Event.UNREPAIRABLE] += 1

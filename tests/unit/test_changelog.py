@@ -11,9 +11,10 @@ from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartiti
 from stream_app.backends.memory import EmbeddedCluster, EmbeddedTransaction
 from stream_app.errors import StateError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.records import Example
-from stream_app.recovery import changelog
+from stream_app.recovery import snapshot_writer
 from stream_app.recovery.buffers import rows_of
-from stream_app.recovery.restore import OPEN_TRANSACTION_S, Stage, Target, parse_metadata
+from stream_app.recovery.commit_point import RestoreTarget, parse_metadata
+from stream_app.recovery.restore import OPEN_TRANSACTION_S, Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Manifest, read_manifest
 from stream_app.worker.worker import Worker
@@ -45,7 +46,7 @@ def _changelog(world: World, number: int) -> TopicPartition:
     return TopicPartition(world.config.topics.changelog, number)
 
 
-def _target(world: World, number: int) -> Target:
+def _target(world: World, number: int) -> RestoreTarget:
     """What the committed offsets of a task say."""
     place = TopicPartition(world.config.topics.examples, number)
     known = world.cluster.committed("app", [place])[place]
@@ -118,7 +119,7 @@ def test_a_killed_worker_does_again_what_its_last_snapshot_does_not_have(lives: 
 
 def test_a_large_snapshot_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction grows with the state; a worker that is killed between two pieces leaves no half snapshot."""
-    monkeypatch.setattr(changelog, "TRANSACTION_RECORDS", 1)
+    monkeypatch.setattr(snapshot_writer, "TRANSACTION_RECORDS", 1)
     monkeypatch.setattr("stream_app.snapshot.format.CHUNK_BYTES", 500)
     world = _world()
     world.send(70)

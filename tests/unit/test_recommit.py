@@ -13,7 +13,7 @@ from stream_app.cli import start
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
 from stream_app.records import SKIP, Act, Commit
-from stream_app.recovery.restore import Point, parse_metadata
+from stream_app.recovery.commit_point import parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Snapshot, read_manifest
 from stream_app.snapshot.skipped_inputs import Gap
@@ -279,7 +279,7 @@ def test_the_metadata_of_the_release_before() -> None:
     """Offsets and point are right, but a snapshot is there and not named: it is, from now on."""
     world, _ = _processed()
     right = _committed(world)
-    old = {place: Point(*parse_metadata(known.metadata, "test").point).metadata() for place, known in right.items()}
+    old = {place: parse_metadata(known.metadata, "test").point.metadata() for place, known in right.items()}
     for place, metadata in old.items():
         world.broker._group("app").offsets[place] = Committed(COUNT, metadata)
     _recommit(world)

@@ -32,7 +32,8 @@ from stream_app.errors import (
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import RESUME, Act, Commit, Example, Label, OutputRecords
 from stream_app.recovery import restore
-from stream_app.recovery.restore import Point, Stage, Target, committed_target, parse_metadata
+from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, parse_metadata
+from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Place, Snapshot
 from stream_app.worker import worker
@@ -460,7 +461,7 @@ def _commit_offsets(world: World, committed: Callable[[int], tuple[str, tuple[in
 
 
 def _metadata(world: World, number: int) -> str:
-    return Point(_last(world, number).sequence, _last(world, number).digest).metadata()
+    return CommitPoint(_last(world, number).sequence, _last(world, number).digest).metadata()
 
 
 def _forged(world: World, number: int, **changed: Any) -> bytes:  # noqa: ANN401  (fields of a commit record)
@@ -489,13 +490,13 @@ def _new_topic(world: World) -> None:
 
 
 def _other_digest(world: World) -> None:
-    _commit_offsets(world, lambda number: (Point(_last(world, number).sequence, bytes(32)).metadata(), (20, 20)))
+    _commit_offsets(world, lambda number: (CommitPoint(_last(world, number).sequence, bytes(32)).metadata(), (20, 20)))
 
 
 def _older_offsets(world: World) -> None:
     def committed(number: int) -> tuple[str, tuple[int, int]]:
         older = [record for record in world.progress(number) if isinstance(record, Commit)][-2]
-        return Point(older.sequence, older.digest).metadata(), (older.examples_end, older.labels_end)
+        return CommitPoint(older.sequence, older.digest).metadata(), (older.examples_end, older.labels_end)
 
     _commit_offsets(world, committed)
 
@@ -581,15 +582,15 @@ def test_offsets_whose_markers_were_lost_are_committed_again(damage: Callable[[W
 
 def test_metadata() -> None:
     """What is written with the offsets is read again; anything else is refused."""
-    point = Point(7, bytes(range(32)))
+    point = CommitPoint(7, bytes(range(32)))
     snapshots = (Snapshot(Place(12, 1, 300, "a" * 64), 7), Snapshot(Place(3, 64, 2, "b" * 64), 5))
-    target = Target(point, snapshots)
+    target = RestoreTarget(point, snapshots)
     assert parse_metadata(point.metadata(snapshots), "task 0") == target
-    assert parse_metadata(f"1 7 {point.digest.hex()}", "of the first releases") == Target(point)
+    assert parse_metadata(f"1 7 {point.digest.hex()}", "of the first releases") == RestoreTarget(point)
     words = " ".join(["2 7", point.digest.hex(), *map(str, snapshots)])
     assert parse_metadata(words, "of areba 0.x") == target
     ids = ("hwuN0cXkTnuGmqm1VQYhKw", "4yVGZmaRSAKLhlPgYiPUwA")
-    assert parse_metadata(point.metadata(snapshots, ids), "task 0") == Target(point, snapshots, ids)
+    assert parse_metadata(point.metadata(snapshots, ids), "task 0") == RestoreTarget(point, snapshots, ids)
     inputs = (TopicPartition("examples", 0), TopicPartition("labels", 0))
     assert committed_target(inputs, {}) is None
     committed = {place: Committed(3, point.metadata(snapshots)) for place in inputs}

@@ -10,7 +10,7 @@ from stream_app.backends.base import Fetched, LogReader, TopicPartition
 from stream_app.backends.memory import EmbeddedBroker, EmbeddedCluster
 from stream_app.errors import ArebaError, StateError, TopicError, UnknownOutcomeError
 from stream_app.records import Commit
-from stream_app.recovery.restore import Target, parse_metadata
+from stream_app.recovery.commit_point import RestoreTarget, parse_metadata
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
 from stream_app.worker import progress_trimmer
@@ -53,7 +53,7 @@ def _commits(world: World, number: int = 0) -> list[tuple[int, Commit]]:
     return [(offset, record) for offset, record in found if isinstance(record, Commit)]
 
 
-def _target(world: World, number: int = 0) -> Target:
+def _target(world: World, number: int = 0) -> RestoreTarget:
     place = _place(world, "examples", number)
     known = world.cluster.committed("app", [place])[place]
     assert known is not None
