@@ -1,7 +1,7 @@
 """`areba state skip`: a task whose inputs were deleted before it had done with them goes on without them.
 
 Nothing is processed here. An act in progress says from which state and at which offsets the task goes on; the next
-worker that restores it finds the act, and so does every restore after that (`restore.OwnedTask`). All workers must be
+worker that restores it finds the act, and so does every restore after that (`restore.Restore`). All workers must be
 stopped: a running one reads progress at its start only.
 """
 
@@ -16,7 +16,7 @@ from stream_app.errors import StateError
 from stream_app.records import SKIP, Act, Commit
 from stream_app.recovery.changelog import Loaded, load
 from stream_app.recovery.commit_point import HINT_RECOMMIT, RestoreTarget, committed_target
-from stream_app.recovery.restore import SCRIPT_RECORDS
+from stream_app.recovery.progress_script import SCRIPT_RECORDS
 from stream_app.serialization import codec
 from stream_app.snapshot.skipped_inputs import Gap, Offsets, read_gap
 

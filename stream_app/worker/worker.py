@@ -49,13 +49,16 @@ from stream_app.recovery.hanging_transactions import (
     take_over,
     writers_of,
 )
+from stream_app.recovery.live_task import LiveTask, ProcessedBatch
 from stream_app.recovery.output_logs import OutputLogs, is_by_task
-from stream_app.recovery.restore import Batch, Logs, OwnedTask, Repair, Stage, Times, Writer
+from stream_app.recovery.restore import Pause, Repair, Restore, Stage
+from stream_app.recovery.restore_request import Logs, RestoreRequest, Times, Writer
 from stream_app.recovery.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
 from stream_app.serialization import codec
 from stream_app.snapshot.identity import UNKNOWN, Identity
 from stream_app.worker.events import Observer, last_places
 from stream_app.worker.label_watch import LabelWatch
+from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.progress_trimmer import ProgressTrimmer
 
 RESTORE_SLICE_S = 1.0
@@ -141,7 +144,7 @@ class _Part:
     """
 
     task: OwnedTask
-    batch: Batch | None = None
+    batch: ProcessedBatch | None = None
     repair: Repair | None = None
     written: dict[str, list[int]] = field(default_factory=lambda: {topic: [] for topic in OUTPUT_TOPICS})
     progress_offsets: list[int] = field(default_factory=list)
@@ -339,7 +342,7 @@ class Worker:
             self._observer.freed(sorted(freed))
         for task in self.tasks:
             if task.unnamed_ends is not None and self._unread.is_readable(task.unnamed_ends):
-                task.name_snapshot()
+                task.live.name_snapshot()
         self._confirm_offsets()
 
     def _confirm_offsets(self) -> None:
@@ -428,7 +431,7 @@ class Worker:
         for task in self.tasks:
             if task.stage is Stage.LIVE:
                 with self._observer.step(f"task {task.number}: the digest of its models"):
-                    digest = task.model_digest()
+                    digest = task.live.model_digest()
                 self._observer.stopped(task.number, task.point.sequence, digest)
 
     # Assignment -----------------------------------------------------------------------------------------------------
@@ -514,23 +517,19 @@ class Worker:
         self, inputs: tuple[TopicPartition, TopicPartition], target: RestoreTarget | None, committed: tuple[int, int]
     ) -> None:
         number, settings = inputs[0].partition, self._config.worker
-        task = OwnedTask(
-            inputs=inputs,
-            generation=self._generation,
-            settings=self._settings,
-            target=target,
-            committed=committed,
-            logs=Logs(
+        identity = Identity(self._partitions, self._topic_ids)
+        restore = Restore(
+            RestoreRequest(inputs, self._settings, target, committed, self._writer, identity),
+            Logs(
                 partial(self._read, self._topics.progress, number),
                 partial(self._read, self._topics.changelog, number),
                 self._output_logs(number),
             ),
-            breaker=Breaker(self._config.breaker),
-            clock=self._ports.clock,
-            times=Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
-            writer=self._writer,
-            identity=Identity(self._partitions, self._topic_ids),
+            Breaker(self._config.breaker),
+            self._ports.clock,
+            Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
         )
+        task = OwnedTask(restore, self._generation, self._ports.clock)
         progress = TopicPartition(self._topics.progress, number)
         self._trimmers[number] = ProgressTrimmer(self._ports.cluster, self._ports.clock, inputs, progress)
         self._tasks[number] = task
@@ -584,21 +583,23 @@ class Worker:
         return worked
 
     def _restore(self, task: OwnedTask, until_s: float) -> bool:
+        got_ahead = False
         try:
-            if task.stage is Stage.LOADING:
-                self._in_step(task, task.load, until_s)
-            elif task.stage is Stage.READING:
-                if not task.read_progress():
-                    return task.got_ahead
-                for line in task.damage:
+            if task.stage is Stage.READING:  # waits for brokers, so it is no step of our own work
+                got_ahead, last = task.restore(until_s)
+            else:
+                with self._observer.step(f"task {task.number}: restoring"):
+                    got_ahead, last = task.restore(until_s)
+            if last is Pause.INPUTS:
+                for line in task.report.damage:
                     self._observer.damaged(task.number, line)
                 self._start_reading(task)
-            elif not self._in_step(task, task.replay, until_s):
-                self._observer.restoring(task.number, task.offsets, task.goal)
-            elif task.stage is Stage.REPAIRING:
-                self._repair(task)
-            else:
+            elif isinstance(last, Repair):
+                self._repair(task, last, until_s)
+            elif isinstance(last, LiveTask):
                 self._begin(task)
+            elif task.stage is Stage.REPLAYING:
+                self._observer.restoring(task.number, task.offsets, task.report.goal)
         except (StateError, OwnCodeError, ForeignRecordsError) as error:
             if self._is_overtaken(task):
                 self._renew(task)
@@ -606,12 +607,7 @@ class Worker:
                 raise
             else:
                 self._park(task, str(error))
-        return task.got_ahead
-
-    def _in_step(self, task: OwnedTask, work: Callable[[float], bool], until_s: float) -> bool:
-        """One slice of restoring."""
-        with self._observer.step(f"task {task.number}: restoring"):
-            return work(until_s)
+        return got_ahead
 
     def _begin(self, task: OwnedTask) -> None:
         """Its state is what it was."""
@@ -619,14 +615,12 @@ class Worker:
             self._trip(task)
             return
         self._starved = False
-        self._observer.restored(task.number, task.point.sequence, task.loaded_sequence, task.replayed_records)
-        self._observer.changed(task.number, task.taken_over)
+        report = task.report
+        self._observer.restored(task.number, task.point.sequence, report.loaded_sequence, report.replayed_records)
+        self._observer.changed(task.number, report.changes)
 
-    def _repair(self, task: OwnedTask) -> None:
-        """Publish again what was committed and cannot be read."""
-        if task.repair is None:
-            raise AssertionError("a task that is repaired has something to repair")
-        repair = task.repair
+    def _repair(self, task: OwnedTask, repair: Repair, until_s: float) -> None:
+        """Publish again what was committed and cannot be read, and end the restore."""
         part = _Part(task, repair=repair)
         try:
             self._commit([part])
@@ -638,7 +632,7 @@ class Worker:
             return
         self._note_written(part)
         self._observer.repaired(task.number, {topic: len(records) for topic, records in repair.outputs.items()})
-        task.repaired(part.progress_offsets)
+        task.restore(until_s, part.progress_offsets)
         self._begin(task)
 
     def _is_overtaken(self, task: OwnedTask) -> bool:
@@ -665,7 +659,7 @@ class Worker:
 
     def _look_for_resume(self, task: OwnedTask) -> None:
         try:
-            if task.look_for_resume():
+            if task.live.look_for_resume():
                 self._observer.resumed(task.number)
                 self._start_reading(task)
         except StateError as error:
@@ -673,7 +667,7 @@ class Worker:
 
     def _start_reading(self, task: OwnedTask) -> None:
         """Fetch the inputs from where the task needs them."""
-        for partition, offset, goal in zip(task.inputs, task.offsets, task.goal, strict=True):
+        for partition, offset, goal in zip(task.inputs, task.offsets, task.report.goal, strict=True):
             place = f"{partition.topic}[{partition.partition}]"
             low, high = self._ports.source.watermarks(partition)
             if offset < low:
@@ -816,12 +810,13 @@ class Worker:
         """What a committed transaction means for one of its tasks."""
         task, batch = part.task, part.batch
         self._note_written(part)
-        complete = task.advance(batch, part.progress_offsets, self._unread.ends(part.task.number))
+        live = task.live
+        complete = live.advance(batch, part.progress_offsets, self._unread.ends(part.task.number))
         if complete is not None:
             self._unread.hurry()
             self._observer.saved(task.number, complete)
-        if task.needed_progress is not None:
-            self._trimmers[task.number].want(task.needed_progress)
+        if live.needed_progress is not None:
+            self._trimmers[task.number].want(live.needed_progress)
         if batch is not None:
             self._observer.committed(task.number, batch.offsets, batch.commit.records)
             if batch.outputs.dead:
@@ -849,9 +844,10 @@ class Worker:
         number = part.task.number
         for topic, offsets in part.written.items():
             if offsets:
-                part.task.output_ends[topic] = offsets[-1] + 1
+                part.task.position.output_ends[topic] = offsets[-1] + 1
                 self._unread.wrote(self._output(topic, number), offsets[-1] + 1)
-        for name, offsets in (("progress", part.progress_offsets), ("changelog", part.task.snapshot_offsets)):
+        changelog = part.task.live.snapshot_offsets if part.repair is None else []
+        for name, offsets in (("progress", part.progress_offsets), ("changelog", changelog)):
             if offsets:
                 self._unread.wrote(self._output(name, number), offsets[-1] + 1)
 
@@ -923,9 +919,9 @@ class Worker:
             self._ports.clock.sleep(MARKER_WAIT_S)
         for task in tasks:
             if task.unnamed_ends is not None and self._unread.is_readable(task.unnamed_ends):
-                task.name_snapshot()
+                task.live.name_snapshot()
 
-    def _step(self, task: OwnedTask, room: Room, *, must: bool) -> Batch | None:
+    def _step(self, task: OwnedTask, room: Room, *, must: bool) -> ProcessedBatch | None:
         limit = self._limits.get(task.number, min(FIRST_BATCH_RECORDS, self._config.worker.max_batch_records))
         examples, labels = task.waiting
         rows = merge.cut(
@@ -939,7 +935,7 @@ class Worker:
             return None
         start = self._ports.clock.monotonic_s()
         with self._observer.step(f"task {task.number}: a batch of {rows[0]} examples and {rows[1]} labels"):
-            batch = task.step(rows, room, must=must)
+            batch = task.live.step(rows, room, must=must)
         taken = batch.inputs if batch is not None else 0
         if taken == sum(rows):
             self._learn_limit(task.number, limit, taken, self._ports.clock.monotonic_s() - start)
@@ -970,12 +966,10 @@ class Worker:
                 self._produce(part, batch.outputs.topics, (*batch.acts, batch.commit))
             if part.repair is not None:
                 self._produce(part, part.repair.outputs, part.repair.progress)
-            chunks = task.snapshot_records(room)
-            room -= bytes_of(chunks)
-            if len(chunks):
-                changelog = TopicPartition(self._topics.changelog, task.number)
-                transaction.produce(changelog, chunks, task.snapshot_offsets)
-            metadata = task.metadata(batch)
+                metadata = part.repair.metadata
+            else:
+                room -= self._produce_snapshot(task, room)
+                metadata = task.live.metadata(batch)
             ends = batch.offsets if batch else task.offsets
             for partition, offset in zip(task.inputs, ends, strict=True):
                 offsets[partition] = Committed(offset, metadata)
@@ -1000,6 +994,14 @@ class Worker:
             part.progress_offsets,
         )
 
+    def _produce_snapshot(self, task: OwnedTask, room: int) -> int:
+        """Write what the transaction has to carry of a snapshot, and return its bytes."""
+        chunks = task.live.snapshot_records(room)
+        if len(chunks):
+            changelog = TopicPartition(self._topics.changelog, task.number)
+            self._ports.transaction.produce(changelog, chunks, task.live.snapshot_offsets)
+        return bytes_of(chunks)
+
     def _check_gaps(self, parts: Sequence[_Part]) -> None:
         """Look at what lies between our last records and these in the output partitions, where there is anything.
 
@@ -1009,7 +1011,7 @@ class Worker:
         """
         for part in parts:
             for topic, offsets in part.written.items():
-                start = part.task.output_ends[topic]
+                start = part.task.position.output_ends[topic]
                 if offsets and offsets[0] > start + 1:  # where there is room for more than a marker
                     self._look_between(self._output(topic, part.task.number), start, offsets[0])
 

@@ -995,7 +995,7 @@ class World:
         for process in self._processes:
             process.is_asked_to_stop = True
             for task in process.worker.tasks if process.worker is not None else ():
-                self.models[task.number] = task.model_digest()
+                self.models[task.number] = task.live.model_digest()
         while self._processes:
             self.scheduler.pause(SETTLE_S)
         self.scheduler.pause(FORGOTTEN_S)

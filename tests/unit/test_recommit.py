@@ -101,9 +101,9 @@ def _lose_labels(world: World) -> None:
 )
 def test_the_way_back(damage: Callable[[World], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused unless asked for; then the very offsets, with the very metadata, and the same bits from there on."""
-    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
+    monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world, member = _processed()
-    right, digests = _committed(world), [task.model_digest() for task in member.tasks]
+    right, digests = _committed(world), [task.live.model_digest() for task in member.tasks]
     damage(world)
     with pytest.raises(StateError) as caught:
         world.worker().run(_never())
@@ -114,8 +114,8 @@ def test_the_way_back(damage: Callable[[World], None], monkeypatch: pytest.Monke
     assert all(f"now {COUNT}/{COUNT} (sequence " in line and "2 snapshots" in line for line in lines)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, COUNT))
-    assert [task.model_digest() for task in again.tasks] == digests
-    assert all(task.loaded_sequence > 0 for task in again.tasks)
+    assert [task.live.model_digest() for task in again.tasks] == digests
+    assert all(task.report.loaded_sequence > 0 for task in again.tasks)
     world.send(6, first=COUNT)
     _turns(again, until=_all_at(again, COUNT + 6))
     assert world.outputs() == _undisturbed(COUNT, 6)
@@ -173,12 +173,12 @@ def test_a_task_that_never_committed() -> None:
 def test_an_application_without_snapshots() -> None:
     """Then restoring begins at the first offset."""
     world, member = _processed(after_ms=10_000)
-    digests = [task.model_digest() for task in member.tasks]
+    digests = [task.live.model_digest() for task in member.tasks]
     _lose_offsets(world)
     assert all("0 snapshots" in line for line in _recommit(world))
     again = _started(world.worker())
     _turns(again, until=_all_at(again, COUNT))
-    assert [task.model_digest() for task in again.tasks] == digests
+    assert [task.live.model_digest() for task in again.tasks] == digests
 
 
 def _named(world: World, number: int = 0) -> tuple[Snapshot, ...]:

@@ -31,7 +31,7 @@ from stream_app.errors import (
 )
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import RESUME, Act, Commit, Example, Label, OutputRecords
-from stream_app.recovery import restore
+from stream_app.recovery import progress_script
 from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, parse_metadata
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
@@ -218,7 +218,7 @@ def test_a_new_process_goes_on_bit_by_bit(lives: int) -> None:
     assert world.outputs() == _undisturbed(40)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 40))
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
 class _Failing(EmbeddedTransaction):
@@ -268,7 +268,7 @@ def test_a_rebalance_in_the_midst_of_a_restore() -> None:
     world.send(10, first=30)
     world.use(_Ticking())
     one = _started(world.worker())
-    _turns(one, until=lambda: any(task.replayed_records > 4 for task in one.tasks))
+    _turns(one, until=lambda: any(task.report.replayed_records > 4 for task in one.tasks))
     taken = one.tasks
     assert all(task.stage is Stage.REPLAYING for task in taken)
     two = _started(world.worker(_config(application={"instance": "two"}), joins=True))
@@ -308,19 +308,19 @@ def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> 
     member = _started(world.worker())
     _turns(member, until=_all_at(member, 40))
     assert len(world.progress(0)) > 60
-    monkeypatch.setattr(restore, "SCRIPT_RECORDS", 8)
-    monkeypatch.setattr(restore, "PROGRESS_RECORDS_PER_POLL", 3)
+    monkeypatch.setattr(progress_script, "SCRIPT_RECORDS", 8)
+    monkeypatch.setattr(progress_script, "PROGRESS_RECORDS_PER_POLL", 3)
     again = _started(world.worker())
     longest = 0
 
     def done() -> bool:
         nonlocal longest
-        longest = max([longest, *(len(task._script) for task in again.tasks)])
+        longest = max([longest, *(task.script_records for task in again.tasks)])
         return _all_at(again, 40)()
 
     _turns(again, until=done)
     assert 0 < longest <= 8 + 3
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
 def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -555,7 +555,7 @@ def _forge_ranges(world: World) -> None:
 )
 def test_state_that_does_not_fit(damage: Callable[[World], None], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status 3 and one line with both numbers, before a single record is written."""
-    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
+    monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world = _processed()
     damage(world)
     before = world.outputs()
@@ -686,16 +686,20 @@ def test_a_changed_setting_begins_with_the_batch_that_follows(caplog: pytest.Log
     world = _processed()
     learners = {"areba": {"method": "areba", "budget": 4}, "new": {"method": "baseline"}}
     changed = _config(learners=learners, metrics={"every_labels": 4})
-    models = [task.model_digest() for task in _at(world.worker(), 20).tasks]
+    models = [task.live.model_digest() for task in _at(world.worker(), 20).tasks]
     with caplog.at_level(logging.INFO):
         member = _at(world.worker(changed), 20)
-    assert [task.model_digest() for task in member.tasks] == models
+    assert [task.live.model_digest() for task in member.tasks] == models
     assert "learners.new: is new" in caplog.text
     world.send(5, first=20)
     _turns(member, until=_all_at(member, 25))
     assert [isinstance(record, Act) for record in world.progress(0)].count(True) == 2
     again = _at(world.worker(changed), 25)
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks] != models
+    assert (
+        [task.live.model_digest() for task in again.tasks]
+        == [task.live.model_digest() for task in member.tasks]
+        != models
+    )
 
 
 def _at(member: Worker, offset: int) -> Worker:

@@ -83,21 +83,20 @@ def _goes_on(world: World, start: int, count: int = 20) -> Worker:
     _kill(world)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, start + count))
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
     _kill(world)
     return again
 
 
 def _updates(member: Worker) -> int:
-    task = member.tasks[0].task
-    assert task is not None
+    task = member.tasks[0].live.task
     return int(task.stream("s0").learners[0].arrays()["updates"].sum())
 
 
 def test_inputs_that_nobody_processed_are_gone() -> None:
     """A desk was closed for longer than its topics keep: the models are as they were, and only the records are lost."""
     world, member = _ran(**OFTEN)
-    before = [task.model_digest() for task in member.tasks]
+    before = [task.live.model_digest() for task in member.tasks]
     world.send(30, first=COUNT)
     _delete(world, COUNT + 30)
     problem = _parked(world)
@@ -116,7 +115,7 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
     assert [line.replace(": goes on", ": would go on") for line in _skip(world)] == said
     again = _started(world.worker())
     _turns(again, until=_all_at(again, COUNT + 30))
-    assert [task.model_digest() for task in again.tasks] == before
+    assert [task.live.model_digest() for task in again.tasks] == before
     _kill(world)
     _goes_on(world, COUNT + 30)
     progress = TopicPartition(world.config.topics.progress, 0)
@@ -204,9 +203,7 @@ def test_said_again_before_a_snapshot_is_whole() -> None:
     assert _updates(member) == 20
     point = member.tasks[0].offsets
     held = rebuild(Place(world.config, world.cluster, world.clock), 0, point).task
-    mine = member.tasks[0].task
-    assert mine is not None
-    assert held.model_digests() == mine.model_digests()
+    assert held.model_digests() == member.tasks[0].live.task.model_digests()
 
 
 def test_one_side_alone() -> None:

@@ -96,7 +96,7 @@ def test_a_new_worker_goes_on_behind_trimmed_progress() -> None:
     world, _ = _trimmed()
     again = _started(world.worker())
     _more(world, again, COUNT + 12)
-    assert all(task.loaded_sequence > 0 for task in again.tasks)
+    assert all(task.report.loaded_sequence > 0 for task in again.tasks)
     assert world.outputs() == _undisturbed(COUNT, 6, 6)
 
 
@@ -294,7 +294,7 @@ def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
 def test_a_model_is_rebuilt_from_a_snapshot() -> None:
     """`areba state` goes on to work: the configuration is that of the snapshot."""
     world, member = _trimmed()
-    expected = member.tasks[0].task.model_digests()  # type: ignore[union-attr]
+    expected = member.tasks[0].live.task.model_digests()
     place = Place(world.config, world.cluster, world.clock)
     assert rebuild(place, 0, None).task.model_digests() == expected
     end = member.tasks[0].offsets

@@ -134,8 +134,8 @@ def test_a_log_of_areba_0_that_ended_by_sigterm_is_continued() -> None:
     member = _started(world.worker())
     ends = [tuple(world.broker.watermarks(place).high for place in pair) for pair in _inputs(world)]
     _turns(member, until=lambda: [task.offsets for task in member.tasks] == ends)
-    assert [task.loaded_sequence for task in member.tasks] == [3, 2]
-    assert [task.replayed_records for task in member.tasks] == [0, 0]
+    assert [task.report.loaded_sequence for task in member.tasks] == [3, 2]
+    assert [task.report.replayed_records for task in member.tasks] == [0, 0]
     after = world.outputs()
     assert {place: after[place][: len(rows)] for place, rows in before.items()} == before
     assert sum(map(len, after.values())) > sum(map(len, before.values()))
