@@ -42,7 +42,7 @@ def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPa
 def _under_older_rules(world: World, until: int, *, killed: bool) -> None:
     """A worker of older rules processes up to these offsets, and is killed or stopped."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("identity", "restore"):
+        for module in ("snapshot.identity", "recovery.live_task"):
             patch.setattr(f"stream_app.{module}.RULES", RULES - 1)
         member = world.worker()
         if killed:
