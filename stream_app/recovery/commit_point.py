@@ -22,10 +22,12 @@ METADATA_FORMAT = "3"
 READABLE_FORMATS = ("1", "2", METADATA_FORMAT)
 """Format 1 had no snapshots, format 2 had no topic ids."""
 
-HINT_SKIP = "`areba state skip` goes on without what is gone; another application.id starts afresh"
+HINT_SKIP = "`areba state skip` continues without what is gone; another application.id starts from the beginning"
 """What an operator can do about inputs that are needed and were deleted."""
 
-HINT_RECOMMIT = "`areba state recommit` commits them again as progress has them; another application.id starts afresh"
+HINT_RECOMMIT = (
+    "`areba state recommit` commits them again as progress has them; another application.id starts from the beginning"
+)
 """What an operator can do about offsets of the group that were lost, or changed from outside."""
 
 
@@ -190,7 +192,7 @@ def progress_record(value: bytes | None, where: str) -> Commit | Act:
     try:
         record = codec.decode_one(value or b"")
     except (UndecodableError, WrongSchemaError) as error:
-        raise StateError(f"{where}: no progress record: {error}") from error
+        raise StateError(f"{where}: not a progress record: {error}") from error
     if not isinstance(record, Commit | Act):
-        raise StateError(f"{where}: {type(record).__name__} is no progress record")
+        raise StateError(f"{where}: {type(record).__name__} is not a progress record")
     return record

@@ -203,15 +203,15 @@ class ProgressScript:
             return f"sequence {sequence} follows {self._read_to}"
         begin = f"progress begins with sequence {sequence}, sequence {needed} is needed"
         if loaded_sequence >= 0:
-            return f"{begin} for the snapshot behind it. Use another application.id to start afresh"
+            return f"{begin} for the snapshot. Use another application.id to start from the beginning"
         if self._report.damage:
             return (
                 f"{begin}: older records were deleted with their inputs, and no snapshot can be read "
-                f"({'; '.join(self._report.damage)}). Use another application.id to start afresh"
+                f"({'; '.join(self._report.damage)}). Use another application.id to start from the beginning"
             )
         return (
-            f"{begin}, for the committed offsets name no snapshot. `areba state recommit` looks for one; another "
-            "application.id starts afresh"
+            f"{begin}, because the committed offsets name no snapshot. `areba state recommit` looks for a snapshot; "
+            "another application.id starts from the beginning"
         )
 
     def _check_target(self, record: Commit | Act, target: CommitPoint, where: str) -> None:
@@ -231,7 +231,7 @@ class ProgressScript:
         """Check the commit record after which the snapshot was taken."""
         record, position = recorded.record, self._position
         if not isinstance(record, Commit) or record.digest != position.point.digest:
-            raise StateError(f"{where}: sequence {record.sequence} is not the one that the snapshot was taken behind")
+            raise StateError(f"{where}: the snapshot was not taken after this record of sequence {record.sequence}")
         position.tripped = record.tripped
         position.anchor = Anchor(record.sequence, record.digest, position.offsets, recorded.offset)
 
@@ -243,10 +243,10 @@ class ProgressScript:
         gap, loaded_sequence = _gap_of(act, where), self._report.loaded_sequence
         self._misfit = None
         if gap.behind != loaded_sequence or self.is_replaying:
-            found = f"the snapshot behind sequence {loaded_sequence}" if loaded_sequence >= 0 else "none"
+            found = f"the snapshot after sequence {loaded_sequence}" if loaded_sequence >= 0 else "no snapshot"
             self._misfit = (
-                f"{where}: a gap was accepted behind sequence {gap.behind}, and {found} was loaded. `areba state skip` "
-                "says what can be done; another application.id starts afresh"
+                f"{where}: a gap was accepted after sequence {gap.behind}, but {found} was loaded. `areba state skip` "
+                "says what can be done; another application.id starts from the beginning"
             )
         acts = [recorded for recorded in self._records if isinstance(recorded.record, Act)]
         self._records.clear()

@@ -108,8 +108,8 @@ class Replay:
         if digest != commit.digest:
             raise StateError(
                 f"{where}: re-processing up to offsets {ranges[1]}/{ranges[3]} gave digest {digest.hex()[:16]}, "
-                f"committed was {commit.digest.hex()[:16]} by areba {self._engine}; this is {__version__}. Go on with "
-                "that version, or use another application.id to start afresh"
+                f"committed was {commit.digest.hex()[:16]} by areba {self._engine}; this is {__version__}. "
+                "Continue with that version, or use another application.id to start from the beginning"
             )
         for topic, sequences in missing.items():
             if commit.sequence in sequences:

@@ -396,7 +396,7 @@ def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: Adm
     ends, file = done.input_ends(), done.file("w")
     _delete_inputs(done, admin, min(map(min, ends.values())) - 30, *done.input_topics)
     [problem] = _parked(done)
-    assert "`areba state skip` goes on without what is gone" in problem
+    assert "`areba state skip` continues without what is gone" in problem
     wait_until(lambda: _has_no_members(admin, done.config.group_id), "the group hears that the worker is gone")
     command = areba(file, "state", "skip")
     assert command.returncode == 0, command.stderr

@@ -415,6 +415,6 @@ def test_a_snapshot_of_another_history_is_refused() -> None:
             renamed = Committed(known.offset, mine.point.metadata(theirs.snapshots))
             world.broker._group("app").offsets[place] = renamed
     before = world.outputs()
-    with pytest.raises(StateError, match=r"sequence \d+ is not the one that the snapshot was taken"):
+    with pytest.raises(StateError, match=r"the snapshot was not taken after this record of sequence \d+"):
         world.worker().run(_never())
     assert world.outputs() == before

@@ -271,7 +271,7 @@ def test_progress_that_is_not_ours_is_refused() -> None:
     """Nothing is made up from it."""
     world, _ = _processed()
     world.put("progress", 0, None, b"not ours")
-    with pytest.raises(StateError, match=r"progress\[0\] offset \d+: no progress record"):
+    with pytest.raises(StateError, match=r"progress\[0\] offset \d+: not a progress record"):
         _recommit(world)
 
 

@@ -442,7 +442,7 @@ def test_one_parked_task_stops_no_other(caplog: pytest.LogCaptureFixture) -> Non
         member.run(lambda: any(task.offsets == (25, 25) for task in member.tasks))
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("parked task=0: progress[0] offset ")
-    assert "no progress record" in line
+    assert "not a progress record" in line
 
 
 def _last(world: World, partition: int = 0) -> Commit:

@@ -286,7 +286,7 @@ def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
     newest = max(snapshot.progress_offset for snapshot in _target(world).snapshots)
     for number in range(PARTITIONS):
         world.cluster.delete_records(_place(world, "progress", number), newest + 1)
-    line = rf"progress begins with sequence {snapshot + 1}, sequence {snapshot} is needed for the snapshot behind it"
+    line = rf"progress begins with sequence {snapshot + 1}, sequence {snapshot} is needed for the snapshot"
     with pytest.raises(StateError, match=line):
         world.worker().run(lambda: False)
 
