@@ -166,17 +166,19 @@ class Restore:
             while not (progress.is_whole or progress.is_full):
                 yield self._worked() if progress.read_more() else self._silent(progress.state)
             progress.check_gap()
+
             first = None if loaded.task else next(whole_acts(recorded.record for recorded in self.script), None)
             task = loaded.task or self._new_task(first)
             state = TaskState(task, self.position, self.waiting, self._breaker, snapshots)
             self._state_bytes = lambda: task.allocated_bytes
             self._enter(Stage.REPLAYING)
             yield Pause.INPUTS
+
             engine = loaded.manifest.engine if loaded.manifest else "unknown"
             replay = Replay(self.request, state, self._clock, self.report, engine)
             progress.is_replaying = True
             while self.script or not progress.is_whole:
-                if progress.wants_more:
+                if progress.wants_more:  # a script that memory cannot hold at once is read while it is replayed
                     if progress.read_more():
                         self.deadline.restart()
                     progress.check_gap()
@@ -185,6 +187,7 @@ class Restore:
                 elif self.script or not progress.is_whole:
                     yield self._silent(f"inputs were re-read up to {replay.fetched_to}, {progress.next_goal}")
         self._check_goal(progress)
+
         is_new = loaded.task is None and first is None
         live = LiveTask(
             self.request,
@@ -197,7 +200,7 @@ class Restore:
             self._enter(Stage.REPAIRING)
             repair = self._repair(progress, replay, live)
             self._note_repaired(repair, (yield repair) or ())
-        if not live.is_tripped:
+        if not live.is_tripped:  # a task that the breaker stopped starts once an operator resumes it
             self.report.changes = live.start()
         return live
 
