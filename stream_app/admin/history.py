@@ -1,11 +1,11 @@
 """A task as it was at a committed point, rebuilt from snapshots, progress and inputs; nothing is written.
 
-It runs through the very code that restores a worker's task (`restore.OwnedTask`), so what it finds is what a worker
+It runs through the very code that restores a worker's task (`restore.Restore`), so what it finds is what a worker
 would go on with: the digest of every commit record on the way is compared.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
@@ -21,17 +21,10 @@ from stream_app.records import CONFIGURATION, RESUME, Act, Commit
 from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.buffers import rows_of
 from stream_app.recovery.changelog import manifests_of
-from stream_app.recovery.restore import (
-    Logs,
-    OwnedTask,
-    Point,
-    Stage,
-    Target,
-    Times,
-    Writer,
-    committed_target,
-    progress_record,
-)
+from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, progress_record
+from stream_app.recovery.live_task import LiveTask
+from stream_app.recovery.restore import Pause, Restore, Stage
+from stream_app.recovery.restore_request import Logs, RestoreRequest, Times, Writer
 from stream_app.serialization import codec
 from stream_app.snapshot.parts import WholeActs
 
@@ -203,43 +196,44 @@ class History:
                 changelog=partial(opened, topics.changelog),
                 outputs=None,
             )
-            owned = OwnedTask(
-                inputs=self.inputs,
-                generation=0,
-                settings=recorded.settings,
-                target=Target(Point(commit.sequence, commit.digest), snapshots),
-                committed=recorded.ends,
-                logs=logs,
-                breaker=Breaker(self._config.breaker),
-                clock=clock,
-                times=Times(READ_TIMEOUT_S, NO_SNAPSHOTS_S),
-                writer=Writer(""),
+            restore = Restore(
+                RestoreRequest(
+                    self.inputs,
+                    recorded.settings,
+                    RestoreTarget(CommitPoint(commit.sequence, commit.digest), snapshots),
+                    recorded.ends,
+                    Writer(""),
+                ),
+                logs,
+                Breaker(self._config.breaker),
+                clock,
+                Times(READ_TIMEOUT_S, NO_SNAPSHOTS_S),
             )
-            stack.callback(owned.close)
             readers = [opened(partition.topic) for partition in self.inputs]
-            _drive(owned, readers, recorded.ends, told)
-            if owned.task is None:
-                raise AssertionError("a restored task has its state")
-            return Rebuilt(owned.task, commit.sequence, recorded.ends)
+            live = _drive(restore, readers, recorded.ends, told)
+            return Rebuilt(live.task, commit.sequence, recorded.ends)
 
 
-def _drive(owned: OwnedTask, readers: Sequence[LogReader], wanted: tuple[int, int], told: Told) -> None:
-    """Restore the task, reading of its inputs what it asks for."""
-    forever = float("inf")
-    while owned.stage not in (Stage.LIVE, Stage.TRIPPED):
-        if owned.stage is Stage.LOADING:
-            owned.load(forever)
-        elif owned.stage is Stage.READING:
-            if owned.read_progress():
-                for reader, offset in zip(readers, owned.offsets, strict=True):
+def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, int], told: Told) -> LiveTask:
+    """Restore a task, and read of its inputs what the restore asks for."""
+    with closing(restore.run()) as steps:
+        while True:
+            try:
+                pause = next(steps)
+            except StopIteration as done:
+                live: LiveTask = done.value
+                told(restore.position.offsets, wanted)
+                return live
+            if pause is Pause.INPUTS:
+                for reader, offset in zip(readers, restore.position.offsets, strict=True):
                     reader.seek(offset)
-        elif not owned.replay(forever):
-            told(owned.offsets, wanted)
-            for side, reader in enumerate(readers):
-                fetched = reader.poll(POLL_RECORDS, POLL_S) if owned.lacks(side) else None
-                if fetched is not None and len(fetched.records):
-                    owned.add(side, fetched)
-    told(owned.offsets, wanted)
+            elif pause is Pause.WAITING and restore.stage is Stage.REPLAYING:
+                told(restore.position.offsets, wanted)
+                for side, reader in enumerate(readers):
+                    fetched = reader.poll(POLL_RECORDS, POLL_S) if restore.lacks(side) else None
+                    if fetched is not None and len(fetched.records):
+                        restore.waiting[side].add(fetched)
+                        restore.deadline.restart()
 
 
 class _Until:

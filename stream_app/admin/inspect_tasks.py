@@ -26,10 +26,10 @@ from stream_app.config.memory_bound import bound_of
 from stream_app.errors import StateError
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit
 from stream_app.recovery.changelog import manifests_of
-from stream_app.recovery.restore import (
-    WAY_BACK,
-    WAY_ON,
-    Target,
+from stream_app.recovery.commit_point import (
+    HINT_RECOMMIT,
+    HINT_SKIP,
+    RestoreTarget,
     check_topic_ids,
     committed_target,
     offsets_lost,
@@ -315,7 +315,7 @@ def _checked_target(
     committed: tuple[Mapping[TopicPartition, Committed | None], Mapping[TopicPartition, Committed | None]],
     tail: Sequence[Commit | Act],
     topic_ids: tuple[str, str],
-) -> Target | None:
+) -> RestoreTarget | None:
     """What the group committed, held against progress, which was read in between; None where nothing ever was.
 
     Raises:
@@ -334,7 +334,7 @@ def _checked_target(
     if earlier is not None and (last is None or earlier.point.sequence > last.sequence):
         raise StateError(
             f"progress ends with sequence {last.sequence if last else 'none'}, {earlier.point.sequence} is committed: "
-            f"the offsets are not those of this progress. {WAY_BACK}"
+            f"the offsets are not those of this progress. {HINT_RECOMMIT}"
         )
     for target, known in zip((earlier, now), committed, strict=True):
         for record in tail:
@@ -343,22 +343,25 @@ def _checked_target(
     return now
 
 
-def _check_commit(record: Commit, target: Target, committed: Sequence[Committed | None]) -> None:
+def _check_commit(record: Commit, target: RestoreTarget, committed: Sequence[Committed | None]) -> None:
     """The commit record that the committed offsets name."""
     found, wanted = record.digest.hex()[:16], target.point.digest.hex()[:16]
     if found != wanted:
         raise StateError(
-            f"digest {found} of sequence {record.sequence} is recorded, the committed offsets name {wanted}. {WAY_BACK}"
+            f"digest {found} of sequence {record.sequence} is recorded, the committed offsets name {wanted}. "
+            f"{HINT_RECOMMIT}"
         )
     ends, offsets = [record.examples_end, record.labels_end], [known.offset for known in committed if known]
     if ends != offsets:
         raise StateError(
             f"sequence {record.sequence} ends at offsets {'/'.join(map(str, ends))}, committed are "
-            f"{'/'.join(map(str, offsets))}: the group's offsets were changed. {WAY_BACK}"
+            f"{'/'.join(map(str, offsets))}: the group's offsets were changed. {HINT_RECOMMIT}"
         )
 
 
-def _gathered(cluster: Cluster, config: Config, task: int, target: Target, tail: Sequence[Commit | Act]) -> _Facts:
+def _gathered(
+    cluster: Cluster, config: Config, task: int, target: RestoreTarget, tail: Sequence[Commit | Act]
+) -> _Facts:
     """What the newest snapshot tells, and the beginning of progress where there is none.
 
     Raises:
@@ -439,7 +442,7 @@ def _check_inputs(task: int, inputs: tuple[Input, Input], needed: tuple[int, int
         if offset is not None and offset < known.low:
             raise StateError(
                 f"{place} starts at offset {known.low}, offset {offset} is needed to restore the task; it was deleted "
-                f"(retention). {WAY_ON}"
+                f"(retention). {HINT_SKIP}"
             )
         if known.committed is not None and known.committed > known.high:
             raise StateError(

@@ -16,7 +16,13 @@ from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError, TopicError
 from stream_app.records import SKIP, Commit
 from stream_app.recovery.changelog import find_manifests, whole_ones
-from stream_app.recovery.restore import Point, Target, check_topic_ids, parse_metadata, progress_record
+from stream_app.recovery.commit_point import (
+    CommitPoint,
+    RestoreTarget,
+    check_topic_ids,
+    parse_metadata,
+    progress_record,
+)
 from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.skipped_inputs import read_gap
 
@@ -40,7 +46,7 @@ class Recommit:
     inputs: tuple[TopicPartition, TopicPartition]
     before: Mapping[TopicPartition, Committed | None]
     offsets: tuple[int, int] | None
-    target: Target
+    target: RestoreTarget
 
     @property
     def is_right(self) -> bool:
@@ -110,7 +116,7 @@ def look(cluster: Cluster, config: Config, task: int) -> Recommit:
     commits = _Commits(cluster, TopicPartition(topics.progress, task), {one.sequence for _, one in manifests})
     last = commits.last
     if last is None:
-        return Recommit(task, inputs, before, None, Target(Point(-1, b"")))
+        return Recommit(task, inputs, before, None, RestoreTarget(CommitPoint(-1, b"")))
     topic_ids = (found[topics.examples].topic_id, found[topics.labels].topic_id)
     check_topic_ids(inputs, (last.examples_topic_id, last.labels_topic_id), topic_ids)
     known = [
@@ -120,7 +126,7 @@ def look(cluster: Cluster, config: Config, task: int) -> Recommit:
         and commits.leads_on_from(manifest.sequence)
     ]
     whole = finish(cluster, changelog, lambda reader: whole_ones(reader, task, known))
-    target = Target(Point(last.sequence, last.digest), whole, topic_ids)
+    target = RestoreTarget(CommitPoint(last.sequence, last.digest), whole, topic_ids)
     return Recommit(task, inputs, before, (last.examples_end, last.labels_end), target)
 
 

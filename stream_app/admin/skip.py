@@ -1,7 +1,7 @@
 """`areba state skip`: a task whose inputs were deleted before it had done with them goes on without them.
 
 Nothing is processed here. An act in progress says from which state and at which offsets the task goes on; the next
-worker that restores it finds the act, and so does every restore after that (`restore.OwnedTask`). All workers must be
+worker that restores it finds the act, and so does every restore after that (`restore.Restore`). All workers must be
 stopped: a running one reads progress at its start only.
 """
 
@@ -15,7 +15,8 @@ from stream_app.backends.base import Sender, TopicPartition
 from stream_app.errors import StateError
 from stream_app.records import SKIP, Act, Commit
 from stream_app.recovery.changelog import Loaded, load
-from stream_app.recovery.restore import SCRIPT_RECORDS, WAY_BACK, Target, committed_target
+from stream_app.recovery.commit_point import HINT_RECOMMIT, RestoreTarget, committed_target
+from stream_app.recovery.progress_script import SCRIPT_RECORDS
 from stream_app.serialization import codec
 from stream_app.snapshot.skipped_inputs import Gap, Offsets, read_gap
 
@@ -101,14 +102,14 @@ def _recorded(place: Place, task: int, loaded: Loaded) -> list[Commit | Act]:
     return recorded
 
 
-def _committed(recorded: list[Commit | Act], target: Target, task: int) -> Commit:
+def _committed(recorded: list[Commit | Act], target: RestoreTarget, task: int) -> Commit:
     """The last commit record, which must be the committed one, and not have stopped the task."""
     last = last_commit(recorded)
     if last is None or (last.sequence, last.digest) != target.point:
         sequence = last.sequence if last else "none"
         raise StateError(
             f"task {task}: progress ends with the commit of sequence {sequence}, {target.point.sequence} is "
-            f"committed: the group's offsets were reset. {WAY_BACK}"
+            f"committed: the group's offsets were reset. {HINT_RECOMMIT}"
         )
     if tripped_by(recorded) is not None:
         raise StateError(f"task {task} is stopped by the breaker: `areba resume --task {task}` first")

@@ -1,8 +1,9 @@
-"""From committed offsets, snapshots and progress to a task that is live: one path, whatever ended the last owner.
+"""From committed offsets, snapshots and progress to a live task: one sequence, whatever ended the last owner.
 
-A restore settles what the last transactions have become, loads the newest snapshot, replays the recorded ranges and
-compares digests; the same path serves a worker and `areba state rebuild`.
+`restore` is that sequence, for a worker and for `areba state rebuild` alike; read it first. It loads a snapshot
+(`changelog`), reads progress (`progress_script`), finds out what became of the last transactions (`settle`), processes
+the recorded ranges again (`replay`), and returns a `live_task`.
 
-May import `backends`, `pipeline` and what is below them. Public: `restore`, `changelog`, `settle`,
-`hanging_transactions`.
+May import `backends`, `pipeline` and what is below them. Public: `commit_point`, `restore`, `restore_request`,
+`live_task`, `changelog`, `output_logs`, `hanging_transactions`.
 """

@@ -1,8 +1,8 @@
-"""Stops a task whose inputs cannot be read: a producer with the wrong schema, not a stray bad record.
+"""The breaker stops a task whose inputs cannot be read: a producer uses the wrong schema, not one record is bad.
 
-It counts the records whose values do not tell their stream, each input topic by itself: a sound label says nothing of
-the producer of examples. What is wrong within a stream is a dead letter, and must not stop the other streams of a task.
-It only counts; no result depends on it.
+The breaker counts the records whose values do not name their stream. It counts each input topic separately: a sound
+label says nothing about the producer of examples. A record that is wrong within its stream is a dead letter, and must
+not stop the other streams of the task. The breaker only counts; no output depends on it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from stream_app.records import Side
 
 
 class Count(NamedTuple):
-    """Unreadable records of one input in a row now; all records, and all unreadable ones, since counting began."""
+    """Unreadable records in a row at the end of one input, and all records and unreadable records that were counted."""
 
     in_a_row: int = 0
     records: int = 0
@@ -24,27 +24,31 @@ class Count(NamedTuple):
 
 
 class Breaker:
-    """Counts unreadable records of one task, each input in offset order."""
+    """A counter of the unreadable records of one task, each input in offset order."""
 
     def __init__(self, settings: BreakerSettings) -> None:
         self._settings = settings
         self._counts = (Count(), Count())
 
     def reset(self) -> None:
-        """Start counting anew."""
+        """Start counting from zero."""
         self._counts = (Count(), Count())
 
     @property
     def counts(self) -> tuple[Count, Count]:
-        """By `Side`."""
+        """The counts by `Side`."""
         return self._counts
 
     def load(self, counts: tuple[tuple[int, int, int], tuple[int, int, int]]) -> None:
-        """Continue from these, by `Side`."""
+        """Continue from the counts of a snapshot, by `Side`."""
         self._counts = (Count(*counts[0]), Count(*counts[1]))
 
     def count(self, unreadable: Sequence[NDArray[np.bool_]]) -> str | None:
-        """Count one batch (by `Side`, bool `[n]` in offset order); why the breaker trips, or None."""
+        """Count one batch and return why the breaker trips, or None.
+
+        Args:
+            unreadable: By `Side`, bool `[n]` in offset order: whether each record is unreadable.
+        """
         examples, one = self._counted(Side.EXAMPLES, unreadable[Side.EXAMPLES])
         labels, two = self._counted(Side.LABELS, unreadable[Side.LABELS])
         self._counts = (examples, labels)

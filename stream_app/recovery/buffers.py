@@ -1,6 +1,6 @@
-"""Records of one input partition that wait: for the other side's head, or until a recorded range is whole.
+"""Fetched records of one input partition that wait for the other input, or until a recorded range is complete.
 
-The client's own queue cannot hold them: pausing a partition throws away what was fetched.
+They cannot wait in the queue of the Kafka client: pausing a partition there discards what was fetched.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from stream_app.backends.base import Fetched
 from stream_app.records import Longs, RawRecords, concatenated_headers
 
 ROW_BYTES = 120
-"""What a waiting record costs beside its key and value: Python objects and columns, measured on CPython 3.11."""
+"""Memory of a waiting record besides its key and value: Python objects and columns, measured on CPython 3.11."""
 
 NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
 
@@ -20,9 +20,9 @@ class WaitingRecords:
     """A queue of records in offset order, in the chunks in which they were fetched.
 
     Attributes:
-        bytes: What they hold, about.
-        at_end: Whether the partition was read to its end, and nothing came since.
-        last_offset: Of the last record that was added; -1 before the first.
+        bytes: The approximate memory of the records.
+        at_end: Whether the partition was read to its end, and nothing came since then.
+        last_offset: The offset of the last record that was added; -1 before the first.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class WaitingRecords:
         return self._rows
 
     def add(self, fetched: Fetched) -> None:
-        """Take what a poll gave; its news about the end replaces what was known."""
+        """Add what a poll returned; whether the partition is at its end is known from the last poll only."""
         self.at_end = fetched.at_end
         if not len(fetched.records):
             return
@@ -49,14 +49,14 @@ class WaitingRecords:
         self.bytes += size
 
     def times(self, limit: int) -> Longs:
-        """int64, the timestamps of the first `limit` records."""
+        """Return the timestamps of the first `limit` records: int64 `[n]`, in ms."""
         return self._first(limit, "timestamps")
 
     def rows_below(self, offset: int) -> int | None:
-        """How many records lie below this offset; None while the record just below it has not come.
+        """Return how many records lie below this offset; None while the record just below it was not fetched.
 
         Raises:
-            LookupError: That record does not exist any more: a later one was fetched in its place.
+            LookupError: That record does not exist any more: a later record was fetched in its place.
         """
         rows = 0
         for chunk in self._chunks:
@@ -69,7 +69,7 @@ class WaitingRecords:
         return None
 
     def take(self, rows: int) -> RawRecords:
-        """Remove the first records and return them as one."""
+        """Remove the first `rows` records and return them as one chunk."""
         taken: list[RawRecords] = []
         while rows:
             chunk, size = self._chunks.popleft(), self._sizes.popleft()
@@ -85,7 +85,7 @@ class WaitingRecords:
         return concatenate(taken)
 
     def put_back(self, records: RawRecords) -> None:
-        """Return the last of the records that were taken; they come first again."""
+        """Put the last of the records that were taken back to the front."""
         if len(records):
             size = _bytes(records)
             self._chunks.appendleft(records)
@@ -94,7 +94,7 @@ class WaitingRecords:
             self.bytes += size
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all records."""
         self._chunks.clear()
         self._sizes.clear()
         self._rows = 0
@@ -116,7 +116,7 @@ class WaitingRecords:
 
 
 def _bytes(records: RawRecords) -> int:
-    """What these records hold, about."""
+    """Return the approximate memory of these records."""
     size = sum(map(len, filter(None, records.values))) + sum(map(len, filter(None, records.keys)))
     for headers in records.headers.values():
         size += sum(ROW_BYTES + len(name) + len(value or b"") for name, value in headers)
@@ -124,7 +124,7 @@ def _bytes(records: RawRecords) -> int:
 
 
 def rows_of(records: RawRecords, start: int, end: int) -> RawRecords:
-    """Some of the rows, as copies."""
+    """Return copies of the rows from `start` on, below `end`."""
     headers = {row - start: headers for row, headers in records.headers.items() if start <= row < end}
     return RawRecords(
         records.offsets[start:end].copy(),
@@ -136,7 +136,7 @@ def rows_of(records: RawRecords, start: int, end: int) -> RawRecords:
 
 
 def concatenate(chunks: list[RawRecords]) -> RawRecords:
-    """The records of all chunks, in order."""
+    """Return the records of all chunks, in order."""
     if not chunks:
         return NO_RECORDS
     if len(chunks) == 1:

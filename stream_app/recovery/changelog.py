@@ -1,9 +1,6 @@
-"""Snapshots on their way to the changelog topic and back. Tells what to write and what to read; the caller does it.
+"""Read snapshots from the changelog topic of a task; `snapshot_writer` writes them.
 
-A snapshot is written along the task's transactions: its chunks first, a bounded number of bytes with each, then the
-manifest, which has their offsets. Once all of it can be read, and all outputs before it, a transaction names it in the
-metadata of the committed offsets. Until then the two snapshots before stand. Nothing waits for it, and an abort throws
-it away with the task.
+All functions that read are generators: they never wait for the broker, and yield after each poll whether it had news.
 """
 
 import secrets
@@ -12,300 +9,47 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from stream_app import __version__
 from stream_app.backends.base import LogReader
 from stream_app.config import TaskSettings
 from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
-from stream_app.records import OutputRecords
 from stream_app.snapshot.format import (
     CHUNK_BYTES,
-    FORMAT,
     MANIFEST_SUFFIX,
     MAX_MANIFEST_CHUNKS,
-    Counts,
     Entry,
     Manifest,
     Place,
     Snapshot,
     checksum_of,
     chunk_key,
-    chunks_of,
     join_chunks,
     manifest_key,
     read_manifest,
 )
-from stream_app.snapshot.segments import Blob, Book, load_task
-
-TRANSACTION_BYTES = 8_000_000
-"""Of snapshots, in one transaction: some 50 ms of a slow disk, so that no round is late by more."""
-
-TRANSACTION_RECORDS = 10_000
-"""The same in records: a thousand quiet streams are small."""
-
-COST_SHARE = 20
-"""Taking snapshots may cost 1 / 20 of the time: a dear one is taken less often."""
-
-SEND_BYTES_PER_S = 100e6
-"""What a client and a broker on the same two cores carry, about: a snapshot's cost beyond packing it."""
+from stream_app.snapshot.segments import Book, load_task
 
 READ_RECORDS = 50
-"""Records of a poll: up to 45 MB."""
+"""Records of one poll: up to 45 MB."""
 
 NEAR_RECORDS = 1_000
-"""Reading on over so many records is faster than to seek, which asks the broker twice."""
+"""Reading on over so many records is faster than a seek, which asks the broker twice."""
 
 NAMED_SNAPSHOTS = 2
-"""The newest, and the one before in case that is damaged."""
+"""Committed offsets name the newest snapshot, and the one before it in case the newest is damaged."""
 
 KEPT_MANIFESTS = 16
-"""That are remembered of a changelog without names: the two newest, and those that a writer's death left unnamed."""
+"""Manifests that are remembered of a changelog without names: the two newest, and those that the death of a writer left
+unnamed."""
 
 KeyChunks: TypeAlias = dict[str, int]
 """How many chunks each key has."""
 
 
-class Anchor(NamedTuple):
-    """The commit record behind which a snapshot is taken."""
-
-    sequence: int
-    digest: bytes
-    offsets: tuple[int, int]
-    progress_offset: int
-
-
-class _Chunk(NamedTuple):
-    """A record that is to be written; `key` is that of its blob, None for a tombstone."""
-
-    record_key: bytes
-    value: bytes | None
-    key: str | None
-
-
-@dataclass(slots=True)
-class _Writing:
-    """A snapshot under way.
-
-    Attributes:
-        anchor: What it is a snapshot of.
-        settings: In force there.
-        unreadable: The breaker's counts.
-        listed: What its manifest lists, in order.
-        queue: What is still to be sent.
-        manifest: Its bytes, once they are known.
-        sent: What the open transaction has of it.
-        offsets: Where all of that is, once it is committed.
-        places: The first offset of each key that is in the changelog.
-    """
-
-    anchor: Anchor
-    settings: str
-    unreadable: tuple[Counts, Counts]
-    listed: list[Entry | Blob]
-    queue: deque[_Chunk]
-    manifest: bytes = b""
-    sent: list[_Chunk] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    places: dict[str, int] = field(default_factory=dict)
-
-
-class SnapshotWriter:
-    """Takes snapshots of one task, and says what the task's next transaction has to carry.
-
-    Args:
-        partition: The task's number.
-        after_s: Processing that a restore would repeat before a snapshot is taken; 0: as soon as the last is whole.
-        loaded: What the task was restored from, or nothing.
-
-    Attributes:
-        snapshots: The newest that is in the changelog, and the one before.
-        offsets: To be filled with where the records of this transaction are.
-    """
-
-    def __init__(self, partition: int, after_s: float, loaded: "Loaded") -> None:
-        self.snapshots = loaded.snapshots
-        self._partition = partition
-        self._after_s = after_s
-        self._book = loaded.book
-        self._listings = loaded.listings
-        self._garbage = dict(loaded.garbage)
-        self._worked_s = 0.0
-        self._has_worked = False
-        self._cost_s = 0.0
-        self._manifest_bytes = 0
-        self._settings: TaskSettings | None = None  # of the last snapshot: to write those of 10,000 streams takes 0.7 s
-        self._settings_text = ""
-        self._writing: _Writing | None = None
-        self._whole: Snapshot | None = None
-        self._unnamed = False
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether transactions without new records are wanted, to write a snapshot or to name it."""
-        return self._writing is not None or self._unnamed
-
-    @property
-    def named(self) -> tuple[Snapshot, ...]:
-        """Those that the committed offsets name, as far as they are known."""
-        return () if self._unnamed else self.snapshots
-
-    @property
-    def offsets(self) -> list[int]:
-        """To be filled with where the records of this transaction are."""
-        return self._writing.offsets if self._writing else []
-
-    @property
-    def allocated_bytes(self) -> int:
-        """What a snapshot under way still holds, about: the bytes, and the records that they are cut into."""
-        if self._writing is None:
-            return 0
-        blobs = sum(len(listed.content) for listed in self._writing.listed if isinstance(listed, Blob))
-        return blobs + sum(len(chunk.value or b"") for chunk in self._writing.queue)
-
-    def begin_anew(self) -> None:
-        """The task's streams were rebuilt: the next snapshot lists nothing of older ones."""
-        self._book = Book()
-
-    def worked(self, seconds: float) -> None:
-        """Count what a restore would have to do again."""
-        self._worked_s += seconds
-        self._has_worked = True
-
-    def is_due(self, *, ending: bool = False) -> bool:
-        """Whether to take one; `ending`: whatever there is to save."""
-        if self._writing is not None or self._whole is not None or not self._has_worked:
-            return False
-        if ending or not self._after_s:
-            return True
-        return self._worked_s >= max(self._after_s, COST_SHARE * self._cost_s)
-
-    def begin(self, task: Task, anchor: Anchor, unreadable: tuple[Counts, Counts], seconds: Callable[[], float]) -> int:
-        """Take a snapshot of the task as it is now.
-
-        Args:
-            task: Has processed all up to the anchor, nothing beyond.
-            anchor: The newest commit record.
-            unreadable: The breaker's counts.
-            seconds: A clock.
-
-        Returns:
-            Bytes that will be written.
-        """
-        start_s = seconds()
-        listed = self._book.draft(task.take_states(), anchor.sequence)
-        blobs = [blob for blob in listed if isinstance(blob, Blob)]
-        size = sum(len(blob.content) for blob in blobs)
-        queue = deque(_tombstones(self._garbage))
-        for blob in blobs:
-            queue.extend(_chunks(blob.key, blob.content))
-        if self._settings is not task.settings:
-            self._settings, self._settings_text = task.settings, task.settings.to_json()
-        self._writing = _Writing(anchor, self._settings_text, unreadable, listed, queue)
-        self._garbage = {}
-        self._worked_s, self._has_worked = 0.0, False
-        self._cost_s = seconds() - start_s + (size + self._manifest_bytes) / SEND_BYTES_PER_S
-        if not queue:
-            self._write_manifest(self._writing)
-        return size
-
-    def next_records(self, room: int = TRANSACTION_BYTES) -> OutputRecords:
-        """What the next transaction carries of it, up to so many bytes and the rest of a chunk; may be nothing."""
-        writing = self._writing
-        if writing is None:
-            return _records([])
-        size = 0
-        while writing.queue and size < room and len(writing.sent) < TRANSACTION_RECORDS:
-            chunk = writing.queue.popleft()
-            writing.sent.append(chunk)
-            size += len(chunk.value or b"")
-        return _records(writing.sent)
-
-    def committed(self) -> Anchor | None:
-        """That transaction was committed; the anchor of a snapshot whose manifest is in the changelog by this."""
-        self._unnamed = False
-        writing = self._writing
-        if writing is None:
-            return None
-        for chunk, offset in zip(writing.sent, writing.offsets, strict=True):
-            if chunk.key is not None:
-                writing.places.setdefault(chunk.key, offset)
-        writing.sent, writing.offsets = [], []
-        if writing.queue:
-            return None
-        if not writing.manifest:
-            self._write_manifest(writing)
-            return None
-        self._finish(writing)
-        return writing.anchor
-
-    def _write_manifest(self, writing: _Writing) -> None:
-        places = {
-            listed.key: listed.entry(writing.places[listed.key])
-            for listed in writing.listed
-            if isinstance(listed, Blob)
-        }
-        entries = tuple(listed if isinstance(listed, Entry) else places[listed.key] for listed in writing.listed)
-        self._book.settle(places)
-        listing = _listing(entries)
-        fallen = self._listings[-1] if len(self._listings) > 1 else {}
-        kept = {key for keys in (listing, *self._listings[:1]) for key in keys}
-        anchor = writing.anchor
-        manifest = Manifest(
-            format=FORMAT,
-            engine=__version__,
-            partition=self._partition,
-            sequence=anchor.sequence,
-            digest=anchor.digest.hex(),
-            offsets=anchor.offsets,
-            settings=writing.settings,
-            unreadable=writing.unreadable,
-            entries=entries,
-            dropped=tuple((key, chunks) for key, chunks in fallen.items() if key not in kept),
-        )
-        writing.manifest = manifest.to_bytes()
-        self._manifest_bytes = len(
-            writing.manifest
-        )  # it lists every stream: of the next snapshot's it is about the cost
-        key = manifest_key(anchor.sequence)
-        writing.queue.extend(_chunks(key, writing.manifest))
-        self._garbage = dict(manifest.dropped)
-        self._listings = (listing | {key: len(writing.queue)}, *self._listings[:1])
-
-    def _finish(self, writing: _Writing) -> None:
-        content = writing.manifest
-        offset = writing.places[manifest_key(writing.anchor.sequence)]
-        place = Place(offset, len(chunks_of(content)), len(content), checksum_of(content))
-        self._whole = Snapshot(place, writing.anchor.progress_offset)
-        self._writing = None
-
-    def name(self) -> None:
-        """What the snapshot that is whole needs can be read: the next transaction names it."""
-        if self._whole is None:
-            raise AssertionError("no snapshot waits for its name")
-        self.snapshots = (self._whole, *self.snapshots[:1])
-        self._whole = None
-        self._unnamed = True
-
-
-def _chunks(key: str, content: bytes) -> Iterable[_Chunk]:
-    return (_Chunk(chunk_key(key, number), chunk, key) for number, chunk in enumerate(chunks_of(content)))
-
-
-def _tombstones(garbage: Mapping[str, int]) -> Iterable[_Chunk]:
-    return (_Chunk(chunk_key(key, number), None, None) for key, chunks in garbage.items() for number in range(chunks))
-
-
-def _records(chunks: Sequence[_Chunk]) -> OutputRecords:
-    keys = [chunk.record_key for chunk in chunks]
-    return OutputRecords(keys, [chunk.value for chunk in chunks], [0] * len(chunks))
-
-
-def _listing(entries: Iterable[Entry]) -> KeyChunks:
+def key_chunks(entries: Iterable[Entry]) -> KeyChunks:
+    """Return how many chunks the key of each entry has."""
     return {entry.key: entry.chunks for entry in entries}
-
-
-# Reading --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -313,12 +57,13 @@ class Loaded:
     """What a task is restored from.
 
     Attributes:
-        snapshot: The one that was read, and its manifest; None where there is none.
-        task: Filled.
-        book: What it lists.
-        snapshots: Those that can be read, newest first.
-        listings: The keys of each of them.
-        garbage: Keys that no snapshot needs.
+        snapshot: The snapshot that was read; None, as `manifest` and `task`, where no snapshot could be read.
+        manifest: Its manifest.
+        task: A task with the state of the snapshot.
+        book: What the snapshot lists.
+        snapshots: The snapshots that can be read, newest first.
+        listings: The keys of each of these snapshots.
+        garbage: The keys that no snapshot needs.
         damage: What could not be read, and why.
     """
 
@@ -343,21 +88,21 @@ def load(
     inputs: tuple[str, str],
     is_patient: Callable[[], bool] = _impatient,
 ) -> Generator[bool, None, Loaded]:
-    """Read the newest snapshot that is whole, and what was written behind it and never named.
+    """Read the newest snapshot that is whole, and list what was written after it and never named.
 
     Args:
-        reader: Of the task's changelog partition.
-        named: By the committed offsets, newest first.
-        partition: The task's number.
-        inputs: Names of the topics that it reads.
-        is_patient: Whether to look again for what lies behind the end of the log: a transaction that somebody left open
-            hides whatever was committed behind its first record, until it times out.
+        reader: A reader of the task's changelog partition.
+        named: The snapshots that the committed offsets name, newest first.
+        partition: The number of the task.
+        inputs: The names of the topics that the task reads.
+        is_patient: Says whether to ask again for a record that lies after the end of the log. A transaction that
+            somebody left open hides everything that was committed after its first record, until it times out.
 
     Yields:
-        Behind each poll, whether it had news.
+        After each poll, whether it had news.
 
     Returns:
-        The task, or none where no snapshot can be read.
+        The task and its snapshot, or an empty result with the damage where no snapshot can be read.
     """
     log = _Log(reader, f"changelog[{partition}]", is_patient)
     loaded = Loaded()
@@ -373,23 +118,23 @@ def load(
         loaded.snapshot, loaded.manifest, loaded.task = snapshot, manifest, task
         whole = manifests[number:]
         loaded.snapshots = tuple(one for one, _ in whole)
-        loaded.listings = tuple(_listing(of.entries) | _own_chunks(one, of) for one, of in whole)
+        loaded.listings = tuple(key_chunks(found.entries) | _manifest_chunks(one, found) for one, found in whole)
         loaded.garbage = dict(manifest.dropped)
         break
-    behind = loaded.snapshot.manifest.offset if loaded.snapshot else 0
-    loaded.garbage |= yield from _read_orphans(log, behind, loaded.listings)
+    after = loaded.snapshot.manifest.offset if loaded.snapshot else 0
+    loaded.garbage |= yield from _read_orphans(log, after, loaded.listings)
     return loaded
 
 
 def manifests_of(
     reader: LogReader, named: Sequence[Snapshot], partition: int
 ) -> Generator[bool, None, list[tuple[Snapshot, Manifest]]]:
-    """The manifests of these snapshots, as far as they can be read; yields as `load` does."""
+    """Return those manifests of these snapshots that can be read; yield as `load` does."""
     return (yield from _read_manifests(_Log(reader, f"changelog[{partition}]"), named, partition, []))
 
 
 def find_manifests(reader: LogReader, partition: int) -> Generator[bool, None, list[tuple[Place, Manifest]]]:
-    """The newest manifests that have no tombstone, whether or not somebody names them; yields as `load` does."""
+    """Return the newest manifests that have no tombstone, whether or not offsets name them; yield as `load` does."""
     log = _Log(reader, f"changelog[{partition}]")
     found: dict[str, tuple[Place, Manifest]] = {}
     chunks: list[bytes] = []
@@ -409,7 +154,7 @@ def find_manifests(reader: LogReader, partition: int) -> Generator[bool, None, l
         content = b"".join(chunks)
         try:
             manifest = read_manifest(content, f"{log.where} offset {start}")
-        except StateError:  # it goes on in the next chunk, or is none
+        except StateError:  # the manifest continues in the next chunk, or this is not a manifest
             continue
         if manifest.partition == partition and key == manifest_key(manifest.sequence):
             found.pop(key, None)
@@ -422,7 +167,7 @@ def find_manifests(reader: LogReader, partition: int) -> Generator[bool, None, l
 def whole_ones(
     reader: LogReader, partition: int, snapshots: Iterable[Snapshot]
 ) -> Generator[bool, None, tuple[Snapshot, ...]]:
-    """The first of these that are whole, at most as many as committed offsets name; yields as `load` does."""
+    """Return the first of these snapshots that are whole, at most as many as offsets name; yield as `load` does."""
     log = _Log(reader, f"changelog[{partition}]")
     whole: list[Snapshot] = []
     for snapshot in snapshots:
@@ -443,7 +188,7 @@ def _settings_of(manifest: Manifest, where: str) -> TaskSettings:
         raise StateError(f"{where}, {manifest_key(manifest.sequence)}: {problem}") from problem
 
 
-def _own_chunks(snapshot: Snapshot, manifest: Manifest) -> KeyChunks:
+def _manifest_chunks(snapshot: Snapshot, manifest: Manifest) -> KeyChunks:
     return {manifest_key(manifest.sequence): snapshot.manifest.chunks}
 
 
@@ -454,18 +199,18 @@ class _Record(NamedTuple):
 
 
 class _Log:
-    """A reader that is asked for records by their offsets, mostly ascending."""
+    """A reader that gives records by their offsets, which mostly ascend."""
 
     def __init__(self, reader: LogReader, where: str, is_patient: Callable[[], bool] = _impatient) -> None:
         self.where = where
         self._is_patient = is_patient
         self._reader = reader
         self._buffer: deque[_Record] = deque()
-        self._next = 0  # behind what was read
+        self._next = 0  # the offset after the last record that was read
         self._at_end = False
 
     def go_to(self, offset: int) -> None:
-        """The next record is the first at this offset or behind it."""
+        """Let the next record be the first one at this offset or after it."""
         while self._buffer and self._buffer[0].offset < offset:
             self._next = self._buffer.popleft().offset + 1
         if self._buffer and self._buffer[0].offset == offset:
@@ -477,9 +222,9 @@ class _Log:
         self._next, self._at_end = offset, False
 
     def next(self, least: int = 0, *, exists: bool = False) -> Generator[bool, None, _Record | None]:
-        """The next record at this offset or behind it, None at the end; yields behind each poll, as `load` does.
+        """Return the next record at the offset `least` or after it, or None at the end; yield as `load` does.
 
-        Where something exists at that offset, an end before it is one to be waited at.
+        With `exists`, a record is known to exist at that offset: an end of the log before it is not final.
         """
         while True:
             while self._buffer:
@@ -498,10 +243,10 @@ class _Log:
 
 
 def _read_place(log: _Log, key: str | None, place: Place) -> Generator[bool, None, bytes]:
-    """The bytes of a key; None: of whatever key is there.
+    """Return the bytes of a key; without a key, those of the key that is found at the place.
 
     Raises:
-        StateError: They are not whole.
+        StateError: A chunk is missing, or the bytes are damaged.
     """
     chunks: list[bytes] = []
     log.go_to(place.offset)
@@ -545,12 +290,12 @@ def _read_contents(log: _Log, manifest: Manifest) -> Generator[bool, None, Mappi
     return contents
 
 
-def _read_orphans(log: _Log, behind: int, listings: Iterable[KeyChunks]) -> Generator[bool, None, KeyChunks]:
-    """Keys behind this offset that nobody lists: of snapshots that were never named, their writer having died."""
+def _read_orphans(log: _Log, after: int, listings: Iterable[KeyChunks]) -> Generator[bool, None, KeyChunks]:
+    """Return the keys after this offset that no snapshot lists: their writer died before it named its snapshot."""
     listed = {key for keys in listings for key in keys}
     found: KeyChunks = {}
-    log.go_to(behind)
-    while (record := (yield from log.next(behind))) is not None:
+    log.go_to(after)
+    while (record := (yield from log.next(after))) is not None:
         key, _, number = (record.key or b"").decode(errors="replace").rpartition("/")
         if key in listed or not number.isdecimal():
             continue

@@ -1,17 +1,17 @@
-"""Transactions that hang: open in a log, although their coordinator takes them for ended.
+"""Transactions that hang: still open in a partition, although their coordinator has ended them.
 
-Kafka 4.3 leaves out the marker of a partition that has no leader at that moment: its coordinator takes such a partition
-for deleted. A broker that was killed and comes back does so with all that was under way. Readers stand still at such
-records for ever; and the next transaction of that transactional id in that partition ends them together with its own
-records: committed or aborted, whatever that transaction is.
+Kafka 4.3 leaves out the marker of a partition that has no leader at that moment, because its coordinator takes such a
+partition for deleted. A broker that is killed and comes back can do so with every transaction that was under way.
+Readers of committed records wait at such a transaction for ever. The next transaction of the same transactional id in
+the same partition ends the hanging records together with its own records: it commits or aborts both.
 
-So nothing is left to chance. A transaction that is aborted (a sweep) ends whatever hangs of its transactional id, in
-the partitions that it touches and among the group's offsets. The first transaction of a process is a sweep, and so is
-the first for each task that is given to it: that sweep leaves the transactional id in the task's progress, where
-readers of uncommitted records find it. A task is restored only when all that was open in its partitions has ended.
-What stays open for longer than any transaction may is swept by whoever owns the task, under its own transactional id
-and under those that progress names, if no member of the group has them. Which of the ended transactions had been
-committed, `settle` decides.
+So a hanging transaction must be ended by a transaction that aborts: a sweep. A sweep ends everything that hangs of its
+transactional id, in the partitions that it touches and among the group's offsets. The first transaction of a process is
+a sweep, and so is the first transaction for each task that the process is given. The latter sweep leaves the
+transactional id in the progress of the task, where readers of uncommitted records find it. A task is restored only once
+everything that was open in its partitions has ended. What stays open for longer than any transaction may is swept by
+the owner of the task, under its own transactional id and under those that progress names, unless a member of the group
+uses them. `settle` then decides which of the ended transactions had been committed.
 """
 
 import logging
@@ -34,33 +34,36 @@ from stream_app.serialization import codec
 LOGGER = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 0.1
-"""Between two looks at what is still open: that of a worker at work ends with its round."""
+"""Interval at which open transactions are checked; a transaction of a busy worker ends with its round."""
 
 FIRST_LOOK_S = 0.01
-"""From the first look to the second: markers follow the end of a transaction within milliseconds."""
+"""Time from the first check to the second: markers follow the end of a transaction within milliseconds."""
 
 HANGS_AFTER_S = 25.0
-"""Open for so long, it hangs: a broker aborts what is older than `transaction.timeout.ms` (10 s) every 10 s."""
+"""A transaction that is open for so long hangs: every 10 s, a broker aborts those older than `transaction.timeout.ms`
+(10 s)."""
 
 TAIL_RECORDS = 1_000
-"""Offsets of progress in which the transactional ids of a task are looked for; what hangs is among the last of them."""
+"""The last offsets of progress, in which transactional ids are searched: every hanging record is among them."""
 
 TAIL_POLLS = 500
-"""Polls of 10 ms for these: a broker that is silent for longer is asked again at the next look."""
+"""Polls of 10 ms for these records; a broker that is silent for longer is asked again at the next check."""
 
 
 class _Open(NamedTuple):
+    """A partition that has to become readable up to `end`; it was readable up to `stable` from `since_s` on."""
+
     end: int
     stable: int
     since_s: float
 
 
 class OpenTransactions:
-    """Partitions of which a part has to become readable: what is open there, or what was written there.
+    """Partitions that have to become readable up to some offset: the end of open transactions, or of our own writes.
 
     Args:
-        cluster: Knows how far committed records may be read.
-        clock: For the times above.
+        cluster: Tells up to which offset committed records can be read.
+        clock: A monotonic clock.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
@@ -71,30 +74,30 @@ class OpenTransactions:
 
     @property
     def places(self) -> Sequence[TopicPartition]:
-        """All that are still waited for."""
+        """The partitions that are not readable yet."""
         return tuple(self._waiting)
 
     def holds(self, number: int) -> bool:
-        """Whether a partition of this number is among them."""
+        """Say whether a partition of this number is not readable yet."""
         return any(place.partition == number for place in self._waiting)
 
     def add(self, places: Iterable[TopicPartition]) -> None:
-        """Whatever is open in these at the next look has to end."""
+        """Wait for the end of everything that is open in these partitions at the next check."""
         self._waiting.update(dict.fromkeys(places))
         self.hurry()
 
     def wrote(self, place: TopicPartition, end: int) -> None:
-        """A committed transaction wrote up to this offset."""
+        """Wait until a partition is readable up to this offset, because a committed transaction wrote so far."""
         known = self._waiting.get(place)
         since_s = known.since_s if known else self._clock.monotonic_s()
         self._waiting[place] = _Open(end, known.stable if known else -1, since_s)
 
     def hurry(self) -> None:
-        """Let the next look be at once."""
+        """Let the next check take place at once."""
         self._looked_s = self._clock.monotonic_s() - LOOK_INTERVAL_S
 
     def is_readable(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether all below these offsets could be read at the last look."""
+        """Say whether everything below these offsets could be read at the last check."""
         for place, end in ends.items():
             known = self._waiting.get(place)
             if place in self._waiting and (known is None or known.stable < end):
@@ -102,19 +105,22 @@ class OpenTransactions:
         return True
 
     def ends(self, number: int) -> Mapping[TopicPartition, int]:
-        """How far the partitions of this number were written, of those that could not be read at the last look."""
+        """Return the ends of what was written to partitions of this number and could not be read at the last check."""
         return {place: known.end for place, known in self._waiting.items() if known and place.partition == number}
 
     def forget(self, number: int) -> None:
-        """Wait no more for the partitions of this number."""
+        """Stop waiting for the partitions of this number."""
         for place in [place for place in self._waiting if place.partition == number]:
             del self._waiting[place]
 
     def look(self, interval_s: float = LOOK_INTERVAL_S) -> Sequence[TopicPartition]:
-        """Forget those that have become readable; those in which something hangs, each once in `HANGS_AFTER_S`.
+        """Check which partitions are readable now, and stop waiting for them.
 
         Args:
-            interval_s: There is no look so soon after another.
+            interval_s: The shortest time between two checks; an earlier call does nothing.
+
+        Returns:
+            The partitions in which a transaction hangs, each of them once in `HANGS_AFTER_S`.
 
         Raises:
             UnknownOutcomeError: No broker answers.
@@ -141,8 +147,8 @@ class GroupOffset(NamedTuple):
     """An offset that is never committed.
 
     Attributes:
-        place: A partition that the group has no offset of.
-        group: From `Source.group_metadata`.
+        place: A partition of which the group has no offset.
+        group: The group's metadata, from `Source.group_metadata`.
     """
 
     place: TopicPartition
@@ -155,16 +161,16 @@ def sweep(
     places: Iterable[TopicPartition],
     mark: GroupOffset | None = None,
 ) -> bool:
-    """End what hangs of a transactional id in these partitions by a transaction that is aborted.
+    """End what hangs of a transactional id in these partitions, with a transaction that is aborted.
 
     Args:
-        transaction: Of this id; no transaction is open.
-        transactional_id: Stands in each record.
-        places: Get a record each, which is aborted.
-        mark: Ends what hangs of this id among the group's offsets, too.
+        transaction: A producer of this id, without an open transaction.
+        transactional_id: The id, which each record holds.
+        places: The partitions; each gets one record, which is aborted.
+        mark: With it, what hangs of this id among the group's offsets is ended, too.
 
     Returns:
-        Whether every partition has its record.
+        Whether every partition got its record.
 
     Raises:
         FencedError: A newer producer has this id.
@@ -187,10 +193,10 @@ def sweep(
 
 
 def writers_of(cluster: Cluster, progress: TopicPartition) -> Sequence[str]:
-    """The transactional ids of which something can hang in a task's partitions, from its progress, oldest first.
+    """Return the transactional ids of which something can hang in a task's partitions, oldest first.
 
-    These are the id of the last commit that can be read, and all that wrote after it: nothing is committed where
-    anything is open.
+    These are the id of the last commit that can be read in progress, and all ids that wrote after it: nothing is
+    committed where a transaction is open.
 
     Raises:
         UnknownOutcomeError: The broker does not answer.
@@ -232,10 +238,10 @@ def take_over(
     places: Sequence[TopicPartition],
     mark: GroupOffset,
 ) -> list[str]:
-    """End what hangs of these ids, whose processes are gone; those that were taken over.
+    """End what hangs of these ids, whose processes are gone, and return the ids that were taken over.
 
-    Another worker may do the same at the same time: the broker fences the one that was first, which leaves the rest to
-    the other.
+    Another worker may do the same at the same time: then the broker fences the worker that began first, and the other
+    worker ends the rest.
     """
     done = []
     for transactional_id in transactional_ids:

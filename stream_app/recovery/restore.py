@@ -1,117 +1,59 @@
-"""From committed offsets, snapshots and progress to a live task: the one recovery path, whatever ended the last owner.
+"""From committed offsets, snapshots and progress to a live task: the one path, whatever ended the last owner.
 
 The committed offsets of a task carry, as their metadata, the sequence and the digest of the last commit record and the
-two newest snapshots. The restorer loads the newest that is whole, reads progress from its commit record to that
-sequence, re-reads the inputs along the recorded ranges, re-processes them silently and compares the digest after every
-commit record. The result is the state that the last owner had when it committed. Without a snapshot all of this begins
-at the first offset.
+two newest snapshots. A restore loads the newest snapshot that is whole, reads progress from its commit record to that
+sequence, reads the inputs again along the recorded ranges, processes them without publishing anything, and compares the
+digest after every commit record. The result is the state that the last owner had when it committed. Without a snapshot,
+all of this begins at the first offset.
 
-    LOADING     a snapshot is read
-    READING     progress is read until the committed sequence (or as far as memory allows: the rest on the way), and
-                what was committed last is compared with what can be read of it (see `settle`)
-    REPLAYING   inputs are re-processed along the recorded ranges
-    REPAIRING   committed outputs that nobody can read are published again
-    LIVE        the task takes new records
-    TRIPPED     the breaker stopped it; `areba resume` goes on
-    PARKED      it cannot be restored; the others go on
+`Restore.run` is that sequence. It never waits: it hands over to its caller whenever nothing came, and whenever the
+caller has something to do.
 """
 
-import json
 import secrets
-from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from enum import Enum, auto
-from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import TypeAlias
 
 from stream_app import __version__
-from stream_app.backends.base import Clock, Committed, Fetched, LogReader, TopicPartition, pair
-from stream_app.config import TaskSettings, changes
-from stream_app.errors import (
-    ConfigurationError,
-    ForeignRecordsError,
-    StateError,
-    UndecodableError,
-    WrongSchemaError,
-)
+from stream_app.backends.base import Clock, pair
+from stream_app.config import TaskSettings
+from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
-from stream_app.pipeline.batch import InputBatch
-from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.pipeline.task import Task
-from stream_app.pipeline.transaction_bounds import Room
-from stream_app.records import (
-    ADOPT,
-    CONFIGURATION,
-    REPAIR,
-    RESUME,
-    SKIP,
-    Act,
-    Commit,
-    OutputRecords,
-    Side,
-    concatenated_headers,
-)
+from stream_app.records import CONFIGURATION, REPAIR, Act, Commit, OutputRecords, concatenated_headers
 from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.buffers import WaitingRecords, rows_of
-from stream_app.recovery.changelog import Anchor, Loaded, SnapshotWriter
+from stream_app.recovery.buffers import WaitingRecords
+from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.changelog import load as load_snapshot
-from stream_app.recovery.settle import (
-    MAX_UNNAMED_COMMITS,
-    OutputLogs,
-    Recorded,
-    Settled,
-    Window,
-    repair_text,
-    settle,
-)
-from stream_app.serialization import codec
-from stream_app.snapshot.format import Snapshot, parse_snapshot
-from stream_app.snapshot.identity import RULES, UNKNOWN, Identity, created_again, other_rules
-from stream_app.snapshot.parts import WholeActs, in_parts, whole_acts
-from stream_app.snapshot.skipped_inputs import Gap, read_gap
-
-METADATA_FORMAT = "3"
-
-READABLE_FORMATS = ("1", "2", METADATA_FORMAT)
-"""1 had no snapshots, 2 no topic ids."""
-
-PROGRESS_RECORDS_PER_POLL = 1000
-"""Progress records are some hundred bytes; a poll of so many stays well under a second."""
+from stream_app.recovery.commit_point import HINT_RECOMMIT, Anchor, CommitPoint, RestoreTarget, first_position
+from stream_app.recovery.live_task import LiveTask, TaskState, Unrecorded
+from stream_app.recovery.output_logs import Window, repair_text
+from stream_app.recovery.progress_script import ProgressScript, Script
+from stream_app.recovery.replay import Replay
+from stream_app.recovery.restore_request import Deadline, Logs, RestoreReport, RestoreRequest, Times
+from stream_app.recovery.snapshot_writer import SnapshotWriter
+from stream_app.snapshot.parts import whole_acts
 
 OPEN_TRANSACTION_S = 25.0
-"""What a dead worker left open hides the end of the changelog for so long: `transaction.timeout.ms`, and ten seconds
-until the broker looks."""
-
-LONGEST_LOOK_S = 5.0
-"""From one look at a task that is restored to the next: slices of a second, and what other tasks commit in between."""
-
-SCRIPT_RECORDS = 100_000
-"""Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read on the way."""
-
-
-WAY_ON = "`areba state skip` goes on without what is gone; another application.id starts afresh"
-"""What an operator may do about inputs that are needed and were deleted."""
-
-WAY_BACK = "`areba state recommit` commits them again as progress has them; another application.id starts afresh"
-"""What an operator may do about offsets of the group that were lost, or changed from outside."""
-
-
-def offsets_lost(recorded: int) -> str:
-    """What is wrong where progress has a commit record, of this sequence, and the group has no offsets."""
-    return (
-        f"sequence {recorded} is recorded, but the group has no committed offsets: they were deleted or have expired. "
-        f"{WAY_BACK}"
-    )
-
-
-def offsets_reset(recorded: int, committed: int) -> str:
-    """What is wrong where the group's offsets name an older commit record than the last one."""
-    return f"sequence {recorded} is recorded, {committed} is committed: the group's offsets were reset. {WAY_BACK}"
+"""A transaction that a dead worker left open hides the end of the changelog for so long: `transaction.timeout.ms`, and
+ten seconds until the broker notices."""
 
 
 class Stage(Enum):
-    """Where a task is on its way; see the module's docstring."""
+    """The stages of a task.
+
+    LOADING: A snapshot is being read.
+    READING: Progress is being read up to the committed sequence, or up to the limit of memory, and what was committed
+        last is compared with what can be read of it (see `settle`).
+    REPLAYING: Inputs are processed again along the recorded ranges.
+    REPAIRING: Committed outputs that nobody can read are published again.
+    LIVE: The task takes new records.
+    TRIPPED: The breaker stopped the task; `areba resume` lets it continue.
+    PARKED: The task cannot be restored or processed; the other tasks continue.
+    """
 
     LOADING = auto()
     READING = auto()
@@ -122,982 +64,255 @@ class Stage(Enum):
     PARKED = auto()
 
 
-class Point(NamedTuple):
-    """A committed point of a task."""
+class Pause(Enum):
+    """Why a restore hands over to its caller.
 
-    sequence: int
-    digest: bytes
-
-    def metadata(self, snapshots: Sequence[Snapshot] = (), topic_ids: tuple[str, str] = UNKNOWN.topic_ids) -> str:
-        """As it stands with the committed offsets; snapshots are those before this point, newest first."""
-        ids = ",".join(topic_ids)
-        return " ".join([METADATA_FORMAT, str(self.sequence), self.digest.hex(), ids, *map(str, snapshots)])
-
-
-class Target(NamedTuple):
-    """What is to be restored, the snapshots from which that can be done, newest first, and the ids of both inputs."""
-
-    point: Point
-    snapshots: tuple[Snapshot, ...] = ()
-    topic_ids: tuple[str, str] = UNKNOWN.topic_ids
-
-
-def parse_metadata(text: str, where: str) -> Target:
-    """What a committed offset's metadata names.
-
-    Raises:
-        StateError: It is none of ours, or of another format.
-    """
-    fields = text.split()
-    try:
-        version, sequence, digest, *rest = fields
-        if version not in READABLE_FORMATS:
-            raise StateError(f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}")
-        ids, *snapshots = rest if version == METADATA_FORMAT else [",", *rest]
-        examples_id, labels_id = ids.split(",")
-        point = Point(int(sequence), bytes.fromhex(digest))
-        return Target(point, tuple(map(parse_snapshot, snapshots)), (examples_id, labels_id))
-    except ValueError:
-        raise StateError(
-            f"{where}: committed offset without our metadata ({text!r}): the group was reset. {WAY_BACK}"
-        ) from None
-
-
-def committed_target(
-    inputs: tuple[TopicPartition, TopicPartition],
-    committed: Mapping[TopicPartition, Committed | None],
-    topic_ids: tuple[str, str] = UNKNOWN.topic_ids,
-) -> Target | None:
-    """What the group committed for a task; None for a task that never committed.
-
-    Args:
-        inputs: The task's partitions of examples and labels.
-        committed: What the group has.
-        topic_ids: Ids of the input topics now; empty ids are not compared.
-
-    Raises:
-        StateError: The two partitions tell different stories, or an input was deleted and created again.
-    """
-    examples, labels = (committed.get(partition) for partition in inputs)
-    where = f"task {inputs[0].partition}"
-    if examples is None and labels is None:
-        return None
-    for known in (examples, labels):  # Kafka deletes the offsets of the topic that was deleted, and keeps the others
-        if known is not None:
-            check_topic_ids(inputs, parse_metadata(known.metadata, where).topic_ids, topic_ids)
-    if examples is None or labels is None or examples.metadata != labels.metadata:
-        raise StateError(
-            f"{where}: committed offsets of {inputs[0].topic} and {inputs[1].topic} do not belong together. {WAY_BACK}"
-        )
-    return parse_metadata(examples.metadata, where)
-
-
-def check_topic_ids(
-    inputs: tuple[TopicPartition, TopicPartition], recorded: tuple[str, str], found: tuple[str, str]
-) -> None:
-    """Refuse inputs that were deleted and created again.
-
-    Raises:
-        StateError: They were; no offset or model belongs to the new topic.
-    """
-    problem = created_again((inputs[0].topic, inputs[1].topic), recorded, found)
-    if problem is not None:
-        raise StateError(f"task {inputs[0].partition}: {problem}")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A live batch, carried through the stages and ready to be committed.
-
-    `acts` are to be written before `commit`; `offsets` are (examples, labels), processed + 1.
+    WORKED: The restore got ahead and can continue at once.
+    WAITING: Nothing came; in the stage REPLAYING, the caller adds input records to `waiting`.
+    INPUTS: The caller has to start reading the inputs at the offsets of `position`.
     """
 
-    outputs: Outputs
-    acts: tuple[Act, ...]
-    commit: Commit
-    offsets: tuple[int, int]
-
-    @property
-    def inputs(self) -> int:
-        """How many input records it took."""
-        return sum(map(len, self.outputs.unreadable))
-
-    @property
-    def point(self) -> Point:
-        """Where the task is once this is committed."""
-        return Point(self.commit.sequence, self.commit.digest)
-
-
-class Times(NamedTuple):
-    """Bounds of restoring: seconds without progress after which it is given up, and seconds of work that it repeats."""
-
-    deadline_s: float
-    snapshot_after_s: float
+    WORKED = auto()
+    WAITING = auto()
+    INPUTS = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What is to be published again, in one transaction.
+    """Records that have to be published again, in one transaction.
 
     Attributes:
         outputs: Records by output topic.
-        progress: Records of progress that were lost, and the act `repair`.
-        commits: By output topic, the sequences of the commits whose records these are.
+        progress: The records of progress that were lost, then the act `repair`.
+        metadata: The metadata of the offsets that the transaction commits.
     """
 
     outputs: Mapping[str, OutputRecords]
     progress: tuple[Commit | Act, ...]
-    commits: Mapping[str, frozenset[int]]
+    metadata: str
 
 
-class Logs(NamedTuple):
-    """Open readers of a task's own topics, each at its first offset, and what there is to ask of its outputs.
-
-    `outputs` is None where a state of the past is rebuilt, which publishes nothing.
-    """
-
-    progress: Callable[[], LogReader]
-    changelog: Callable[[], LogReader]
-    outputs: OutputLogs | None
+RestoreSteps: TypeAlias = Generator[Pause | Repair, Sequence[int] | None, LiveTask]
 
 
-class Writer(NamedTuple):
-    """Who writes the records of a task.
-
-    Attributes:
-        transactional_id: Stands in each commit record.
-        adopts: Whether records of other writers in the output topics are accepted.
-    """
-
-    transactional_id: str
-    adopts: bool = False
-
-
-class OwnedTask:
-    """A task of this worker, from its assignment on.
+class Restore:
+    """A restore of one task. `run` is the whole sequence; the attributes say how far it has come.
 
     Args:
-        inputs: Its partitions of `examples` and `labels`.
-        generation: Number of the assignment that gave it to us.
-        settings: The configuration in force; restoring runs under the recorded one.
-        target: What to restore; None where nothing was ever committed.
-        committed: The committed offsets (examples, labels); the first offsets where nothing was committed.
+        request: The task and the target.
         logs: The task's own topics.
         breaker: Counts unreadable records.
-        clock: For the deadline, and for what processing costs.
-        times: Bounds of restoring.
-        writer: Who writes its records.
-        identity: What the broker says of the application now; an unknown identity is not compared.
+        clock: A monotonic clock, for the deadline and for the cost of processing.
+        times: Bounds of the restore.
+
+    Attributes:
+        stage: LOADING, READING, REPLAYING or REPAIRING.
+        position: Where the state is now.
+        report: What the restore found and did.
+        waiting: Input records (examples, labels) that the caller fetched and that are not processed yet.
+        script: The records of progress that are still to be replayed.
+        deadline: The longest silence; the caller restarts it when it could not ask.
     """
 
-    def __init__(  # noqa: PLR0915  (a field a line)
-        self,
-        inputs: tuple[TopicPartition, TopicPartition],
-        generation: int,
-        settings: TaskSettings,
-        target: Target | None,
-        committed: tuple[int, int],
-        logs: Logs,
-        breaker: Breaker,
-        clock: Clock,
-        times: Times,
-        writer: Writer,
-        identity: Identity = UNKNOWN,
-    ) -> None:
-        self.inputs = inputs
-        self.number = inputs[0].partition
-        self.generation = generation
-        self.stage = Stage.READING if target is None else Stage.LOADING
+    def __init__(self, request: RestoreRequest, logs: Logs, breaker: Breaker, clock: Clock, times: Times) -> None:
+        self.request = request
+        self.stage = Stage.LOADING if request.target else Stage.READING
+        self.position = first_position(request.committed)
+        self.report = RestoreReport(request.committed)
         self.waiting = (WaitingRecords(), WaitingRecords())
-        self.breaker = breaker
-        self.offsets = committed
-        self.goal = committed
-        self.problem: str | None = None
-        self.replayed_records = 0
-        self.got_ahead = False
-        self.task: Task | None = None
-        self.damage: list[str] = []
-        self.taken_over: tuple[str, ...] = ()
-        self.output_ends: dict[str, int] = {}
-        self.repair: Repair | None = None
-        self.unnamed_ends: Mapping[TopicPartition, int] | None = None
-        self._settings = settings
-        self._written_by = writer
-        self._identity = identity
-        self._recorded = (0, 0)  # rules and number of partitions, as the newest commit or configuration has them
-        self._named = self._target = target.point if target else None
-        self._unnamed_commits = 0
-        self._is_settled = False
-        self._settling: Generator[bool, None, Settled] | None = None
-        self._settled = Settled()
-        self._again: dict[str, list[OutputRecords]] = {topic: [] for topic in OUTPUT_TOPICS}
-        self._recent: deque[Recorded] = deque(maxlen=SCRIPT_RECORDS)
+        self.script = Script()
+        self.deadline = Deadline(clock, times.deadline_s, request.number)
         self._logs = logs
-        self._reader: LogReader | None = None
-        self._loading: Generator[bool, None, Loaded] | None = None
-        self._loaded = Loaded()
+        self._breaker = breaker
         self._clock = clock
         self._times = times
-        self._progress_at = self._looked_at = clock.monotonic_s()
-        self._silent_s = 0.0
-        self._script: deque[Recorded] = deque()
-        self._read_to = -1
-        self._at_end = False
-        self._tripped: str | None = None
-        self._tripped_at = -1
-        self._engine = "unknown"
-        self._point = Point(-1, GENESIS)
-        self._pending_acts: list[tuple[str, str]] = []
-        self._whole_acts = WholeActs()
-        self._misfit: str | None = None
-        self._anchor: Anchor | None = None
-        self._writer = SnapshotWriter(self.number, times.snapshot_after_s, self._loaded)
-        if target is not None:
-            self._reader = logs.changelog()
-            topics = (inputs[0].topic, inputs[1].topic)
-            patient_until_s = clock.monotonic_s() + min(OPEN_TRANSACTION_S, times.deadline_s / 2)
-            self._loading = load_snapshot(
-                self._reader, target.snapshots, self.number, topics, lambda: clock.monotonic_s() < patient_until_s
-            )
+        self._state_bytes: Callable[[], int] = int
 
     @property
-    def loaded_sequence(self) -> int:
-        """Of the snapshot that it was restored from; -1: none."""
-        return self._loaded.manifest.sequence if self._loaded.manifest else -1
-
-    @property
-    def target(self) -> Point | None:
-        """The point that the committed offsets name; None where the group has none."""
-        return self._named
-
-    @property
-    def needed_progress(self) -> int | None:
-        """The first offset of progress from which it may have to be restored; None: not known."""
-        return min((snapshot.progress_offset for snapshot in self._writer.named), default=None)
-
-    @property
-    def point(self) -> Point:
-        """The last point that was restored or committed."""
-        return self._point
-
-    def model_digest(self) -> str:
-        """SHA-256 over the state of all models of this task."""
-        digests = self._live_task().model_digests()
-        return sha256(repr(sorted(digests.items())).encode()).hexdigest()
-
-    def add(self, side: int, fetched: Fetched) -> None:
-        """Take fetched records of one side (0 examples, 1 labels)."""
-        self.waiting[side].add(fetched)
-        self.be_patient()
+    def allocated_bytes(self) -> int:
+        """The approximate size of the state that was restored so far."""
+        return self._state_bytes()
 
     def lacks(self, side: int) -> bool:
-        """Whether a recorded range needs more records of this side than are waiting, however many these are."""
-        if self.stage is not Stage.REPLAYING or not self._script:
+        """Say whether the next recorded range needs more records of an input (0 examples, 1 labels) than wait."""
+        if self.stage is not Stage.REPLAYING or not self.script:
             return False
-        head = self._script[0].record
+        head = self.script[0].record
         if isinstance(head, Act):
             return False
         start, end = ((head.examples_start, head.examples_end), (head.labels_start, head.labels_end))[side]
         return start < end and self.waiting[side].last_offset < end - 1
 
-    def be_patient(self) -> None:
-        """Count the deadline from now on."""
-        self._progress_at = self._looked_at = self._clock.monotonic_s()
-        self._silent_s = 0.0
+    def run(self) -> RestoreSteps:
+        """Restore the task.
 
-    def park(self, problem: str) -> None:
-        """Give up; the others go on."""
-        self.stage = Stage.PARKED
-        self.problem = problem
-        self.close()
-        for records in self.waiting:
-            records.clear()
+        Yields:
+            A pause, after which the caller continues; or a repair, which the caller commits in one transaction before
+            it sends the offsets of the records of progress.
 
-    def close(self) -> None:
-        """Release the readers."""
-        if self._settling is not None:
-            self._settling.close()
-            self._settling = None
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    # LOADING --------------------------------------------------------------------------------------------------------
-
-    def load(self, until_s: float) -> bool:
-        """Read the snapshot, until this monotonic time; True when it is loaded, or there is none.
+        Returns:
+            The live task; `LiveTask.is_tripped` says whether the breaker stopped it.
 
         Raises:
-            StateError: Nothing comes any more.
+            StateError: The state cannot be restored, or nothing has come for too long.
+            ForeignRecordsError: Another application writes to the output topics.
+            ConfigurationError: The configuration changed in a way that a task with state cannot take over.
         """
-        self.got_ahead = False
-        if self._loading is None:
-            raise AssertionError("a task that loads has something to load")
-        while True:
-            try:
-                has_news = next(self._loading)
-            except StopIteration as done:
-                self._take_over(done.value)
-                self.got_ahead = True
-                return True
-            if not has_news:
-                break
-            self.be_patient()
-            self.got_ahead = True
-            if self._progress_at >= until_s:
-                return False
-        if not self.got_ahead:
-            self._check_deadline("a snapshot was being read")
-        return False
+        loaded = (yield from self._load(self.request.target)) if self.request.target else Loaded()
+        snapshots = SnapshotWriter(self.request.number, self._times.snapshot_after_s, loaded)
+        self._move_to(loaded)
+        yield self._enter(Stage.READING)
+        with closing(ProgressScript(self.request, self._logs, self.position, self.report, self.script)) as progress:
+            while not (progress.is_whole or progress.is_full):
+                yield self._worked() if progress.read_more() else self._silent(progress.state)
+            progress.check_gap()
 
-    def _take_over(self, loaded: Loaded) -> None:
-        self._loading = None
-        self._loaded = loaded
-        self.damage = loaded.damage
-        self._writer = SnapshotWriter(self.number, self._times.snapshot_after_s, loaded)
-        self.close()
-        self._reader = self._logs.progress()
-        if loaded.snapshot and loaded.manifest:
-            manifest = loaded.manifest
-            self._reader.seek(loaded.snapshot.progress_offset)
-            self.task = loaded.task
-            self.offsets = manifest.offsets
-            self._point = Point(manifest.sequence, bytes.fromhex(manifest.digest))
-            self._read_to = manifest.sequence - 1
-            self._engine = manifest.engine
-            self.breaker.load(manifest.unreadable)
-        self.stage = Stage.READING
-        self.be_patient()
+            first = None if loaded.task else next(whole_acts(recorded.record for recorded in self.script), None)
+            task = loaded.task or self._new_task(first)
+            state = TaskState(task, self.position, self.waiting, self._breaker, snapshots)
+            self._state_bytes = lambda: task.allocated_bytes
+            self._enter(Stage.REPLAYING)
+            yield Pause.INPUTS
 
-    # READING --------------------------------------------------------------------------------------------------------
+            engine = loaded.manifest.engine if loaded.manifest else "unknown"
+            replay = Replay(self.request, state, self._clock, self.report, engine)
+            progress.is_replaying = True
+            while self.script or not progress.is_whole:
+                if progress.wants_more:  # a script that memory cannot hold at once is read while it is replayed
+                    if progress.read_more():
+                        self.deadline.restart()
+                    progress.check_gap()
+                if self.script and replay.next(self.script, progress.settled.missing):
+                    yield self._worked()
+                elif self.script or not progress.is_whole:
+                    yield self._silent(f"inputs were re-read up to {replay.fetched_to}, {progress.next_goal}")
+        self._check_goal(progress)
 
-    def read_progress(self) -> bool:
-        """One slice of reading, without waiting; True when inputs are to be read from `self.offsets` on.
-
-        Raises:
-            StateError: Progress and committed offsets do not belong together, or nothing comes any more.
-        """
-        self._read_more()
-        if self._is_whole() or len(self._script) >= SCRIPT_RECORDS:
-            self._check_gaps()
-            self._start_replay()
-            self.got_ahead = True
-            return True
-        if not self.got_ahead:
-            self._check_deadline(
-                f"progress was read up to sequence {self._read_to}, "
-                f"the committed offsets name {self._target.sequence if self._target else 'none'}"
-            )
-        return False
-
-    def _is_whole(self) -> bool:
-        """Whether nothing of the script is missing. After the committed sequence only acts may follow."""
-        return self._at_end and self._is_settled
-
-    def _read_more(self) -> None:
-        """Read progress, and once it is read to its end, settle what was committed last."""
-        if self._at_end and not self._is_settled:
-            self._settle()
-            return
-        if self._reader is None:
-            self._reader = self._logs.progress()
-        fetched = self._reader.poll(PROGRESS_RECORDS_PER_POLL, 0.0)
-        self.got_ahead = fetched is not None
-        if fetched is None:
-            return
-        self._at_end = fetched.at_end
-        self.be_patient()
-        for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
-            where = f"progress[{self.number}] offset {offset}"
-            self._read(Recorded(progress_record(value, where), offset), where)
-
-    def _read(self, recorded: Recorded, where: str) -> None:
-        record = recorded.record
-        if isinstance(record, Commit):
-            self._check_commit(record, where)
-        if isinstance(record, Commit) or record.kind == CONFIGURATION:
-            self._recorded = (record.rules, record.partitions)
-        if isinstance(record, Act) and record.sequence <= self._read_to and self._is_late(recorded, record):
-            return
-        if record.sequence != self._read_to + 1:
-            raise StateError(f"{where}: {self._gap_before(record.sequence)}")
-        if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
-            raise StateError(f"{where}: the first record is not a configuration")
-        if self._target is not None and record.sequence >= self._target.sequence:
-            self._check_target(record, self._target, where)
-        self._read_to = record.sequence
-        self._recent.append(recorded)
-        if record.sequence == self.loaded_sequence:
-            self._check_anchor(recorded, where)
-            return
-        if isinstance(record, Act) and record.kind == SKIP:
-            self._leave_out(record, where)
-        self._script.append(recorded)
-
-    def _check_commit(self, commit: Commit, where: str) -> None:
-        """Whether it is of the topics that are there now, and the group has offsets, or few commits have none."""
-        check_topic_ids(self.inputs, (commit.examples_topic_id, commit.labels_topic_id), self._identity.topic_ids)
-        if self._target is None:
-            self._unnamed_commits += 1
-            if self._unnamed_commits > MAX_UNNAMED_COMMITS:
-                raise StateError(f"{where}: {offsets_lost(commit.sequence)}")
-
-    def _is_late(self, recorded: Recorded, act: Act) -> bool:
-        """Whether an act came twice, or at the same time as another one: they have one sequence then.
-
-        A `resume` holds all the same, and so do the outputs of a `repair`.
-        """
-        if act.kind == REPAIR:
-            self._recent.append(recorded)
-        elif act.kind == RESUME and any(isinstance(one.record, Act) for one in list(self._script)[-1:]):
-            self._script.append(recorded)
-        return act.kind in (RESUME, SKIP, REPAIR)
-
-    def _settle(self) -> None:
-        """One step of finding out which transactions were committed, and which of their records nobody can read.
-
-        Raises:
-            ForeignRecordsError: Somebody else writes to the output topics.
-            StateError: What can be read contradicts itself.
-        """
-        if self._logs.outputs is None:
-            self.got_ahead = self._take_settled(Settled(ends=dict.fromkeys(OUTPUT_TOPICS, 0)))
-            return
-        if self._settling is None:
-            target = (self._target.sequence, self._target.digest) if self._target else None
-            is_anchored = bool(self._recent) and self._recent[0].record.sequence == self.loaded_sequence
-            self._settling = settle(
-                self._logs.outputs,
-                self._decode_progress,
-                self._recent,
-                self._read_to,
-                target,
-                is_anchored=is_anchored,
-            )
-        try:
-            self.got_ahead = next(self._settling)
-        except StopIteration as done:
-            self._settling = None
-            self.got_ahead = self._take_settled(done.value)
-        if self.got_ahead:
-            self.be_patient()
-
-    def _decode_progress(self, value: bytes | None) -> Commit | Act:
-        return progress_record(value, f"progress[{self.number}]")
-
-    def _take_settled(self, settled: Settled) -> bool:
-        """Restore up to the last transaction that was committed; False where the one that is named is not there yet."""
-        last = next((one for one in reversed(settled.lost) if isinstance(one, Commit)), None)
-        reached = max(self._read_to, last.sequence if last else -1)
-        if self._target is not None and reached < self._target.sequence:
-            self._at_end = False
-            return False
-        if settled.foreign and self._logs.outputs is not None and not self._written_by.adopts:
-            topic, offset = next(iter(settled.foreign.items()))
-            raise ForeignRecordsError(*self._logs.outputs.places[topic], offset)
-        if any(isinstance(one.record, Act) and one.record.kind == SKIP for one in self._recent):
-            settled = self._without_skipped(settled)
-        self._settled = settled
-        self._is_settled = True
-        self.output_ends = dict(settled.ends)
-        for record in settled.lost:
-            self._read_to = record.sequence
-            self._script.append(Recorded(record, -1))
-        commits = (one.record for one in reversed(self._script) if isinstance(one.record, Commit))
-        newest = next(commits, None)
-        if newest is not None and (self._target is None or newest.sequence > self._target.sequence):
-            self._target = Point(newest.sequence, newest.digest)
-            self.goal = (newest.examples_end, newest.labels_end)
-        return True
-
-    def _without_skipped(self, settled: Settled) -> Settled:
-        """The inputs of what was skipped are gone: its outputs cannot be computed again."""
-        known = {one.record.sequence for one in self._script} | {record.sequence for record in settled.lost}
-        missing = {topic: left for topic, found in settled.missing.items() if (left := found & known)}
-        for topic, found in settled.missing.items():
-            if gone := sorted(found - known):
-                self.damage.append(f"{topic} of sequences {gone}: nobody can read them, and their inputs are gone")
-        return replace(settled, missing=missing)
-
-    def _leave_out(self, act: Act, where: str) -> None:
-        """The commits behind the snapshot are not re-processed: their inputs are gone, an operator accepted that.
-
-        A gap behind another snapshot counts only if one behind this follows.
-        """
-        gap = _gap_of(act, where)
-        self._misfit = None
-        if gap.behind != self.loaded_sequence or self.stage is not Stage.READING:
-            found = f"the snapshot behind sequence {self.loaded_sequence}" if self.loaded_sequence >= 0 else "none"
-            self._misfit = (
-                f"{where}: a gap was accepted behind sequence {gap.behind}, and {found} was loaded. `areba state skip` "
-                "says what can be done; another application.id starts afresh"
-            )
-        self._script = deque(recorded for recorded in self._script if isinstance(recorded.record, Act))
-        self._tripped = None
-        self.offsets = gap.end
-        if self._target is not None and act.sequence > self._target.sequence:
-            self.goal = gap.end
-
-    def _check_gaps(self) -> None:
-        if self._misfit is not None:
-            raise StateError(self._misfit)
-
-    def _gap_before(self, sequence: int) -> str:
-        """Why a record of this sequence cannot be the next."""
-        needed = self._read_to + 1
-        if sequence < needed or needed != max(self.loaded_sequence, 0):
-            return f"sequence {sequence} follows {self._read_to}"
-        begin = f"progress begins with sequence {sequence}, sequence {needed} is needed"
-        if self.loaded_sequence >= 0:
-            return f"{begin} for the snapshot behind it. Use another application.id to start afresh"
-        if self.damage:
-            return (
-                f"{begin}: older records were deleted with their inputs, and no snapshot can be read "
-                f"({'; '.join(self.damage)}). Use another application.id to start afresh"
-            )
-        return (
-            f"{begin}, for the committed offsets name no snapshot. `areba state recommit` looks for one; another "
-            "application.id starts afresh"
+        is_new = loaded.task is None and first is None
+        live = LiveTask(
+            self.request,
+            state,
+            self._logs,
+            self._clock,
+            Unrecorded(is_new, *progress.newest, progress.settled.foreign),
         )
+        if progress.settled.missing or progress.settled.lost or progress.target != self.request.point:
+            self._enter(Stage.REPAIRING)
+            repair = self._repair(progress, replay, live)
+            self._note_repaired(repair, (yield repair) or ())
+        if not live.is_tripped:  # a task that the breaker stopped starts once an operator resumes it
+            self.report.changes = live.start()
+        return live
 
-    def _check_anchor(self, recorded: Recorded, where: str) -> None:
-        """The commit record behind which the snapshot was taken."""
-        record = recorded.record
-        if not isinstance(record, Commit) or record.digest != self._point.digest:
-            raise StateError(f"{where}: sequence {record.sequence} is not the one that the snapshot was taken behind")
-        self._tripped, self._tripped_at = record.tripped, record.sequence
-        self._anchor = Anchor(record.sequence, record.digest, self.offsets, recorded.offset)
+    # Steps ------------------------------------------------------------------------------------------------------------
 
-    def _check_target(self, record: Commit | Act, target: Point, where: str) -> None:
-        """The record that is committed, or one behind it, where only acts may be."""
-        if record.sequence > target.sequence:
-            self._unnamed_commits += isinstance(record, Commit)
-            if self._unnamed_commits > MAX_UNNAMED_COMMITS or self.loaded_sequence > target.sequence:
-                raise StateError(f"{where}: {offsets_reset(record.sequence, target.sequence)}")
-            return
-        found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
-        if found != wanted:
-            raise StateError(
-                f"{where}: digest {found} of sequence {record.sequence}, the committed offsets name {wanted}"
+    def _load(self, target: RestoreTarget) -> Generator[Pause, Sequence[int] | None, Loaded]:
+        """Load the newest snapshot that is whole."""
+        patient_until_s = self._clock.monotonic_s() + min(OPEN_TRANSACTION_S, self._times.deadline_s / 2)
+        with closing(self._logs.changelog()) as reader:
+            steps = load_snapshot(
+                reader,
+                target.snapshots,
+                self.request.number,
+                self.request.topics,
+                lambda: self._clock.monotonic_s() < patient_until_s,
             )
+            while True:
+                try:
+                    has_news = next(steps)
+                except StopIteration as done:
+                    loaded: Loaded = done.value
+                    return loaded
+                yield self._worked() if has_news else self._silent("a snapshot was being read")
 
-    def _start_replay(self) -> None:
-        if self.task is None:
-            self._begin_at_first()
-        self.stage = Stage.REPLAYING
-        self.be_patient()
+    def _move_to(self, loaded: Loaded) -> None:
+        """Begin at the commit record after which the loaded snapshot was taken."""
+        self.report.damage.extend(loaded.damage)
+        if loaded.snapshot is None or loaded.manifest is None or loaded.task is None:
+            return
+        manifest, task = loaded.manifest, loaded.task
+        position = self.position
+        position.anchor = Anchor(
+            manifest.sequence, bytes.fromhex(manifest.digest), manifest.offsets, loaded.snapshot.progress_offset
+        )
+        position.point = position.anchor.point
+        position.offsets = manifest.offsets
+        self.report.loaded_sequence = manifest.sequence
+        self._breaker.load(manifest.unreadable)
+        self._state_bytes = lambda: task.allocated_bytes
 
-    def _begin_at_first(self) -> None:
-        settings = self._settings
-        first = next(whole_acts(record for record, _ in self._script), None)
+    def _new_task(self, first: Commit | Act | None) -> Task:
+        """Return a task without state, under the first configuration of progress, and begin where it began."""
+        settings = self.request.settings
         if isinstance(first, Act) and first.kind == CONFIGURATION:
             settings = TaskSettings.from_json(first.text)
-        elif first is None:
-            self._pending_acts.append((CONFIGURATION, self._settings.to_json()))
-        else:
+        elif first is not None:
             raise StateError(
-                f"progress[{self.number}] sequence {first.sequence}: no whole configuration comes before it"
+                f"progress[{self.request.number}] sequence {first.sequence}: no whole configuration comes before it"
             )
-        topics = (self.inputs[0].topic, self.inputs[1].topic)
-        self.task = Task(self.number, settings, topics, secrets.token_bytes(HASH_KEY_BYTES))
-        commits = (record for record, _ in self._script if isinstance(record, Commit))
-        begin = next(commits, None)
+        begin = next((recorded.record for recorded in self.script if isinstance(recorded.record, Commit)), None)
         if begin is not None:
-            self.offsets = (begin.examples_start, begin.labels_start)
+            self.position.offsets = (begin.examples_start, begin.labels_start)
+        return Task(self.request.number, settings, self.request.topics, secrets.token_bytes(HASH_KEY_BYTES))
 
-    # REPLAYING ------------------------------------------------------------------------------------------------------
-
-    def replay(self, until_s: float) -> bool:
-        """Re-process what the script and the fetched records allow, until this monotonic time; True when done.
-
-        Raises:
-            StateError: An input is gone, or the digest differs.
-            ConfigurationError: The configuration changed in a way that a running application cannot take over.
-        """
-        before = self._point
-        while True:
-            if len(self._script) < SCRIPT_RECORDS // 2 and not self._is_whole():
-                self._read_more()
-                self._check_gaps()
-            if not self._script:
-                break
-            record, offset = self._script[0]
-            if isinstance(record, Act):
-                self._replay_act(record)
-            elif not self._replay_commit(record, offset):
-                break
-            self._script.popleft()
-            self.be_patient()
-            if self._progress_at >= until_s:
-                break
-        self.got_ahead = self._point != before
-        if not self._script and self._is_whole():
-            self._finish()
-            return True
-        if not self.got_ahead:
-            self._check_deadline(f"inputs were re-read up to {self._fetched_to()}, {self._next_goal()}")
-        return False
-
-    def _fetched_to(self) -> str:
-        return "/".join(
-            str(max(records.last_offset + 1, offset))
-            for records, offset in zip(self.waiting, self.offsets, strict=True)
-        )
-
-    def _next_goal(self) -> str:
-        if self._script and isinstance(record := self._script[0].record, Commit):
-            return f"the next range ends at {record.examples_end}/{record.labels_end}"
-        return f"progress was read up to sequence {self._read_to}"
-
-    def _replay_act(self, act: Act) -> None:
-        if act.kind == RESUME:
-            self.breaker.reset()
-            self._tripped = None
-        try:
-            whole = self._whole_acts.add(act)
-            if whole is not None and self._live_task().apply(whole):
-                self._writer.begin_anew()
-        except StateError as problem:
-            raise StateError(f"progress[{self.number}] sequence {act.sequence}: {problem}") from problem
-        self._engine = act.engine
-        digest = read_gap(act.text).digest if act.kind == SKIP else self._point.digest
-        self._point = Point(max(act.sequence, self._point.sequence), digest)
-
-    def _replay_commit(self, commit: Commit, progress_offset: int) -> bool:
-        ranges = (commit.examples_start, commit.examples_end, commit.labels_start, commit.labels_end)
-        where = f"task {self.number}, sequence {commit.sequence}"
-        problem = other_rules(commit.rules, commit.sequence, self._engine)
-        if problem is not None:
-            raise StateError(f"task {self.number}: {problem}")
-        if (ranges[0], ranges[2]) != self.offsets:
-            raise StateError(f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, {pair(self.offsets)} are next")
-        rows = [
-            self._rows_of_range(side, start, end)
-            for side, start, end in ((Side.EXAMPLES, *ranges[:2]), (Side.LABELS, *ranges[2:]))
-        ]
-        if rows[0] is None or rows[1] is None:
-            return False
-        start_s = self._clock.monotonic_s()
-        outputs = self._live_task().step(self.waiting[0].take(rows[0]), self.waiting[1].take(rows[1]))
-        digest = chain_digest(self._point.digest, ranges, outputs)
-        self._writer.worked(self._clock.monotonic_s() - start_s)
-        if digest != commit.digest:
+    def _check_goal(self, progress: ProgressScript) -> None:
+        """Refuse committed offsets that are not those of the last commit record."""
+        if progress.target is not None and self.position.offsets != self.report.goal:
             raise StateError(
-                f"{where}: re-processing up to offsets {ranges[1]}/{ranges[3]} gave digest {digest.hex()[:16]}, "
-                f"committed was {commit.digest.hex()[:16]} by areba {self._engine}; this is {__version__}. Go on with "
-                "that version, or use another application.id to start afresh"
+                f"task {self.request.number}: progress ends at offsets {pair(self.position.offsets)}, committed are "
+                f"{pair(self.report.goal)}: the group's offsets were changed. {HINT_RECOMMIT}"
             )
-        for topic, sequences in self._settled.missing.items():
-            if commit.sequence in sequences:
-                self._again[topic].append(outputs.topics[topic])
-        self._point = Point(commit.sequence, digest)
-        self.offsets = (commit.examples_end, commit.labels_end)
-        self._anchor = Anchor(commit.sequence, digest, self.offsets, progress_offset)
-        self.replayed_records += rows[0] + rows[1]
-        self.breaker.count(outputs.unreadable)
-        self._tripped, self._tripped_at = commit.tripped, commit.sequence
-        return True
 
-    def _rows_of_range(self, side: Side, start: int, end: int) -> int | None:
-        if start == end:
-            return 0
-        try:
-            return self.waiting[side].rows_below(end)
-        except LookupError:
-            topic = self.inputs[side].topic
-            raise StateError(
-                f"{topic}[{self.number}] offset {end - 1} is gone; it is needed to rebuild the state. {WAY_ON}"
-            ) from None
-
-    def _finish(self) -> None:
-        if self._target is not None and self.offsets != self.goal:
-            raise StateError(
-                f"task {self.number}: progress ends at offsets {pair(self.offsets)}, committed are "
-                f"{pair(self.goal)}: the group's offsets were changed. {WAY_BACK}"
-            )
-        if self._settled.missing or self._settled.lost or self._target != self._named:
-            self.stage = Stage.REPAIRING
-            self.repair = self._make_repair()
-        else:
-            self._leave_restore()
-
-    def _leave_restore(self) -> None:
-        if self._tripped is None:
-            self._go_live()
-        else:
-            self.stage = Stage.TRIPPED
-            self.problem = self._tripped
-
-    def _make_repair(self) -> Repair:
-        """What nobody can read of what was committed.
+    def _repair(self, progress: ProgressScript, replay: Replay, live: LiveTask) -> Repair:
+        """Return the committed records that nobody can read.
 
         Raises:
             StateError: A commit whose outputs are missing was not processed again.
         """
-        missing = self._settled.missing
-        outputs = {topic: _joined(self._again[topic]) for topic in missing}
-        if any(len(self._again[topic]) != len(sequences) for topic, sequences in missing.items()):
+        missing = progress.settled.missing
+        outputs = {topic: _joined(replay.kept[topic]) for topic in missing}
+        if any(len(replay.kept[topic]) != len(sequences) for topic, sequences in missing.items()):
             raise StateError(
-                f"task {self.number}: outputs of {dict(missing)} are missing, and cannot be computed again"
+                f"task {self.request.number}: outputs of {dict(missing)} are missing, and cannot be computed again"
             )
-        windows = {topic: Window(self.output_ends[topic], len(records)) for topic, records in outputs.items()}
-        act = Act(self._point.sequence + 1, REPAIR, __version__, repair_text(windows, missing))
-        return Repair(outputs, (*self._settled.lost, act), missing)
+        ends = self.position.output_ends
+        windows = {topic: Window(ends[topic], len(records)) for topic, records in outputs.items()}
+        act = Act(self.position.point.sequence + 1, REPAIR, __version__, repair_text(windows, missing))
+        return Repair(outputs, (*progress.settled.lost, act), live.metadata(None))
 
-    def repaired(self, progress_offsets: Sequence[int]) -> None:
-        """Continue after the repair was committed."""
-        if self.repair is None:
-            raise AssertionError("only a task with a repair is repaired")
-        act = self.repair.progress[-1]
-        for record, offset in zip(self.repair.progress, progress_offsets, strict=True):
-            if self._anchor is not None and record.sequence == self._anchor.sequence:
-                self._anchor = self._anchor._replace(progress_offset=offset)
-        self._point = Point(act.sequence, self._point.digest)
-        self.repair = None
-        self._named = self._target
-        self._leave_restore()
+    def _note_repaired(self, repair: Repair, progress_offsets: Sequence[int]) -> None:
+        """Move the position to the act `repair`, whose transaction was committed."""
+        position = self.position
+        for record, offset in zip(repair.progress, progress_offsets, strict=True):
+            if record.sequence == position.anchor.sequence:
+                position.anchor = position.anchor._replace(progress_offset=offset)
+        position.point = CommitPoint(repair.progress[-1].sequence, position.point.digest)
 
-    def _go_live(self) -> None:
-        """Take new records, from the next on under the configuration in force.
+    # Pauses -----------------------------------------------------------------------------------------------------------
 
-        Raises:
-            ConfigurationError: It differs from the recorded one in more than new streams.
-        """
-        self.close()
-        task = self._live_task()
-        if not any(kind == CONFIGURATION for kind, _ in self._pending_acts):
-            changed = changes(task.settings, self._settings, task.running())
-            if changed.refused:
-                raise ConfigurationError(changed.refused)
-            if task.settings.to_json() != self._settings.to_json() or self._recorded != self._in_force:
-                self._pending_acts.append((CONFIGURATION, self._settings.to_json()))
-                rules = max(1, self._recorded[0])
-                new_rules = (f"rules: {rules} -> {RULES}",) if rules != RULES else ()
-                self.taken_over = changed.taken_over + new_rules
-        if self._settled.foreign:
-            self._pending_acts.append((ADOPT, json.dumps(dict(self._settled.foreign))))
-            self._settled = replace(self._settled, foreign={})
-        self.problem = None
-        self.stage = Stage.LIVE
+    def _enter(self, stage: Stage) -> Pause:
+        self.stage = stage
+        return self._worked()
 
-    def look_for_resume(self) -> bool:
-        """Whether a `resume` record came behind the tripped commit; then the task is live again.
+    def _worked(self) -> Pause:
+        self.deadline.restart()
+        return Pause.WORKED
+
+    def _silent(self, state: str) -> Pause:
+        """Check the deadline.
 
         Raises:
-            StateError: Progress holds something else than our records.
+            StateError: Nothing has come for too long.
         """
-        if self._reader is None:
-            self._reader = self._logs.progress()
-        fetched = self._reader.poll(PROGRESS_RECORDS_PER_POLL, 0.0)
-        if fetched is None:
-            return False
-        for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
-            record = progress_record(value, f"progress[{self.number}] offset {offset}")
-            if not isinstance(record, Act) or record.kind != RESUME:
-                continue
-            if self._tripped_at < record.sequence <= self._point.sequence + 1:
-                self._replay_act(record)
-                self._go_live()
-                return True
-        return False
-
-    # LIVE -----------------------------------------------------------------------------------------------------------
-
-    def step(self, rows: tuple[int, int], room: Room, *, must: bool) -> Batch | None:
-        """Carry the next records through the stages; the batch counts only once it is committed (`advance`).
-
-        Another configuration begins with the batch before which it is recorded.
-
-        Args:
-            rows: How many examples and labels; fewer where these could become too much.
-            room: What the transaction has left.
-            must: Whether it takes at least one record, whatever that becomes.
-
-        Returns:
-            The batch; None where nothing fits.
-        """
-        start_s = self._clock.monotonic_s()
-        if self._pending_acts and self._live_task().settings != self._settings:
-            if not must:
-                return None  # once it is applied, it has to be recorded: only a batch that must come is sure to come
-            if self._live_task().apply_settings(self._settings):
-                self._writer.begin_anew()
-        opened = self._open(rows, room, must=must)
-        if opened is None:
-            return None
-        examples, labels = opened.raw
-        outputs = self._live_task().run(opened)
-        ends = (
-            int(examples.offsets[-1]) + 1 if len(examples) else self.offsets[0],
-            int(labels.offsets[-1]) + 1 if len(labels) else self.offsets[1],
-        )
-        acts: tuple[Act, ...] = ()
-        for kind, text in self._pending_acts:
-            in_force = self._in_force if kind == CONFIGURATION else ()
-            acts += in_parts(Act(self._point.sequence + 1 + len(acts), kind, __version__, text, *in_force))
-        ranges = (self.offsets[0], ends[0], self.offsets[1], ends[1])
-        digest = chain_digest(self._point.digest, ranges, outputs)
-        self._writer.worked(self._clock.monotonic_s() - start_s)
-        tripped = self.breaker.count(outputs.unreadable)
-        sequence = self._point.sequence + len(acts) + 1
-        examples_id, labels_id = self._identity.topic_ids
-        commit = Commit(
-            sequence,
-            *ranges,
-            digest=digest,
-            records=outputs.records,
-            tripped=tripped,
-            transactional_id=self._written_by.transactional_id,
-            rules=RULES,
-            partitions=self._identity.partitions,
-            examples_topic_id=examples_id,
-            labels_topic_id=labels_id,
-            **self._windows(outputs),
-        )
-        return Batch(outputs, acts, commit, ends)
-
-    def _windows(self, outputs: Outputs) -> dict[str, Any]:
-        """Where the records of a batch begin in each output partition, and their counts, as fields of `Commit`."""
-        fields: dict[str, Any] = {}
-        for topic in OUTPUT_TOPICS:
-            name = topic.replace("-", "_")
-            fields[f"{name}_start"] = self.output_ends[topic]
-            fields[f"{name}_records"] = len(outputs.topics[topic])
-        return fields
-
-    def _open(self, rows: tuple[int, int], room: Room, *, must: bool) -> InputBatch | None:
-        """The next records, as many of them as fit; the others wait on."""
-        task = self._live_task()
-        taken = self.waiting[0].take(rows[0]), self.waiting[1].take(rows[1])
-        opened = task.open(*taken)
-        fitting = task.fitting(opened, room)
-        if must and not sum(fitting):
-            fitting = (1, 0) if opened.merged.sides[0] == Side.EXAMPLES else (0, 1)
-        if fitting == rows:
-            return opened
-        for waiting, records, count in zip(self.waiting, taken, fitting, strict=True):
-            waiting.put_back(rows_of(records, count, len(records)))
-        if not sum(fitting):
-            return None
-        examples, labels = (rows_of(records, 0, count) for records, count in zip(taken, fitting, strict=True))
-        return task.open(examples, labels)
-
-    @property
-    def allocated_bytes(self) -> int:
-        """What state, buffers and a snapshot under way take, about."""
-        state = self.task.allocated_bytes if self.task else 0
-        return state + sum(records.bytes for records in self.waiting) + self._writer.allocated_bytes
-
-    @property
-    def writes_snapshot(self) -> bool:
-        """Whether transactions without a batch are wanted."""
-        return self.stage is Stage.LIVE and self._writer.is_busy
-
-    @property
-    def is_saving(self) -> bool:
-        """Whether a snapshot is under way, or waits until it can be named."""
-        return self.writes_snapshot or self.unnamed_ends is not None
-
-    def snapshot_records(self, room: int) -> OutputRecords:
-        """What the next transaction has to carry to the changelog, if it has room for so many bytes."""
-        return self._writer.next_records(room)
-
-    @property
-    def snapshot_offsets(self) -> list[int]:
-        """To be filled with where these are."""
-        return self._writer.offsets
-
-    def metadata(self, batch: Batch | None) -> str:
-        """What stands with the offsets of the next transaction."""
-        if batch is None and self._anchor is None:
-            raise AssertionError("a snapshot is taken behind a commit record")
-        point = batch.point if batch else Point(*self._anchor[:2]) if self._anchor else self._point
-        return point.metadata(self._writer.snapshots, self._identity.topic_ids)
-
-    @property
-    def _in_force(self) -> tuple[int, int]:
-        """Rules and number of partitions, as they are recorded from now on."""
-        return RULES, self._identity.partitions
-
-    def advance(
-        self, batch: Batch | None, progress_offsets: Sequence[int], written: Mapping[TopicPartition, int]
-    ) -> int | None:
-        """The transaction was committed; the sequence of a snapshot that is complete by this.
-
-        Args:
-            batch: Its batch, if it had one.
-            progress_offsets: Where its records of progress are.
-            written: How far the task's partitions were written, of those that cannot be read yet.
-        """
-        if batch is not None:
-            self._pending_acts.clear()
-            self._point = batch.point
-            self.offsets = batch.offsets
-            self._anchor = Anchor(*batch.point, batch.offsets, progress_offsets[-1])
-            if batch.commit.tripped:
-                self.stage = Stage.TRIPPED
-                self.problem = self._tripped = batch.commit.tripped
-                self._tripped_at = batch.commit.sequence
-        complete = self._writer.committed()
-        if complete is not None:
-            self.unnamed_ends = dict(written)
-        return complete.sequence if complete else None
-
-    def name_snapshot(self) -> None:
-        """What the newest snapshot needs can be read: the next transaction names it."""
-        self.unnamed_ends = None
-        self._writer.name()
-
-    def begin_snapshot(self, *, ending: bool = False) -> int | None:
-        """Take a snapshot if one is due (`ending`: if there is anything to save); its new bytes, or None."""
-        at_anchor = self._anchor is not None and self._point == self._anchor[:2]
-        if self.stage is not Stage.LIVE or not at_anchor or self._anchor is None:
-            return None
-        if not self._writer.is_due(ending=ending):
-            return None
-        return self._writer.begin(self._live_task(), self._anchor, self.breaker.counts, self._clock.monotonic_s)
-
-    def _live_task(self) -> Task:
-        if self.task is None:
-            raise AssertionError("a task is built before records are processed")
-        return self.task
-
-    def _check_deadline(self, state: str) -> None:
-        """Time in which nobody looked does not count: a process that was frozen has not waited."""
-        deadline_s, now_s = self._times.deadline_s, self._clock.monotonic_s()
-        self._silent_s += min(now_s - self._looked_at, LONGEST_LOOK_S)
-        self._looked_at = now_s
-        if self._silent_s > deadline_s:
-            raise StateError(f"task {self.number}: no progress for {deadline_s:g} s while restoring: {state}")
+        self.deadline.check(state)
+        return Pause.WAITING
 
 
 def _joined(parts: Sequence[OutputRecords]) -> OutputRecords:
-    """All records, in order."""
+    """Return all records, in order."""
     return OutputRecords(
         [key for part in parts for key in part.keys],
         [value for part in parts for value in part.values],
         [time for part in parts for time in part.timestamps],
         concatenated_headers(parts),
     )
-
-
-def _gap_of(act: Act, where: str) -> Gap:
-    try:
-        return read_gap(act.text)
-    except StateError as problem:
-        raise StateError(f"{where}: {problem}") from problem
-
-
-def progress_record(value: bytes | None, where: str) -> Commit | Act:
-    """What a value of the progress topic says.
-
-    Raises:
-        StateError: It is none of our records.
-    """
-    try:
-        record = codec.decode_one(value or b"")
-    except (UndecodableError, WrongSchemaError) as error:
-        raise StateError(f"{where}: no progress record: {error}") from error
-    if not isinstance(record, Commit | Act):
-        raise StateError(f"{where}: {type(record).__name__} is no progress record")
-    return record

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from stream_app.backends.base import Clock
 from stream_app.pipeline.label_flow import flow_of
-from stream_app.recovery.restore import OwnedTask, Stage
+from stream_app.recovery.restore import Stage
 from stream_app.worker.observer import Observer
+from stream_app.worker.owned_task import OwnedTask
 
 LOOK_INTERVAL_S = 1.0
 """From one look to the next."""
@@ -39,11 +40,11 @@ class LabelWatch:
         self._left = self._left or [(task, name) for task in tasks for name in _names(task)]
         while self._left and self._clock.monotonic_s() < now_s + LOOK_SLICE_S:
             task, name = self._left.pop()
-            if task in tasks and task.stage is Stage.LIVE and task.task is not None:
-                flow = flow_of(task.task.stream(name).join)
+            if task in tasks and task.stage is Stage.LIVE:
+                flow = flow_of(task.live.task.stream(name).join)
                 self._observer.labels(task.number, name, flow, flow.problem(self._max_unlabelled_share))
 
 
 def _names(task: OwnedTask) -> Sequence[str]:
     """The streams of a task that is live."""
-    return task.task.stream_names if task.task is not None and task.stage is Stage.LIVE else ()
+    return task.live.task.stream_names if task.stage is Stage.LIVE else ()

@@ -10,10 +10,12 @@ from stream_app.config import Topics
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
 from stream_app.records import Act, Commit, OutputRecords
-from stream_app.recovery.changelog import TRANSACTION_BYTES as SNAPSHOT_BYTES
-from stream_app.recovery.restore import Batch, OwnedTask, Repair
-from stream_app.recovery.settle import is_by_task
+from stream_app.recovery.live_task import ProcessedBatch
+from stream_app.recovery.output_logs import is_by_task
+from stream_app.recovery.restore import Repair
+from stream_app.recovery.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
 from stream_app.serialization import codec
+from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 
 GAP_TIMEOUT_S = 5.0
@@ -39,7 +41,7 @@ class Part:
     """
 
     task: OwnedTask
-    batch: Batch | None = None
+    batch: ProcessedBatch | None = None
     repair: Repair | None = None
     written: dict[str, list[int]] = field(default_factory=lambda: {topic: [] for topic in OUTPUT_TOPICS})
     progress_offsets: list[int] = field(default_factory=list)
@@ -103,12 +105,10 @@ class RoundTransaction:
                 self._produce(part, batch.outputs.topics, (*batch.acts, batch.commit))
             if part.repair is not None:
                 self._produce(part, part.repair.outputs, part.repair.progress)
-            chunks = task.snapshot_records(room)
-            room -= bytes_of(chunks)
-            if len(chunks):
-                changelog = TopicPartition(self._topics.changelog, task.number)
-                transaction.produce(changelog, chunks, task.snapshot_offsets)
-            metadata = task.metadata(batch)
+                metadata = part.repair.metadata
+            else:
+                room -= self._produce_snapshot(task, room)
+                metadata = task.live.metadata(batch)
             ends = batch.offsets if batch else task.offsets
             for partition, offset in zip(task.inputs, ends, strict=True):
                 offsets[partition] = Committed(offset, metadata)
@@ -132,6 +132,14 @@ class RoundTransaction:
             part.progress_offsets,
         )
 
+    def _produce_snapshot(self, task: OwnedTask, room: int) -> int:
+        """Write what the transaction has to carry of a snapshot, and return its bytes."""
+        chunks = task.live.snapshot_records(room)
+        if len(chunks):
+            changelog = TopicPartition(self._topics.changelog, task.number)
+            self._ports.transaction.produce(changelog, chunks, task.live.snapshot_offsets)
+        return bytes_of(chunks)
+
     def _check_gaps(self, parts: Sequence[Part]) -> None:
         """Read what lies between our last records and these in the output partitions, if anything does.
 
@@ -141,7 +149,7 @@ class RoundTransaction:
         """
         for part in parts:
             for topic, offsets in part.written.items():
-                start = part.task.output_ends[topic]
+                start = part.task.position.output_ends[topic]
                 if offsets and offsets[0] > start + 1:  # where there is room for more than a marker
                     self._read_gap(output_partition(self._topics, topic, part.task.number), start, offsets[0])
 

@@ -19,8 +19,8 @@ from stream_app.recovery.hanging_transactions import (
     take_over,
     writers_of,
 )
-from stream_app.recovery.restore import OwnedTask
 from stream_app.worker.observer import Observer
+from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.round_transaction import Part, output_partition
 
@@ -205,9 +205,10 @@ class TransactionWatch:
         number = part.task.number
         for topic, offsets in part.written.items():
             if offsets:
-                part.task.output_ends[topic] = offsets[-1] + 1
+                part.task.position.output_ends[topic] = offsets[-1] + 1
                 self._unread.wrote(output_partition(self._topics, topic, number), offsets[-1] + 1)
-        for name, offsets in (("progress", part.progress_offsets), ("changelog", part.task.snapshot_offsets)):
+        changelog = part.task.live.snapshot_offsets if part.repair is None else []
+        for name, offsets in (("progress", part.progress_offsets), ("changelog", changelog)):
             if offsets:
                 self._unread.wrote(output_partition(self._topics, name, number), offsets[-1] + 1)
 
@@ -230,7 +231,7 @@ class TransactionWatch:
         """Let tasks name their newest snapshot, where everything that the snapshot needs can be read."""
         for task in tasks:
             if task.unnamed_ends is not None and self._unread.is_readable(task.unnamed_ends):
-                task.name_snapshot()
+                task.live.name_snapshot()
 
     @property
     def _written(self) -> Sequence[str]:

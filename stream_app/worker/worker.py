@@ -36,22 +36,16 @@ from stream_app.pipeline.outputs import DEAD_LETTERS, OUTPUT_TOPICS, Outputs
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.records import Reason
 from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.restore import (
-    WAY_ON,
-    Batch,
-    Logs,
-    OwnedTask,
-    Stage,
-    Target,
-    Times,
-    Writer,
-    committed_target,
-)
-from stream_app.recovery.settle import OutputLogs
+from stream_app.recovery.commit_point import HINT_SKIP, RestoreTarget, committed_target
+from stream_app.recovery.live_task import LiveTask, ProcessedBatch
+from stream_app.recovery.output_logs import OutputLogs
+from stream_app.recovery.restore import Pause, Repair, Restore, Stage
+from stream_app.recovery.restore_request import Logs, RestoreRequest, Times, Writer
 from stream_app.snapshot.identity import UNKNOWN, Identity
 from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.label_watch import LabelWatch
 from stream_app.worker.observer import Observer, last_places
+from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.progress_trimmer import ProgressTrimmer
 from stream_app.worker.round_transaction import Part, RoundTransaction, output_partition
@@ -256,7 +250,7 @@ class Worker:
         for task in self.tasks:
             if task.stage is Stage.LIVE:
                 with self._observer.step(f"task {task.number}: the digest of its models"):
-                    digest = task.model_digest()
+                    digest = task.live.model_digest()
                 self._observer.stopped(task.number, task.point.sequence, digest)
 
     # Assignment -----------------------------------------------------------------------------------------------------
@@ -312,7 +306,7 @@ class Worker:
         self._look_at_topics()
         problems: dict[int, str] = {}
         for number, pair in inputs.items():
-            target: Target | None = None
+            target: RestoreTarget | None = None
             try:
                 target = committed_target(pair, committed, self._topic_ids)
             except StateError as error:
@@ -337,26 +331,22 @@ class Worker:
         self._grown = lines
 
     def _own(
-        self, inputs: tuple[TopicPartition, TopicPartition], target: Target | None, committed: tuple[int, int]
+        self, inputs: tuple[TopicPartition, TopicPartition], target: RestoreTarget | None, committed: tuple[int, int]
     ) -> None:
         number, settings = inputs[0].partition, self._config.worker
-        task = OwnedTask(
-            inputs=inputs,
-            generation=self._generation,
-            settings=self._settings,
-            target=target,
-            committed=committed,
-            logs=Logs(
+        identity = Identity(self._partitions, self._topic_ids)
+        restore = Restore(
+            RestoreRequest(inputs, self._settings, target, committed, self._writer, identity),
+            Logs(
                 partial(self._read, self._topics.progress, number),
                 partial(self._read, self._topics.changelog, number),
                 self._output_logs(number),
             ),
-            breaker=Breaker(self._config.breaker),
-            clock=self._ports.clock,
-            times=Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
-            writer=self._writer,
-            identity=Identity(self._partitions, self._topic_ids),
+            Breaker(self._config.breaker),
+            self._ports.clock,
+            Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
         )
+        task = OwnedTask(restore, self._generation, self._ports.clock)
         progress = TopicPartition(self._topics.progress, number)
         self._trimmers[number] = ProgressTrimmer(self._ports.cluster, self._ports.clock, inputs, progress)
         self._tasks[number] = task
@@ -406,21 +396,23 @@ class Worker:
         return worked
 
     def _restore(self, task: OwnedTask, until_s: float) -> bool:
+        got_ahead = False
         try:
-            if task.stage is Stage.LOADING:
-                self._in_step(task, task.load, until_s)
-            elif task.stage is Stage.READING:
-                if not task.read_progress():
-                    return task.got_ahead
-                for line in task.damage:
+            if task.stage is Stage.READING:  # waits for brokers, so it is no step of our own work
+                got_ahead, last = task.restore(until_s)
+            else:
+                with self._observer.step(f"task {task.number}: restoring"):
+                    got_ahead, last = task.restore(until_s)
+            if last is Pause.INPUTS:
+                for line in task.report.damage:
                     self._observer.damaged(task.number, line)
                 self._start_reading(task)
-            elif not self._in_step(task, task.replay, until_s):
-                self._observer.restoring(task.number, task.offsets, task.goal)
-            elif task.stage is Stage.REPAIRING:
-                self._repair(task)
-            else:
+            elif isinstance(last, Repair):
+                self._repair(task, last, until_s)
+            elif isinstance(last, LiveTask):
                 self._begin(task)
+            elif task.stage is Stage.REPLAYING:
+                self._observer.restoring(task.number, task.offsets, task.report.goal)
         except (StateError, OwnCodeError, ForeignRecordsError) as error:
             if self._is_overtaken(task):
                 self._renew(task)
@@ -428,12 +420,7 @@ class Worker:
                 raise
             else:
                 self._park(task, str(error))
-        return task.got_ahead
-
-    def _in_step(self, task: OwnedTask, work: Callable[[float], bool], until_s: float) -> bool:
-        """One slice of restoring."""
-        with self._observer.step(f"task {task.number}: restoring"):
-            return work(until_s)
+        return got_ahead
 
     def _begin(self, task: OwnedTask) -> None:
         """Its state is what it was."""
@@ -441,14 +428,12 @@ class Worker:
             self._trip(task)
             return
         self._starved = False
-        self._observer.restored(task.number, task.point.sequence, task.loaded_sequence, task.replayed_records)
-        self._observer.changed(task.number, task.taken_over)
+        report = task.report
+        self._observer.restored(task.number, task.point.sequence, report.loaded_sequence, report.replayed_records)
+        self._observer.changed(task.number, report.changes)
 
-    def _repair(self, task: OwnedTask) -> None:
-        """Publish again what was committed and cannot be read."""
-        if task.repair is None:
-            raise AssertionError("a task that is repaired has something to repair")
-        repair = task.repair
+    def _repair(self, task: OwnedTask, repair: Repair, until_s: float) -> None:
+        """Publish again what was committed and cannot be read, and end the restore."""
         part = Part(task, repair=repair)
         try:
             self._commit([part])
@@ -460,7 +445,7 @@ class Worker:
             return
         self._watch.note_written(part)
         self._observer.repaired(task.number, {topic: len(records) for topic, records in repair.outputs.items()})
-        task.repaired(part.progress_offsets)
+        task.restore(until_s, part.progress_offsets)
         self._begin(task)
 
     def _is_overtaken(self, task: OwnedTask) -> bool:
@@ -485,7 +470,7 @@ class Worker:
 
     def _look_for_resume(self, task: OwnedTask) -> None:
         try:
-            if task.look_for_resume():
+            if task.live.look_for_resume():
                 self._observer.resumed(task.number)
                 self._start_reading(task)
         except StateError as error:
@@ -493,13 +478,13 @@ class Worker:
 
     def _start_reading(self, task: OwnedTask) -> None:
         """Fetch the inputs from where the task needs them."""
-        for partition, offset, goal in zip(task.inputs, task.offsets, task.goal, strict=True):
+        for partition, offset, goal in zip(task.inputs, task.offsets, task.report.goal, strict=True):
             place = f"{partition.topic}[{partition.partition}]"
             low, high = self._ports.source.watermarks(partition)
             if offset < low:
                 raise StateError(
                     f"{place} starts at offset {low}, offset {offset} is needed to restore the task; it was deleted "
-                    f"(retention). {WAY_ON}"
+                    f"(retention). {HINT_SKIP}"
                 )
             if goal > high:
                 raise StateError(
@@ -636,12 +621,13 @@ class Worker:
         """What a committed transaction means for one of its tasks."""
         task, batch = part.task, part.batch
         self._watch.note_written(part)
-        complete = task.advance(batch, part.progress_offsets, self._watch.unread_ends(task.number))
+        live = task.live
+        complete = live.advance(batch, part.progress_offsets, self._watch.unread_ends(task.number))
         if complete is not None:
             self._watch.hurry()
             self._observer.saved(task.number, complete)
-        if task.needed_progress is not None:
-            self._trimmers[task.number].want(task.needed_progress)
+        if live.needed_progress is not None:
+            self._trimmers[task.number].want(live.needed_progress)
         if batch is not None:
             self._observer.committed(task.number, batch.offsets, batch.commit.records)
             if batch.outputs.dead:
@@ -725,7 +711,7 @@ class Worker:
                 self._take_snapshot(part.task, ending=True)
             written_s = self._ports.clock.monotonic_s()
 
-    def _step(self, task: OwnedTask, room: Room, *, must: bool) -> Batch | None:
+    def _step(self, task: OwnedTask, room: Room, *, must: bool) -> ProcessedBatch | None:
         limit = self._limits.limit(task.number)
         examples, labels = task.waiting
         rows = merge.cut(
@@ -739,7 +725,7 @@ class Worker:
             return None
         start = self._ports.clock.monotonic_s()
         with self._observer.step(f"task {task.number}: a batch of {rows[0]} examples and {rows[1]} labels"):
-            batch = task.step(rows, room, must=must)
+            batch = task.live.step(rows, room, must=must)
         taken = batch.inputs if batch is not None else 0
         if taken == sum(rows):
             self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)

@@ -91,7 +91,7 @@ def test_ten_thousand_configured_streams_start(backend: Backend, prefix: str, se
     member = _member(backend, config)
     member.start()
     _run(member, _is_at(12))
-    digests = member.tasks[0].model_digest()
+    digests = member.tasks[0].live.model_digest()
     member._close()
     progress = log_values(cluster, TopicPartition(config.topics.progress, 0))
     assert max(len(value or b"") for value in progress) < LARGEST_BYTES
@@ -106,8 +106,8 @@ def test_ten_thousand_configured_streams_start(backend: Backend, prefix: str, se
     _send(backend, config, 4)
     again = _member(backend, config)
     again.start()
-    _run(again, lambda one: any(task.task is not None for task in one.tasks))
-    assert again.tasks[0].loaded_sequence >= 0, "from the snapshot, whose manifest has the settings"
+    _run(again, lambda one: any(task.report.loaded_sequence >= 0 for task in one.tasks))
+    assert again.tasks[0].report.loaded_sequence >= 0, "from the snapshot, whose manifest has the settings"
     _run(again, _is_at(24))
-    assert again.tasks[0].model_digest() != digests
+    assert again.tasks[0].live.model_digest() != digests
     assert _predicted(backend, config) == [(stream, str(number)) for number in range(8) for stream in TRADING]

@@ -5,7 +5,7 @@
     python -m tests.simulation --mutants      is the code broken in known ways, it must be found
 
 A seed decides everything: the shape of the application, its inputs, who runs when, and which faults come where. The
-code under test is the code that runs: `Worker.run`, `OwnedTask`, `Task`; only its ports are wrapped.
+code under test is the code that runs: `Worker.run`, `Restore`, `LiveTask`, `Task`; only its ports are wrapped.
 
     schedule.py          greenlets as processes, virtual time, who goes next
     faults.py            kinds of faults, how often each is drawn by a seed, and the count of those that hit

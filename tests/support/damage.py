@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from stream_app.backends.base import Committed, TopicPartition
 from stream_app.records import Commit
-from stream_app.recovery.restore import Point, Stage, parse_metadata
+from stream_app.recovery.commit_point import CommitPoint, parse_metadata
+from stream_app.recovery.restore import Stage
 from stream_app.worker.worker import Worker
 from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _started, _turns
 
@@ -36,7 +37,7 @@ def _commit_offsets(world: World, committed: Callable[[int], tuple[str, tuple[in
 
 
 def _metadata(world: World, number: int) -> str:
-    return Point(_last(world, number).sequence, _last(world, number).digest).metadata()
+    return CommitPoint(_last(world, number).sequence, _last(world, number).digest).metadata()
 
 
 def _lose_offsets(world: World) -> None:
@@ -58,13 +59,13 @@ def _new_topic(world: World) -> None:
 
 
 def _other_digest(world: World) -> None:
-    _commit_offsets(world, lambda number: (Point(_last(world, number).sequence, bytes(32)).metadata(), (20, 20)))
+    _commit_offsets(world, lambda number: (CommitPoint(_last(world, number).sequence, bytes(32)).metadata(), (20, 20)))
 
 
 def _older_offsets(world: World) -> None:
     def committed(number: int) -> tuple[str, tuple[int, int]]:
         older = [record for record in world.progress(number) if isinstance(record, Commit)][-2]
-        return Point(older.sequence, older.digest).metadata(), (older.examples_end, older.labels_end)
+        return CommitPoint(older.sequence, older.digest).metadata(), (older.examples_end, older.labels_end)
 
     _commit_offsets(world, committed)
 

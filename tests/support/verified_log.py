@@ -33,7 +33,7 @@ from stream_app.records import (
     RawRecords,
     Words,
 )
-from stream_app.recovery.restore import Point
+from stream_app.recovery.commit_point import CommitPoint
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Place, Snapshot
 from stream_app.snapshot.identity import RULES
@@ -330,7 +330,7 @@ def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log
         at = end
         for side, topic in enumerate((TOPICS.examples, TOPICS.labels)):
             log.offsets[TopicPartition(topic, 0)] = Committed(
-                end[side], Point(sequence + 1, digest).metadata((SNAPSHOT,))
+                end[side], CommitPoint(sequence + 1, digest).metadata((SNAPSHOT,))
             )
     return log
 

@@ -13,7 +13,8 @@ from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import StateError
 from stream_app.records import Act, Commit, Prediction, RawRecords
-from stream_app.recovery.restore import Point, Stage, Target, parse_metadata
+from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, parse_metadata
+from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.identity import RULES
 from stream_app.worker.worker import Worker
@@ -59,7 +60,7 @@ def test_lost_offsets_are_noticed(done: App, admin: AdminClient) -> None:
     assert [done.outputs(number) for number in range(done.partitions)] == before, "nothing was written"
 
 
-def _forge(app: App, admin: AdminClient, change: Callable[[Target], Target]) -> None:
+def _forge(app: App, admin: AdminClient, change: Callable[[RestoreTarget], RestoreTarget]) -> None:
     """Commit other metadata for the group, as a tool or another version might."""
     for number in range(app.partitions):
         pair = [TopicPartition(name, number) for name in app.input_topics]
@@ -167,7 +168,7 @@ def _has_no_members(admin: AdminClient, group: str) -> bool:
 
 def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
     """Without a snapshot a restore needs all of them: the line has the first that is there, and the one needed."""
-    _forge(done, admin, lambda target: Target(target.point))
+    _forge(done, admin, lambda target: RestoreTarget(target.point))
     _delete_inputs(done, admin, 50)
     with workers(done, "w") as (worker,):
         worker.start()
@@ -184,7 +185,7 @@ def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: Adm
     ends, file = done.input_ends(), done.file("w")
     _delete_inputs(done, admin, min(map(min, ends.values())) - 30, *done.input_topics)
     [problem] = _parked(done)
-    assert "`areba state skip` goes on without what is gone" in problem
+    assert "`areba state skip` continues without what is gone" in problem
     wait_until(lambda: _has_no_members(admin, done.config.group_id), "the group hears that the worker is gone")
     command = areba(file, "state", "skip")
     assert command.returncode == 0, command.stderr
@@ -209,14 +210,16 @@ def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: Adm
 
 def test_another_digest_is_noticed(done: App, admin: AdminClient) -> None:
     """Offsets and progress that do not belong together (a restored backup, a mirrored cluster) are never mixed."""
-    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence, bytes(32))))
+    _forge(done, admin, lambda target: target._replace(point=CommitPoint(target.point.sequence, bytes(32))))
     [problem] = _parked(done)
     assert "the committed offsets name 0000000000000000" in problem
 
 
 def test_another_sequence_is_noticed(done: App, admin: AdminClient) -> None:
     """Metadata of an older point with today's offsets: one of the two is wrong, so nothing is written."""
-    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence - 1, target.point.digest)))
+    _forge(
+        done, admin, lambda target: target._replace(point=CommitPoint(target.point.sequence - 1, target.point.digest))
+    )
     [problem] = _parked(done)
     assert "is recorded" in problem
     assert "is committed: the group's offsets were reset" in problem
@@ -234,6 +237,6 @@ def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
         sender.send(topics.progress, None, codec.encode(forged), 0, partition=number)
     sender.flush(DEADLINE_S)
     sender.close()
-    _forge(done, admin, lambda target: target._replace(point=Point(target.point.sequence + 1, b"\1" * 32)))
+    _forge(done, admin, lambda target: target._replace(point=CommitPoint(target.point.sequence + 1, b"\1" * 32)))
     [problem] = _parked(done)
     assert "committed was 0101010101010101" in problem

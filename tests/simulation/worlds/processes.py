@@ -11,7 +11,8 @@ from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import (
     ArebaError,
 )
-from stream_app.recovery.restore import WAY_ON, Stage
+from stream_app.recovery.commit_point import HINT_SKIP
+from stream_app.recovery.restore import Stage
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import RAISE_LIMIT, Worker
@@ -82,7 +83,7 @@ class Notes(Observer):
     def parked(self, task: int, problem: str) -> None:
         """Only a loss of inputs makes a task impossible to restore."""
         super().parked(task, problem)
-        if task in self._world.lost and WAY_ON in problem:
+        if task in self._world.lost and HINT_SKIP in problem:
             self._world.faults.events[Event.PARKED] += 1
         elif RAISE_LIMIT in problem:
             self._world.faults.events[Event.UNREPAIRABLE] += 1

@@ -26,7 +26,8 @@ from stream_app.errors import (
 from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Act, Commit, OutputRecords, Side
-from stream_app.recovery.restore import Stage, parse_metadata
+from stream_app.recovery.commit_point import parse_metadata
+from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
 from stream_app.worker.worker import RAISE_LIMIT
@@ -627,7 +628,7 @@ class World:
         for process in self._processes:
             process.is_asked_to_stop = True
             for task in process.worker.tasks if process.worker is not None else ():
-                self.models[task.number] = task.model_digest()
+                self.models[task.number] = task.live.model_digest()
         while self._processes:
             self.scheduler.pause(SETTLE_S)
         self.scheduler.pause(FORGOTTEN_S)

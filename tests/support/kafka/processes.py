@@ -62,7 +62,7 @@ def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: floa
         live = {task.number: task for task in worker.tasks if task.stage is Stage.LIVE}
         if not all(number in live and live[number].offsets == end for number, end in ends.items()):
             return False
-        models.update({number: live[number].model_digest() for number in ends})
+        models.update({number: live[number].live.model_digest() for number in ends})
         return True
 
     run_until(worker_of(config), done, deadline_s)

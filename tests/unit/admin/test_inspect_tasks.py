@@ -151,7 +151,7 @@ def test_progress_that_is_another_one() -> None:
     world.put("progress", 1, None, b"not ours")
     found = inspect(world.cluster, world.config)
     assert [view.state for view in found.tasks] == [State.RUNNING, State.BROKEN]
-    assert "no progress record" in (found.tasks[1].problem or "")
+    assert "not a progress record" in (found.tasks[1].problem or "")
 
 
 def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:

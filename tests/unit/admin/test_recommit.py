@@ -13,7 +13,7 @@ from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, StateError, UnknownOutcomeError
 from stream_app.records import SKIP, Act, Commit
-from stream_app.recovery.restore import Point, parse_metadata
+from stream_app.recovery.commit_point import parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Snapshot, read_manifest
 from stream_app.snapshot.skipped_inputs import Gap
@@ -71,9 +71,9 @@ def _lose_labels(world: World) -> None:
 )
 def test_the_way_back(damage: Callable[[World], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused unless asked for; then the very offsets, with the very metadata, and the same bits from there on."""
-    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
+    monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world, member = _processed()
-    right, digests = _committed(world), [task.model_digest() for task in member.tasks]
+    right, digests = _committed(world), [task.live.model_digest() for task in member.tasks]
     damage(world)
     with pytest.raises(StateError) as caught:
         world.worker().run(_never())
@@ -84,8 +84,8 @@ def test_the_way_back(damage: Callable[[World], None], monkeypatch: pytest.Monke
     assert all(f"now {COUNT}/{COUNT} (sequence " in line and "2 snapshots" in line for line in lines)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, COUNT))
-    assert [task.model_digest() for task in again.tasks] == digests
-    assert all(task.loaded_sequence > 0 for task in again.tasks)
+    assert [task.live.model_digest() for task in again.tasks] == digests
+    assert all(task.report.loaded_sequence > 0 for task in again.tasks)
     world.send(6, first=COUNT)
     _turns(again, until=_all_at(again, COUNT + 6))
     assert world.outputs() == _undisturbed(COUNT, 6)
@@ -143,12 +143,12 @@ def test_a_task_that_never_committed() -> None:
 def test_an_application_without_snapshots() -> None:
     """Then restoring begins at the first offset."""
     world, member = _processed(after_ms=10_000)
-    digests = [task.model_digest() for task in member.tasks]
+    digests = [task.live.model_digest() for task in member.tasks]
     _lose_offsets(world)
     assert all("0 snapshots" in line for line in _recommit(world))
     again = _started(world.worker())
     _turns(again, until=_all_at(again, COUNT))
-    assert [task.model_digest() for task in again.tasks] == digests
+    assert [task.live.model_digest() for task in again.tasks] == digests
 
 
 def _named(world: World, number: int = 0) -> tuple[Snapshot, ...]:
@@ -241,7 +241,7 @@ def test_progress_that_is_not_ours_is_refused() -> None:
     """Nothing is made up from it."""
     world, _ = _processed()
     world.put("progress", 0, None, b"not ours")
-    with pytest.raises(StateError, match=r"progress\[0\] offset \d+: no progress record"):
+    with pytest.raises(StateError, match=r"progress\[0\] offset \d+: not a progress record"):
         _recommit(world)
 
 
@@ -249,7 +249,7 @@ def test_the_metadata_of_the_release_before() -> None:
     """Offsets and point are right, but a snapshot is there and not named: it is, from now on."""
     world, _ = _processed()
     right = _committed(world)
-    old = {place: Point(*parse_metadata(known.metadata, "test").point).metadata() for place, known in right.items()}
+    old = {place: parse_metadata(known.metadata, "test").point.metadata() for place, known in right.items()}
     for place, metadata in old.items():
         world.broker.groups.group("app").offsets[place] = Committed(COUNT, metadata)
     _recommit(world)

@@ -75,8 +75,7 @@ def _spoilt(snapshot_after_ms: int) -> World:
 
 
 def _digests(member: Worker) -> object:
-    [task] = [owned.task for owned in member.tasks if owned.number == 0]
-    assert task is not None
+    [task] = [owned.live.task for owned in member.tasks if owned.number == 0]
     return task.model_digests()
 
 
@@ -95,8 +94,7 @@ def test_a_dimension_that_the_first_example_spoilt(snapshot_after_ms: int) -> No
     _examples(world, 10, 4)
     _labels(world, 10, 4, time_ms=150)
     member = _reaches(world, (10, 9))
-    assert member.tasks[0].task is not None
-    assert member.tasks[0].task.stream("s0").features == RIGHT
+    assert member.tasks[0].live.task.stream("s0").features == RIGHT
     outcomes = [codec.decode_one(value) for _, value, _, _ in world.rows("outcomes", 0)]
     assert Counter(one.outcome for one in outcomes if isinstance(one, Outcome)) == {"evicted": 1, "joined": 4}
     reasons = Counter(dict(headers)["areba.reason"] for _, _, _, headers in world.rows("dead-letters", 0))
@@ -141,7 +139,7 @@ def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     member = _reaches(world, (35, 35))
     _kill(world)
     again = _reaches(world, (35, 35))
-    assert again.tasks[0].replayed_records == 0
+    assert again.tasks[0].report.replayed_records == 0
     assert _digests(again) == _digests(member)
     report = verify(world.cluster, world.config, rerun=True)
     assert report.ok, report.findings

@@ -84,26 +84,25 @@ def _goes_on(world: World, start: int, count: int = 20) -> Worker:
     _kill(world)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, start + count))
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
     _kill(world)
     return again
 
 
 def _updates(member: Worker) -> int:
-    task = member.tasks[0].task
-    assert task is not None
+    task = member.tasks[0].live.task
     return int(task.stream("s0").learners[0].arrays()["updates"].sum())
 
 
 def test_inputs_that_nobody_processed_are_gone() -> None:
     """A desk was closed for longer than its topics keep: the models are as they were, and only the records are lost."""
     world, member = _ran(**OFTEN)
-    before = [task.model_digest() for task in member.tasks]
+    before = [task.live.model_digest() for task in member.tasks]
     world.send(30, first=COUNT)
     _delete(world, COUNT + 30)
     problem = _parked(world)
     assert f"examples[1] starts at offset {COUNT + 30}, offset {COUNT} is needed" in problem
-    assert "`areba state skip` goes on without what is gone" in problem
+    assert "`areba state skip` continues without what is gone" in problem
     said = _skip(world, dry_run=True)
     assert _gaps(world) == []
     lost = (
@@ -117,7 +116,7 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
     assert [line.replace(": goes on", ": would go on") for line in _skip(world)] == said
     again = _started(world.worker())
     _turns(again, until=_all_at(again, COUNT + 30))
-    assert [task.model_digest() for task in again.tasks] == before
+    assert [task.live.model_digest() for task in again.tasks] == before
     _kill(world)
     _goes_on(world, COUNT + 30)
     progress = TopicPartition(world.config.topics.progress, 0)
@@ -205,9 +204,7 @@ def test_said_again_before_a_snapshot_is_whole() -> None:
     assert _updates(member) == 20
     point = member.tasks[0].offsets
     held = rebuild(Place(world.config, world.cluster, world.clock), 0, point).task
-    mine = member.tasks[0].task
-    assert mine is not None
-    assert held.model_digests() == mine.model_digests()
+    assert held.model_digests() == member.tasks[0].live.task.model_digests()
 
 
 def test_one_side_alone() -> None:
@@ -262,8 +259,8 @@ def test_a_gap_behind_another_snapshot_is_refused() -> None:
         place = TopicPartition(world.config.topics.changelog, number)
         world.broker.delete_before(place, world.cluster.watermarks(place).high)
     text = _parked(world)
-    assert "a gap was accepted behind sequence" in text
-    assert "and none was loaded. `areba state skip` says what can be done" in text
+    assert "a gap was accepted after sequence" in text
+    assert "but no snapshot was loaded. `areba state skip` says what can be done" in text
     assert "from models that know nothing" in _skip(world)[0]
     member = _started(world.worker())
     _turns(member, until=lambda: _passes(world) or _all_at(member, COUNT + 30)())

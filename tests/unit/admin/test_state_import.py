@@ -48,8 +48,7 @@ def _kill(world: World) -> None:
 
 def _digests(member: Worker) -> Mapping[str, str]:
     """Of task 0, by stream and learner."""
-    [task] = [owned.task for owned in member.tasks if owned.number == 0]
-    assert task is not None
+    [task] = [owned.live.task for owned in member.tasks if owned.number == 0]
     return task.model_digests()
 
 
@@ -70,8 +69,7 @@ def test_a_new_application_begins_with_it(saved: Path) -> None:
     assert line.startswith("s0/areba of task 0 goes on from digest ")
     member = _started(world.worker(config))
     _turns(member, until=_all_at(member, 0))
-    held = member.tasks[0].task
-    assert held is not None
+    held = member.tasks[0].live.task
     state = {name: array for name, array in held.stream("s0").learners[0].arrays().items() if name != "seen"}
     assert line.endswith(digest_of(state)) or "seen" in held.stream("s0").learners[0].arrays()
     assert state["updates"].sum() > 0

@@ -41,7 +41,7 @@ def test_any_committed_point_can_be_rebuilt() -> None:
         world.send(10, first=10 * life)
         member = _started(world.worker())
         _turns(member, until=_all_at(member, 10 * (life + 1)))
-        digests[10 * (life + 1)] = dict(member.tasks[0].task.model_digests())  # type: ignore[union-attr]
+        digests[10 * (life + 1)] = dict(member.tasks[0].live.task.model_digests())
     for end, expected in digests.items():
         assert rebuild(_place(world), 0, (end, end)).task.model_digests() == expected
     newest = rebuild(_place(world), 0, None)

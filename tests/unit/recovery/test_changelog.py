@@ -11,9 +11,10 @@ from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartiti
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import StateError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.records import Example
-from stream_app.recovery import changelog
+from stream_app.recovery import snapshot_writer
 from stream_app.recovery.buffers import rows_of
-from stream_app.recovery.restore import OPEN_TRANSACTION_S, Stage, Target, parse_metadata
+from stream_app.recovery.commit_point import RestoreTarget, parse_metadata
+from stream_app.recovery.restore import OPEN_TRANSACTION_S, Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Manifest, read_manifest
 from stream_app.worker.worker import Worker
@@ -46,7 +47,7 @@ def _changelog(world: World, number: int) -> TopicPartition:
     return TopicPartition(world.config.topics.changelog, number)
 
 
-def _target(world: World, number: int) -> Target:
+def _target(world: World, number: int) -> RestoreTarget:
     """What the committed offsets of a task say."""
     place = TopicPartition(world.config.topics.examples, number)
     known = world.cluster.committed("app", [place])[place]
@@ -84,8 +85,8 @@ def test_a_clean_stop_leaves_nothing_to_do_again() -> None:
     world.send(5, first=40)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 45))
-    assert [task.replayed_records for task in again.tasks] == [0, 0]
-    assert all(task.loaded_sequence > 0 for task in again.tasks)
+    assert [task.report.replayed_records for task in again.tasks] == [0, 0]
+    assert all(task.report.loaded_sequence > 0 for task in again.tasks)
     assert world.outputs() == _undisturbed(40, 5)
 
 
@@ -98,7 +99,7 @@ def test_a_revoked_task_is_saved_for_its_next_owner() -> None:
     two = _started(world.worker(_config(application={"instance": "two"}), joins=True))
     world.send(5, first=40)
     _turns(one, two, until=lambda: [task.offsets for m in (one, two) for task in m.tasks] == [(45, 45)] * 2)
-    assert [task.replayed_records for m in (one, two) for task in m.tasks] == [0, 0]
+    assert [task.report.replayed_records for m in (one, two) for task in m.tasks] == [0, 0]
     assert world.outputs() == _undisturbed(40, 5)
 
 
@@ -113,13 +114,13 @@ def test_a_killed_worker_does_again_what_its_last_snapshot_does_not_have(lives: 
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 70))
     assert world.outputs() == _undisturbed(70)
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
-    assert all(task.loaded_sequence > 0 and task.replayed_records < 100 for task in again.tasks)
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
+    assert all(task.report.loaded_sequence > 0 and task.report.replayed_records < 100 for task in again.tasks)
 
 
 def test_a_large_snapshot_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction grows with the state; a worker that is killed between two pieces leaves no half snapshot."""
-    monkeypatch.setattr(changelog, "TRANSACTION_RECORDS", 1)
+    monkeypatch.setattr(snapshot_writer, "TRANSACTION_RECORDS", 1)
     monkeypatch.setattr("stream_app.snapshot.format.CHUNK_BYTES", 500)
     world = _world()
     world.send(70)
@@ -131,8 +132,8 @@ def test_a_large_snapshot_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
     assert world.outputs() == _undisturbed(70)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 70))
-    assert all(task.loaded_sequence > 0 for task in again.tasks)
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert all(task.report.loaded_sequence > 0 for task in again.tasks)
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
 def test_an_abort_takes_its_part_of_a_snapshot_along() -> None:
@@ -146,7 +147,7 @@ def test_an_abort_takes_its_part_of_a_snapshot_along() -> None:
     assert world.outputs() == _undisturbed(60)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 60))
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
 def _living_keys(world: World, number: int) -> set[bytes]:
@@ -184,7 +185,7 @@ def test_nothing_is_left_in_the_changelog_for_good() -> None:
         assert len(values) > len(living)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, total + 4))
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
 def test_compaction_while_running() -> None:
@@ -200,7 +201,7 @@ def test_compaction_while_running() -> None:
     assert world.outputs() == _undisturbed(60)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 60))
-    assert all(task.loaded_sequence > 0 for task in again.tasks)
+    assert all(task.report.loaded_sequence > 0 for task in again.tasks)
 
 
 def test_a_quiet_stream_is_kept(caplog: pytest.LogCaptureFixture) -> None:
@@ -219,7 +220,7 @@ def test_a_quiet_stream_is_kept(caplog: pytest.LogCaptureFixture) -> None:
         again = _started(world.worker())
         _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].offsets == (41, 40))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert again.tasks[0].loaded_sequence == newest.sequence
+    assert again.tasks[0].report.loaded_sequence == newest.sequence
 
 
 def test_inputs_may_be_deleted_behind_a_snapshot() -> None:
@@ -287,8 +288,8 @@ def test_damaged_snapshots(
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2 if both else 1
     assert all(line.startswith("damaged task=0: changelog[0] offset ") for line in lines)
-    assert again.tasks[0].replayed_records == 42 - (0 if both else again_at)
-    assert again.tasks[1].replayed_records == 0
+    assert again.tasks[0].report.replayed_records == 42 - (0 if both else again_at)
+    assert again.tasks[1].report.replayed_records == 0
     assert world.outputs() == _undisturbed(7, 7, 7, 9)
 
 
@@ -346,7 +347,7 @@ def test_a_snapshot_behind_an_open_transaction_is_waited_for(hidden_s: float, sn
         member.turn()
         world.clock.advance(0.1)
     [task] = [task for task in member.tasks if task.number == 0]
-    assert bool(task.damage) == (snapshots == "older")
+    assert bool(task.report.damage) == (snapshots == "older")
     assert task.stage is Stage.LIVE
 
 
@@ -371,7 +372,7 @@ def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
     member.run(lambda: len(member.tasks) == 2 and member.tasks[0].offsets == (8, 6))
     again = _started(world.worker())
     _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].stage is Stage.LIVE)
-    assert again.tasks[0].replayed_records == 0
+    assert again.tasks[0].report.replayed_records == 0
     world.put("examples", 0, None, b"garbage", 100)
     _turns(again, until=lambda: again.tasks[0].stage is Stage.TRIPPED)
     once_more = _started(world.worker())
@@ -400,6 +401,6 @@ def test_a_snapshot_of_another_history_is_refused() -> None:
             renamed = Committed(known.offset, mine.point.metadata(theirs.snapshots))
             world.broker.groups.group("app").offsets[place] = renamed
     before = world.outputs()
-    with pytest.raises(StateError, match=r"sequence \d+ is not the one that the snapshot was taken"):
+    with pytest.raises(StateError, match=r"the snapshot was not taken after this record of sequence \d+"):
         world.worker().run(_never())
     assert world.outputs() == before

@@ -25,8 +25,9 @@ from stream_app.errors import (
     UnknownOutcomeError,
 )
 from stream_app.records import Act, Commit, Example, Label, OutputRecords
-from stream_app.recovery import restore
-from stream_app.recovery.restore import Point, Stage, Target, committed_target, parse_metadata
+from stream_app.recovery import progress_script
+from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, parse_metadata
+from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Place, Snapshot
 from stream_app.worker import worker
@@ -81,7 +82,7 @@ def test_a_new_process_goes_on_bit_by_bit(lives: int) -> None:
     assert world.outputs() == _undisturbed(40)
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 40))
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
 def test_an_abort_leaves_no_trace() -> None:
@@ -113,7 +114,7 @@ def test_a_rebalance_in_the_midst_of_a_restore() -> None:
     world.send(10, first=30)
     world.use(_Ticking())
     one = _started(world.worker())
-    _turns(one, until=lambda: any(task.replayed_records > 4 for task in one.tasks))
+    _turns(one, until=lambda: any(task.report.replayed_records > 4 for task in one.tasks))
     taken = one.tasks
     assert all(task.stage is Stage.REPLAYING for task in taken)
     two = _started(world.worker(_config(application={"instance": "two"}), joins=True))
@@ -144,19 +145,19 @@ def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> 
     member = _started(world.worker())
     _turns(member, until=_all_at(member, 40))
     assert len(world.progress(0)) > 60
-    monkeypatch.setattr(restore, "SCRIPT_RECORDS", 8)
-    monkeypatch.setattr(restore, "PROGRESS_RECORDS_PER_POLL", 3)
+    monkeypatch.setattr(progress_script, "SCRIPT_RECORDS", 8)
+    monkeypatch.setattr(progress_script, "PROGRESS_RECORDS_PER_POLL", 3)
     again = _started(world.worker())
     longest = 0
 
     def done() -> bool:
         nonlocal longest
-        longest = max([longest, *(len(task._script) for task in again.tasks)])
+        longest = max([longest, *(task.script_records for task in again.tasks)])
         return _all_at(again, 40)()
 
     _turns(again, until=done)
     assert 0 < longest <= 8 + 3
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks]
+    assert [task.live.model_digest() for task in again.tasks] == [task.live.model_digest() for task in member.tasks]
 
 
 def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +266,7 @@ def test_one_parked_task_stops_no_other(caplog: pytest.LogCaptureFixture) -> Non
         member.run(lambda: any(task.offsets == (25, 25) for task in member.tasks))
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("parked task=0: progress[0] offset ")
-    assert "no progress record" in line
+    assert "not a progress record" in line
 
 
 def _forged(world: World, number: int, **changed: Any) -> bytes:  # noqa: ANN401  (fields of a commit record)
@@ -317,7 +318,7 @@ def _forge_ranges(world: World) -> None:
 )
 def test_state_that_does_not_fit(damage: Callable[[World], None], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status 3 and one line with both numbers, before a single record is written."""
-    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
+    monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world = _processed()
     damage(world)
     before = world.outputs()
@@ -344,15 +345,15 @@ def test_offsets_whose_markers_were_lost_are_committed_again(damage: Callable[[W
 
 def test_metadata() -> None:
     """What is written with the offsets is read again; anything else is refused."""
-    point = Point(7, bytes(range(32)))
+    point = CommitPoint(7, bytes(range(32)))
     snapshots = (Snapshot(Place(12, 1, 300, "a" * 64), 7), Snapshot(Place(3, 64, 2, "b" * 64), 5))
-    target = Target(point, snapshots)
+    target = RestoreTarget(point, snapshots)
     assert parse_metadata(point.metadata(snapshots), "task 0") == target
-    assert parse_metadata(f"1 7 {point.digest.hex()}", "of the first releases") == Target(point)
+    assert parse_metadata(f"1 7 {point.digest.hex()}", "of the first releases") == RestoreTarget(point)
     words = " ".join(["2 7", point.digest.hex(), *map(str, snapshots)])
     assert parse_metadata(words, "of areba 0.x") == target
     ids = ("hwuN0cXkTnuGmqm1VQYhKw", "4yVGZmaRSAKLhlPgYiPUwA")
-    assert parse_metadata(point.metadata(snapshots, ids), "task 0") == Target(point, snapshots, ids)
+    assert parse_metadata(point.metadata(snapshots, ids), "task 0") == RestoreTarget(point, snapshots, ids)
     inputs = (TopicPartition("examples", 0), TopicPartition("labels", 0))
     assert committed_target(inputs, {}) is None
     committed = {place: Committed(3, point.metadata(snapshots)) for place in inputs}
@@ -448,16 +449,20 @@ def test_a_changed_setting_begins_with_the_batch_that_follows(caplog: pytest.Log
     world = _processed()
     learners = {"areba": {"method": "areba", "budget": 4}, "new": {"method": "baseline"}}
     changed = _config(learners=learners, metrics={"every_labels": 4})
-    models = [task.model_digest() for task in _at(world.worker(), 20).tasks]
+    models = [task.live.model_digest() for task in _at(world.worker(), 20).tasks]
     with caplog.at_level(logging.INFO):
         member = _at(world.worker(changed), 20)
-    assert [task.model_digest() for task in member.tasks] == models
+    assert [task.live.model_digest() for task in member.tasks] == models
     assert "learners.new: is new" in caplog.text
     world.send(5, first=20)
     _turns(member, until=_all_at(member, 25))
     assert [isinstance(record, Act) for record in world.progress(0)].count(True) == 2
     again = _at(world.worker(changed), 25)
-    assert [task.model_digest() for task in again.tasks] == [task.model_digest() for task in member.tasks] != models
+    assert (
+        [task.live.model_digest() for task in again.tasks]
+        == [task.live.model_digest() for task in member.tasks]
+        != models
+    )
 
 
 def _at(member: Worker, offset: int) -> Worker:

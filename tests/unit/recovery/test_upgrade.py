@@ -44,7 +44,7 @@ def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPa
 def _under_older_rules(world: World, until: int, *, killed: bool) -> None:
     """A worker of older rules processes up to these offsets, and is killed or stopped."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("snapshot.identity", "recovery.restore"):
+        for module in ("snapshot.identity", "recovery.live_task"):
             patch.setattr(f"stream_app.{module}.RULES", RULES - 1)
         member = world.worker()
         if killed:
@@ -136,8 +136,8 @@ def test_a_log_of_areba_0_that_ended_by_sigterm_is_continued() -> None:
     member = _started(world.worker())
     ends = [tuple(world.broker.watermarks(place).high for place in pair) for pair in _inputs(world)]
     _turns(member, until=lambda: [task.offsets for task in member.tasks] == ends)
-    assert [task.loaded_sequence for task in member.tasks] == [3, 2]
-    assert [task.replayed_records for task in member.tasks] == [0, 0]
+    assert [task.report.loaded_sequence for task in member.tasks] == [3, 2]
+    assert [task.report.replayed_records for task in member.tasks] == [0, 0]
     after = world.outputs()
     assert {place: after[place][: len(rows)] for place, rows in before.items()} == before
     assert sum(map(len, after.values())) > sum(map(len, before.values()))

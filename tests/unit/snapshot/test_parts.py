@@ -62,7 +62,7 @@ def _of(world: World) -> Place:
 
 
 def _digests(member: Worker) -> list[object]:
-    return [task.task.model_digests() for task in member.tasks if task.task is not None]
+    return [task.live.task.model_digests() for task in member.tasks]
 
 
 def test_every_reader_puts_the_parts_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from stream_app.records import (
     Reason,
     Side,
 )
-from stream_app.recovery.restore import Point
+from stream_app.recovery.commit_point import CommitPoint
 from stream_app.serialization import codec
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.left_out import Fields, fitted
@@ -662,7 +662,7 @@ def test_a_group_at_work_is_not_blamed(log: Log) -> None:
     half = len(log.records[TOPICS.progress]) // 2
     commit = codec.decode_one(log.records[TOPICS.progress][half].value or b"")
     assert isinstance(commit, Commit)
-    metadata = Point(commit.sequence, commit.digest).metadata()
+    metadata = CommitPoint(commit.sequence, commit.digest).metadata()
     ends = {TOPICS.examples: commit.examples_end, TOPICS.labels: commit.labels_end}
     late = Log(log.records, {TopicPartition(topic, 0): Committed(end, metadata) for topic, end in ends.items()})
 

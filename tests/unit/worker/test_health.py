@@ -102,7 +102,7 @@ def test_restoring_is_not_ready() -> None:
         status, text = get(port)
         assert (status, text.splitlines()[0]) == (503, "task 0: restoring: snapshot and progress are read")
         assert _samples(port)['areba_committed_offset{task="0",topic="examples"}'] == 30
-        _turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].replayed_records < 40)
+        _turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].report.replayed_records < 40)
         again.turn()
         status, text = get(port)
         assert status == 503
@@ -136,7 +136,7 @@ def test_a_trip_and_its_end() -> None:
 
 def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker continues with the others; that is no reason to call it ready."""
-    monkeypatch.setattr("stream_app.recovery.restore.MAX_UNNAMED_COMMITS", 0)
+    monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world = World()
     world.send(5)
     first = _started(world.worker())

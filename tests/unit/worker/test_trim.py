@@ -11,7 +11,7 @@ from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import ArebaError, StateError, TopicError, UnknownOutcomeError
 from stream_app.records import Commit
-from stream_app.recovery.restore import Target, parse_metadata
+from stream_app.recovery.commit_point import RestoreTarget, parse_metadata
 from stream_app.serialization import codec
 from stream_app.verify.verify import verify
 from stream_app.worker import progress_trimmer
@@ -54,7 +54,7 @@ def _commits(world: World, number: int = 0) -> list[tuple[int, Commit]]:
     return [(offset, record) for offset, record in found if isinstance(record, Commit)]
 
 
-def _target(world: World, number: int = 0) -> Target:
+def _target(world: World, number: int = 0) -> RestoreTarget:
     place = _place(world, "examples", number)
     known = world.cluster.committed("app", [place])[place]
     assert known is not None
@@ -97,7 +97,7 @@ def test_a_new_worker_goes_on_behind_trimmed_progress() -> None:
     world, _ = _trimmed()
     again = _started(world.worker())
     _more(world, again, COUNT + 12)
-    assert all(task.loaded_sequence > 0 for task in again.tasks)
+    assert all(task.report.loaded_sequence > 0 for task in again.tasks)
     assert world.outputs() == _undisturbed(COUNT, 6, 6)
 
 
@@ -287,7 +287,7 @@ def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
     newest = max(snapshot.progress_offset for snapshot in _target(world).snapshots)
     for number in range(PARTITIONS):
         world.cluster.delete_records(_place(world, "progress", number), newest + 1)
-    line = rf"progress begins with sequence {snapshot + 1}, sequence {snapshot} is needed for the snapshot behind it"
+    line = rf"progress begins with sequence {snapshot + 1}, sequence {snapshot} is needed for the snapshot"
     with pytest.raises(StateError, match=line):
         world.worker().run(lambda: False)
 
@@ -295,7 +295,7 @@ def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
 def test_a_model_is_rebuilt_from_a_snapshot() -> None:
     """`areba state` goes on to work: the configuration is that of the snapshot."""
     world, member = _trimmed()
-    expected = member.tasks[0].task.model_digests()  # type: ignore[union-attr]
+    expected = member.tasks[0].live.task.model_digests()
     place = Place(world.config, world.cluster, world.clock)
     assert rebuild(place, 0, None).task.model_digests() == expected
     end = member.tasks[0].offsets

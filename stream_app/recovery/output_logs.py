@@ -1,0 +1,238 @@
+"""The output partitions of a task: what a restore can ask of them, and which of their records can be read.
+
+Each commit record says at which offset its outputs begin in every output partition, and how many there are: its window
+there. An act `repair` publishes outputs again, and has windows as a commit has.
+"""
+
+import json
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_app.backends.base import Ends, LogReader, TopicPartition
+from stream_app.errors import StateError
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.records import REPAIR, Act, Commit, Header, Longs
+from stream_app.serialization.dead_letter import SENT_BACK, START
+
+POLL_RECORDS = 1_000
+"""Records of one poll: some milliseconds of work."""
+
+MARKER_OFFSETS = 1
+"""Offsets of the marker that ends a transaction in a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLogs:
+    """What a restore can ask of a task's output partitions and of its progress.
+
+    Attributes:
+        places: The task's partition of each output topic, and of "progress".
+        ends: Returns the ends of these partitions.
+        low: Returns the first offset of the task's partition of an output topic.
+        reader: Opens a reader of the task's partition of an output topic.
+        uncommitted: Opens a reader of progress that gives records of aborted transactions, too.
+    """
+
+    places: Mapping[str, TopicPartition]
+    ends: Callable[[], Mapping[str, Ends]]
+    low: Callable[[str], int]
+    reader: Callable[[str], LogReader]
+    uncommitted: Callable[[], LogReader]
+
+
+class Window(NamedTuple):
+    """What a transaction wrote to one output partition: `records` records, the first of them not before `start`."""
+
+    start: int
+    records: int
+
+
+def windows_of(record: Commit | Act) -> Mapping[str, Window]:
+    """Return what a transaction wrote, by output topic.
+
+    The result is empty for an act that publishes nothing, and for a commit record of version 1, which has no offsets.
+
+    Raises:
+        StateError: The text of an act `repair` cannot be read.
+    """
+    if isinstance(record, Act):
+        return {topic: window for topic, (window, _) in republished(record).items()}
+    if record.predictions_start < 0:
+        return {}
+    return {
+        topic: Window(getattr(record, f"{name}_start"), getattr(record, f"{name}_records"))
+        for topic in OUTPUT_TOPICS
+        for name in [topic.replace("-", "_")]
+    }
+
+
+def is_by_task(headers: Sequence[Header]) -> bool:
+    """Say whether a task wrote this record of an output topic; `areba dlq replay` writes to `dead-letters`, too."""
+    return not any(name in (SENT_BACK, START) for name, _ in headers)
+
+
+def repair_text(windows: Mapping[str, Window], commits: Mapping[str, frozenset[int]]) -> str:
+    """Return the text of an act `repair`: by output topic, where its records begin, their count, and whose they are."""
+    return json.dumps(
+        {
+            topic: {"start": window.start, "records": window.records, "commits": sorted(commits[topic])}
+            for topic, window in windows.items()
+        }
+    )
+
+
+def republished(act: Act) -> Mapping[str, tuple[Window, frozenset[int]]]:
+    """Return what an act `repair` published, by output topic: its window, and the sequences of the commits.
+
+    Raises:
+        StateError: The text of the act cannot be read.
+    """
+    if act.kind != REPAIR:
+        return {}
+    try:
+        plain: Mapping[str, Any] = json.loads(act.text)
+        return {
+            topic: (Window(int(one["start"]), int(one["records"])), frozenset(map(int, one["commits"])))
+            for topic, one in plain.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise StateError(f"sequence {act.sequence}: not the text of a repair ({problem})") from None
+
+
+Row = Callable[[int, bytes | None, bytes | None, Sequence[Header]], bool]
+
+
+def read_rows(reader: LogReader, start: int, end: int, take: Row) -> Generator[bool, None, None]:
+    """Give the records from `start` to `end` to `take` until it returns False; yield after each poll if it had news."""
+    reader.seek(start)
+    while True:
+        fetched = reader.poll(POLL_RECORDS, 0.0)
+        if fetched is None:
+            yield False
+            continue
+        records = fetched.records
+        for row, offset in enumerate(records.offsets.tolist()):
+            if offset >= end or not take(offset, records.keys[row], records.values[row], records.headers.get(row, ())):
+                return
+        if fetched.at_end or (len(records) and records.offsets[-1] == end - 1):
+            return
+        yield True
+
+
+class OutputPartition:
+    """One output partition of a task: which of its records can be read.
+
+    Args:
+        logs: The readers.
+        topic: The output topic.
+        end: The end offset of the partition.
+    """
+
+    def __init__(self, logs: OutputLogs, topic: str, end: int) -> None:
+        self._logs = logs
+        self._topic = topic
+        self._end = end
+        self._from = end
+        self._low = 0
+        self._offsets: Longs = np.zeros(0, np.int64)
+
+    def read(
+        self, known: Sequence[Window], tried: Sequence[Window], anchored: int, *, is_first: bool
+    ) -> Generator[bool, None, None]:
+        """Read from the last window that has records on, and the windows before it as long as nothing can be read.
+
+        Args:
+            known: Windows of transactions that were committed.
+            tried: Windows of transactions whose outcome is unknown.
+            anchored: How many of the first windows belong to a snapshot, and so could be read when it was named.
+            is_first: Whether the application has not committed anything yet.
+        """
+        filled = [number for number, window in enumerate(known) if window.records] or [len(known) - 1]
+        place = filled.pop()
+        begin = known[place].start if known else (0 if is_first else self._end)
+        room = self._end - begin - sum(window.records for window in known[max(place, 0) :])
+        can_be_lost = place >= anchored and bool(known) and bool(known[place].records)
+        is_settled = not can_be_lost and (room <= 2 * MARKER_OFFSETS if known else not room)
+        if not tried and is_settled:
+            return
+        self._low = self._logs.low(self._topic)
+        self._from = min([begin, *(window.start for window in tried[:1])])
+        yield from self._load(self._from, self._end, sum(window.records for window in (*known, *tried)))
+        while place >= anchored and filled and not self.count(known[place].start, None):
+            stop, place = self._from, filled.pop()
+            self._from = known[place].start
+            yield from self._load(self._from, stop, known[place].records)
+
+    def _load(self, start: int, stop: int, expected: int) -> Generator[bool, None, None]:
+        found: list[int] = []
+
+        def take(offset: int, _: object, __: object, headers: Sequence[Header]) -> bool:
+            if is_by_task(headers):
+                found.append(offset)
+            return len(found) <= expected
+
+        if start >= stop:
+            return
+        reader = self._logs.reader(self._topic)
+        try:
+            yield from read_rows(reader, start, stop, take)
+        finally:
+            reader.close()
+        self._offsets = np.concatenate([np.array(found, np.int64), self._offsets])
+
+    def count(self, start: int, stop: int | None) -> int:
+        """Return how many records of the task can be read from `start` on, before `stop` or the end."""
+        first, last = np.searchsorted(self._offsets, (start, self._end if stop is None else stop))
+        return int(last - first)
+
+    def missing(self, records: Sequence[Commit | Act], adopted: int) -> frozenset[int]:
+        """Return the sequences of the commits whose records cannot be read in this partition.
+
+        Args:
+            records: Commits and acts that were committed, in order.
+            adopted: Sequence of the last act `adopt`; up to there, records of other writers are accepted.
+
+        Raises:
+            StateError: Some records of a transaction can be read here, and others cannot.
+        """
+        outstanding: set[int] = set()
+        for record, window, stop in self._windows(records):
+            readable = self._readable(window, stop)
+            if readable and isinstance(record, Act):
+                outstanding -= republished(record)[self._topic][1]
+            elif readable < window.records and readable and record.sequence > adopted:
+                raise StateError(
+                    f"{self._topic}: {readable} of the {window.records} records of sequence {record.sequence} from "
+                    f"offset {window.start} on can be read; a part of a transaction cannot be lost"
+                )
+            elif not readable and window.records and isinstance(record, Commit):
+                outstanding.add(record.sequence)
+        return frozenset(outstanding)
+
+    def _readable(self, window: Window, stop: int | None) -> int:
+        if window.start < max(self._from, self._low):  # it was readable before, or retention deleted it since
+            return window.records
+        return self.count(window.start, stop)
+
+    def stranger(self, records: Sequence[Commit | Act], adopted: int) -> int | None:
+        """Return the offset of the first record that somebody else wrote; None where there is no such record."""
+        own = list(self._windows(records))
+        if not own:
+            is_new = not any(isinstance(record, Commit) for record in records)
+            return int(self._offsets[0]) if is_new and len(self._offsets) else None
+        for record, window, stop in own:
+            if record.sequence <= adopted or window.start < max(self._from, self._low):
+                continue
+            first = int(np.searchsorted(self._offsets, window.start))
+            if self.count(window.start, stop) > window.records:
+                return int(self._offsets[first + window.records])
+        return None
+
+    def _windows(self, records: Sequence[Commit | Act]) -> Iterable[tuple[Commit | Act, Window, int | None]]:
+        """Yield what each of these records wrote to this partition, and where the next window begins."""
+        all_ = [(record, windows[self._topic]) for record in records if self._topic in (windows := windows_of(record))]
+        for number, (record, window) in enumerate(all_):
+            yield record, window, all_[number + 1][1].start if number + 1 < len(all_) else None

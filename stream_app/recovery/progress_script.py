@@ -1,0 +1,325 @@
+"""The records of progress that a restore follows, read and checked as they are needed.
+
+Progress is read from the commit record of the loaded snapshot on, or from the first record. Once it is read to its end,
+`settle` finds out what became of the last transactions, and the records of those that were committed and cannot be read
+are added. Records are held up to a limit; what is beyond it is read while the first ones are replayed.
+"""
+
+from collections import deque
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TypeAlias
+
+from stream_app.errors import ForeignRecordsError, StateError
+from stream_app.pipeline.outputs import OUTPUT_TOPICS
+from stream_app.records import CONFIGURATION, REPAIR, RESUME, SKIP, Act, Commit
+from stream_app.recovery.commit_point import (
+    Anchor,
+    CommitPoint,
+    Position,
+    check_topic_ids,
+    offsets_lost,
+    offsets_reset,
+    progress_record,
+)
+from stream_app.recovery.restore_request import Logs, RestoreReport, RestoreRequest
+from stream_app.recovery.settle import MAX_UNNAMED_COMMITS, Recorded, Settled, settle
+from stream_app.snapshot.skipped_inputs import Gap, read_gap
+
+PROGRESS_RECORDS_PER_POLL = 1000
+"""Progress records are some hundred bytes; a poll of so many stays well under a second."""
+
+SCRIPT_RECORDS = 100_000
+"""Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read while these are
+replayed."""
+
+
+Script: TypeAlias = deque[Recorded]
+"""Records of progress that are still to be replayed, in order."""
+
+
+class ProgressScript:
+    """The records of progress that are still to be replayed, and what is known of their end.
+
+    Args:
+        request: The task and the target.
+        logs: The task's own topics.
+        position: The position of the loaded snapshot, or the first one. Reading moves it where it finds the commit
+            record of the snapshot, or a gap that an operator accepted.
+        report: Takes the goal, once it is known, and the damage.
+        records: Takes the records that are to be replayed, in order.
+
+    Attributes:
+        target: The point that the restore has to reach; None where nothing was ever committed. It comes after the point
+            that the committed offsets name, if the last transactions lost the markers of their offsets.
+        settled: What became of the last transactions.
+        newest: The rules and the number of partitions in the newest commit or configuration; zeros before the first.
+        is_whole: Whether nothing of the script is missing.
+        is_replaying: Whether records of the script were replayed.
+    """
+
+    def __init__(
+        self,
+        request: RestoreRequest,
+        logs: Logs,
+        position: Position,
+        report: RestoreReport,
+        records: Script,
+    ) -> None:
+        self.target = request.point
+        self.settled = Settled()
+        self.newest = (0, 0)
+        self.is_whole = False
+        self.is_replaying = False
+        self._request = request
+        self._logs = logs
+        self._position = position
+        self._report = report
+        self._records = records
+        self._recent: deque[Recorded] = deque(maxlen=SCRIPT_RECORDS)
+        self._read_to = report.loaded_sequence - 1 if report.loaded_sequence >= 0 else -1
+        self._unnamed_commits = 0
+        self._misfit: str | None = None
+        self._reader = logs.progress()
+        if position.anchor.progress_offset >= 0:
+            self._reader.seek(position.anchor.progress_offset)
+        self._steps = self._read_all()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many records wait to be replayed as may be held at once."""
+        return len(self._records) >= SCRIPT_RECORDS
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether more of the script is to be read while it is replayed."""
+        return len(self._records) < SCRIPT_RECORDS // 2 and not self.is_whole
+
+    @property
+    def state(self) -> str:
+        """How far progress was read, for an error."""
+        named = self.target.sequence if self.target else "none"
+        return f"progress was read up to sequence {self._read_to}, the committed offsets name {named}"
+
+    @property
+    def next_goal(self) -> str:
+        """What the replay waits for, for an error."""
+        if self._records and isinstance(record := self._records[0].record, Commit):
+            return f"the next range ends at {record.examples_end}/{record.labels_end}"
+        return f"progress was read up to sequence {self._read_to}"
+
+    def close(self) -> None:
+        """Release the readers."""
+        self._steps.close()
+        self._reader.close()
+
+    def read_more(self) -> bool:
+        """Read a poll of progress without waiting, and say whether there was news.
+
+        Raises:
+            StateError: Progress contradicts itself, the committed offsets or the loaded snapshot.
+            ForeignRecordsError: Another application writes to the output topics.
+        """
+        return next(self._steps, True)
+
+    def check_gap(self) -> None:
+        """Refuse a gap that an operator accepted for another snapshot than the loaded one.
+
+        Raises:
+            StateError: The last gap is such a gap.
+        """
+        if self._misfit is not None:
+            raise StateError(self._misfit)
+
+    def _read_all(self) -> Generator[bool, None, None]:
+        """Read progress to its end and settle the last transactions; yield after each poll whether it had news."""
+        while not self.is_whole:
+            at_end = False
+            while not at_end:
+                fetched = self._reader.poll(PROGRESS_RECORDS_PER_POLL, 0.0)
+                if fetched is not None:
+                    at_end = fetched.at_end
+                    for offset, value in zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True):
+                        where = f"progress[{self._request.number}] offset {offset}"
+                        self._take(Recorded(progress_record(value, where), offset), where)
+                yield fetched is not None
+            settled = yield from self._settle()
+            self.is_whole = self._reaches_target(settled)
+            if self.is_whole:
+                self._take_settled(settled)
+            else:
+                yield False  # the record that the committed offsets name is not there yet: read on
+
+    # Records ----------------------------------------------------------------------------------------------------------
+
+    def _take(self, recorded: Recorded, where: str) -> None:
+        """Check the next record of progress, and add it to the script."""
+        record, loaded_sequence = recorded.record, self._report.loaded_sequence
+        if isinstance(record, Commit):
+            self._check_commit(record, where)
+        if isinstance(record, Commit) or record.kind == CONFIGURATION:
+            self.newest = (record.rules, record.partitions)
+        if isinstance(record, Act) and record.sequence <= self._read_to and self._is_late(recorded, record):
+            return
+        if record.sequence != self._read_to + 1:
+            raise StateError(f"{where}: {self._missing_before(record.sequence)}")
+        if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
+            raise StateError(f"{where}: the first record is not a configuration")
+        if self.target is not None and record.sequence >= self.target.sequence:
+            self._check_target(record, self.target, where)
+        self._read_to = record.sequence
+        self._recent.append(recorded)
+        if record.sequence == loaded_sequence:
+            self._check_anchor(recorded, where)
+            return
+        if isinstance(record, Act) and record.kind == SKIP:
+            self._leave_out(record, where)
+        self._records.append(recorded)
+
+    def _check_commit(self, commit: Commit, where: str) -> None:
+        """Refuse a commit of input topics that were deleted since, and many commits without committed offsets."""
+        request = self._request
+        check_topic_ids(request.inputs, (commit.examples_topic_id, commit.labels_topic_id), request.identity.topic_ids)
+        if self.target is None:
+            self._unnamed_commits += 1
+            if self._unnamed_commits > MAX_UNNAMED_COMMITS:
+                raise StateError(f"{where}: {offsets_lost(commit.sequence)}")
+
+    def _is_late(self, recorded: Recorded, act: Act) -> bool:
+        """Say whether an act came twice, or at the same time as another act: then both have one sequence.
+
+        A late `resume` still holds, and so do the outputs of a late `repair`.
+        """
+        if act.kind == REPAIR:
+            self._recent.append(recorded)
+        elif act.kind == RESUME and self._records and isinstance(self._records[-1].record, Act):
+            self._records.append(recorded)
+        return act.kind in (RESUME, SKIP, REPAIR)
+
+    def _missing_before(self, sequence: int) -> str:
+        """Return why a record of this sequence cannot be the next record."""
+        loaded_sequence, needed = self._report.loaded_sequence, self._read_to + 1
+        if sequence < needed or needed != max(loaded_sequence, 0):
+            return f"sequence {sequence} follows {self._read_to}"
+        begin = f"progress begins with sequence {sequence}, sequence {needed} is needed"
+        if loaded_sequence >= 0:
+            return f"{begin} for the snapshot. Use another application.id to start from the beginning"
+        if self._report.damage:
+            return (
+                f"{begin}: older records were deleted with their inputs, and no snapshot can be read "
+                f"({'; '.join(self._report.damage)}). Use another application.id to start from the beginning"
+            )
+        return (
+            f"{begin}, because the committed offsets name no snapshot. `areba state recommit` looks for a snapshot; "
+            "another application.id starts from the beginning"
+        )
+
+    def _check_target(self, record: Commit | Act, target: CommitPoint, where: str) -> None:
+        """Check the record that the committed offsets name, and those after it, where few commits may follow."""
+        if record.sequence > target.sequence:
+            self._unnamed_commits += isinstance(record, Commit)
+            if self._unnamed_commits > MAX_UNNAMED_COMMITS or self._report.loaded_sequence > target.sequence:
+                raise StateError(f"{where}: {offsets_reset(record.sequence, target.sequence)}")
+            return
+        found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
+        if found != wanted:
+            raise StateError(
+                f"{where}: digest {found} of sequence {record.sequence}, the committed offsets name {wanted}"
+            )
+
+    def _check_anchor(self, recorded: Recorded, where: str) -> None:
+        """Check the commit record after which the snapshot was taken."""
+        record, position = recorded.record, self._position
+        if not isinstance(record, Commit) or record.digest != position.point.digest:
+            raise StateError(f"{where}: the snapshot was not taken after this record of sequence {record.sequence}")
+        position.tripped = record.tripped
+        position.anchor = Anchor(record.sequence, record.digest, position.offsets, recorded.offset)
+
+    def _leave_out(self, act: Act, where: str) -> None:
+        """Leave out the commits after the snapshot, whose inputs are gone: an operator accepted this gap.
+
+        A gap after another snapshot counts only if a gap after the loaded one follows.
+        """
+        gap, loaded_sequence = _gap_of(act, where), self._report.loaded_sequence
+        self._misfit = None
+        if gap.behind != loaded_sequence or self.is_replaying:
+            found = f"the snapshot after sequence {loaded_sequence}" if loaded_sequence >= 0 else "no snapshot"
+            self._misfit = (
+                f"{where}: a gap was accepted after sequence {gap.behind}, but {found} was loaded. `areba state skip` "
+                "says what can be done; another application.id starts from the beginning"
+            )
+        acts = [recorded for recorded in self._records if isinstance(recorded.record, Act)]
+        self._records.clear()
+        self._records.extend(acts)
+        self._position.tripped = None
+        self._position.offsets = gap.end
+        if self.target is not None and act.sequence > self.target.sequence:
+            self._report.goal = gap.end
+
+    # The end of progress ----------------------------------------------------------------------------------------------
+
+    def _settle(self) -> Generator[bool, None, Settled]:
+        """Find out which transactions were committed, and which of their records nobody can read.
+
+        Raises:
+            StateError: What can be read contradicts itself.
+        """
+        if self._logs.outputs is None:
+            return Settled(ends=dict.fromkeys(OUTPUT_TOPICS, 0))
+        is_anchored = bool(self._recent) and self._recent[0].record.sequence == self._report.loaded_sequence
+        return (
+            yield from settle(
+                self._logs.outputs,
+                lambda value: progress_record(value, f"progress[{self._request.number}]"),
+                self._recent,
+                self._read_to,
+                (self.target.sequence, self.target.digest) if self.target else None,
+                is_anchored=is_anchored,
+            )
+        )
+
+    def _reaches_target(self, settled: Settled) -> bool:
+        """Say whether the record that the committed offsets name was found, as record or as lost record."""
+        last = next((one for one in reversed(settled.lost) if isinstance(one, Commit)), None)
+        reached = max(self._read_to, last.sequence if last else -1)
+        return self.target is None or reached >= self.target.sequence
+
+    def _take_settled(self, settled: Settled) -> None:
+        """Add the lost records, and let the restore reach the last transaction that was committed.
+
+        Raises:
+            ForeignRecordsError: Another application writes to the output topics.
+        """
+        if settled.foreign and self._logs.outputs is not None and not self._request.writer.adopts:
+            topic, offset = next(iter(settled.foreign.items()))
+            raise ForeignRecordsError(*self._logs.outputs.places[topic], offset)
+        if any(isinstance(one.record, Act) and one.record.kind == SKIP for one in self._recent):
+            settled = self._without_skipped(settled)
+        self.settled = settled
+        self._position.output_ends.update(settled.ends)
+        for record in settled.lost:
+            self._read_to = record.sequence
+            self._records.append(Recorded(record, -1))
+        commits = (one.record for one in reversed(self._records) if isinstance(one.record, Commit))
+        newest = next(commits, None)
+        if newest is not None and (self.target is None or newest.sequence > self.target.sequence):
+            self.target = CommitPoint(newest.sequence, newest.digest)
+            self._report.goal = (newest.examples_end, newest.labels_end)
+
+    def _without_skipped(self, settled: Settled) -> Settled:
+        """Leave out the outputs of skipped commits: their inputs are gone, so they cannot be computed again."""
+        known = {one.record.sequence for one in self._records} | {record.sequence for record in settled.lost}
+        missing = {topic: left for topic, found in settled.missing.items() if (left := found & known)}
+        for topic, found in settled.missing.items():
+            if gone := sorted(found - known):
+                self._report.damage.append(
+                    f"{topic} of sequences {gone}: nobody can read them, and their inputs are gone"
+                )
+        return replace(settled, missing=missing)
+
+
+def _gap_of(act: Act, where: str) -> Gap:
+    try:
+        return read_gap(act.text)
+    except StateError as problem:
+        raise StateError(f"{where}: {problem}") from problem

@@ -1,0 +1,148 @@
+"""What a restore is given: the task, the target, the readers of the task's topics, and the bounds of its time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stream_app.backends.base import Clock, LogReader, TopicPartition
+from stream_app.config import TaskSettings
+from stream_app.errors import StateError
+from stream_app.recovery.commit_point import CommitPoint, RestoreTarget
+from stream_app.recovery.output_logs import OutputLogs
+from stream_app.snapshot.identity import UNKNOWN, Identity
+
+LONGEST_SILENCE_S = 5.0
+"""Longest silence that one check adds: a slice of restoring takes a second, and other tasks commit between two."""
+
+
+class Logs(NamedTuple):
+    """The task's own topics.
+
+    Attributes:
+        progress: Opens a reader of progress at its first offset.
+        changelog: Opens a reader of the changelog at its first offset.
+        outputs: What can be asked of the output partitions; None where a state of the past is rebuilt, which publishes
+            nothing.
+    """
+
+    progress: Callable[[], LogReader]
+    changelog: Callable[[], LogReader]
+    outputs: OutputLogs | None
+
+
+class Writer(NamedTuple):
+    """The writer of a task's records.
+
+    Attributes:
+        transactional_id: The id that stands in each commit record.
+        adopts: Whether records of other writers in the output topics are accepted.
+    """
+
+    transactional_id: str
+    adopts: bool = False
+
+
+class Times(NamedTuple):
+    """Bounds of a task's restores, in seconds.
+
+    Attributes:
+        deadline_s: Silence after which a restore is given up.
+        snapshot_after_s: Processing that a restore may have to repeat: a snapshot is taken after so much.
+    """
+
+    deadline_s: float
+    snapshot_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """A task, and the point up to which it is to be restored.
+
+    Attributes:
+        inputs: The task's partitions of examples and labels.
+        settings: The configuration in force; the restore itself runs under the recorded ones.
+        target: What the committed offsets name; None where nothing was ever committed.
+        committed: The committed offsets (examples, labels); the first offsets where nothing was committed.
+        writer: The writer of the task's records.
+        identity: The application as the broker knows it now; an unknown identity is not compared.
+    """
+
+    inputs: tuple[TopicPartition, TopicPartition]
+    settings: TaskSettings
+    target: RestoreTarget | None
+    committed: tuple[int, int]
+    writer: Writer
+    identity: Identity = UNKNOWN
+
+    @property
+    def number(self) -> int:
+        """The number of the task."""
+        return self.inputs[0].partition
+
+    @property
+    def topics(self) -> tuple[str, str]:
+        """The names of the input topics (examples, labels)."""
+        return self.inputs[0].topic, self.inputs[1].topic
+
+    @property
+    def point(self) -> CommitPoint | None:
+        """The point that the committed offsets name; None where nothing was ever committed."""
+        return self.target.point if self.target else None
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """What a restore found and did, for the log and for operators; complete once the task is live.
+
+    Attributes:
+        goal: The input offsets (examples, labels) that the restore has to reach.
+        loaded_sequence: Sequence of the snapshot that was loaded; -1 where no snapshot was loaded.
+        replayed_records: Input records that were processed again.
+        damage: What could not be read, and why.
+        changes: What the configuration in force changes, a line for each change.
+    """
+
+    goal: tuple[int, int]
+    loaded_sequence: int = -1
+    replayed_records: int = 0
+    damage: list[str] = field(default_factory=list)
+    changes: tuple[str, ...] = ()
+
+
+class Deadline:
+    """The longest silence of a restore: time in which nothing came although somebody asked.
+
+    Args:
+        clock: A monotonic clock.
+        limit_s: The longest silence, in seconds.
+        number: The number of the task, for the error.
+    """
+
+    def __init__(self, clock: Clock, limit_s: float, number: int) -> None:
+        self._clock = clock
+        self._limit_s = limit_s
+        self._number = number
+        self._silent_s = 0.0
+        self._asked_at_s = clock.monotonic_s()
+
+    def restart(self) -> None:
+        """Count from now on, because something came."""
+        self._asked_at_s = self._clock.monotonic_s()
+        self._silent_s = 0.0
+
+    def check(self, state: str) -> None:
+        """Count the time since the last call, in which nothing came.
+
+        Time in which nobody asked does not count: a process that was frozen has not waited.
+
+        Args:
+            state: How far the restore has come, for the error.
+
+        Raises:
+            StateError: The silence has lasted too long.
+        """
+        now_s = self._clock.monotonic_s()
+        self._silent_s += min(now_s - self._asked_at_s, LONGEST_SILENCE_S)
+        self._asked_at_s = now_s
+        if self._silent_s > self._limit_s:
+            raise StateError(f"task {self._number}: no progress for {self._limit_s:g} s while restoring: {state}")

@@ -1,0 +1,194 @@
+"""What a worker holds for each task of its own: a restore, a live task, or the reason why the task is parked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from stream_app.backends.base import Clock, Fetched, TopicPartition
+from stream_app.recovery.commit_point import CommitPoint
+from stream_app.recovery.live_task import LiveTask
+from stream_app.recovery.restore import Pause, Repair, Restore, RestoreSteps, Stage
+
+
+class Restored(NamedTuple):
+    """A slice of a restore.
+
+    Attributes:
+        got_ahead: Whether the restore got ahead, so that it can continue at once.
+        last: Why the slice ended: a pause, a repair that is to be committed, or the task is live.
+    """
+
+    got_ahead: bool
+    last: Pause | Repair | LiveTask
+
+
+@dataclass(frozen=True, slots=True)
+class _Restoring:
+    """A task that is being restored, and the steps that are left."""
+
+    restore: Restore
+    steps: RestoreSteps
+
+
+@dataclass(frozen=True, slots=True)
+class _Parked:
+    """A task that cannot be restored or processed, and why."""
+
+    problem: str
+
+
+_Work: TypeAlias = _Restoring | LiveTask | _Parked
+
+
+class OwnedTask:
+    """A task of this worker, from its assignment on.
+
+    Args:
+        restore: The restore that is to make it live.
+        generation: The number of the assignment that gave the task to this worker.
+        clock: A monotonic clock.
+
+    Attributes:
+        number: The number of the task.
+        inputs: Its partitions of examples and labels.
+        waiting: Fetched records of both inputs that are not processed yet.
+        position: Where its state is, in inputs, progress and outputs.
+        report: What the restore found and did.
+    """
+
+    def __init__(self, restore: Restore, generation: int, clock: Clock) -> None:
+        self.number = restore.request.number
+        self.inputs = restore.request.inputs
+        self.generation = generation
+        self.waiting = restore.waiting
+        self.position = restore.position
+        self.report = restore.report
+        self.target = restore.request.point
+        self._clock = clock
+        self._work: _Work = _Restoring(restore, restore.run())
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of the task."""
+        if isinstance(self._work, _Restoring):
+            return self._work.restore.stage
+        if isinstance(self._work, _Parked):
+            return Stage.PARKED
+        return Stage.TRIPPED if self._work.is_tripped else Stage.LIVE
+
+    @property
+    def problem(self) -> str | None:
+        """Why the task takes no new records; None where it takes them, or is being restored."""
+        if isinstance(self._work, _Parked):
+            return self._work.problem
+        return self.position.tripped if isinstance(self._work, LiveTask) else None
+
+    @property
+    def live(self) -> LiveTask:
+        """The live task; only a task in the stage LIVE or TRIPPED has one."""
+        match self._work:
+            case LiveTask() as live:
+                return live
+            case _:
+                raise AssertionError(f"task {self.number} is in the stage {self.stage}, it is not live")
+
+    @property
+    def point(self) -> CommitPoint:
+        """The last point that was restored or committed."""
+        return self.position.point
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """The next input offsets (examples, labels)."""
+        return self.position.offsets
+
+    @property
+    def script_records(self) -> int:
+        """The number of records of progress that are held and still to be replayed."""
+        return len(self._work.restore.script) if isinstance(self._work, _Restoring) else 0
+
+    @property
+    def allocated_bytes(self) -> int:
+        """The approximate size of state, buffers and a snapshot that is being written."""
+        buffers = sum(records.bytes for records in self.waiting)
+        if isinstance(self._work, _Restoring):
+            return buffers + self._work.restore.allocated_bytes
+        return buffers + (self._work.allocated_bytes if isinstance(self._work, LiveTask) else 0)
+
+    @property
+    def writes_snapshot(self) -> bool:
+        """Whether transactions without a batch are wanted."""
+        return isinstance(self._work, LiveTask) and self._work.writes_snapshot
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a snapshot is being written, or waits until it can be named."""
+        return isinstance(self._work, LiveTask) and self._work.is_saving
+
+    @property
+    def unnamed_ends(self) -> Mapping[TopicPartition, int] | None:
+        """What must be readable before the newest snapshot is named; None where no snapshot waits for its name."""
+        return self._work.unnamed_ends if isinstance(self._work, LiveTask) else None
+
+    def begin_snapshot(self, *, ending: bool = False) -> int | None:
+        """Take a snapshot if the task is live and a snapshot is due; return its new bytes, or None."""
+        return self._work.begin_snapshot(ending=ending) if isinstance(self._work, LiveTask) else None
+
+    def add(self, side: int, fetched: Fetched) -> None:
+        """Take fetched records of one input (0 examples, 1 labels)."""
+        self.waiting[side].add(fetched)
+        self.be_patient()
+
+    def lacks(self, side: int) -> bool:
+        """Say whether a recorded range needs more records of this input, however many are waiting."""
+        return isinstance(self._work, _Restoring) and self._work.restore.lacks(side)
+
+    def be_patient(self) -> None:
+        """Count the deadline of a restore from now on."""
+        if isinstance(self._work, _Restoring):
+            self._work.restore.deadline.restart()
+
+    def restore(self, until_s: float, progress_offsets: Sequence[int] | None = None) -> Restored:
+        """Continue the restore until this monotonic time, until nothing came, or until its stage changes.
+
+        Args:
+            until_s: When to end the slice.
+            progress_offsets: After a repair was committed, the offsets of its records of progress.
+
+        Raises:
+            StateError: The state cannot be restored.
+            ForeignRecordsError: Another application writes to the output topics.
+            ConfigurationError: The configuration changed in a way that a task with state cannot take over.
+        """
+        match self._work:
+            case _Restoring(restore, steps):
+                stage, got_ahead = restore.stage, False
+            case _:
+                raise AssertionError(f"task {self.number} is in the stage {self.stage}, it is not being restored")
+        while True:
+            try:
+                pause = steps.send(progress_offsets)
+                progress_offsets = None
+            except StopIteration as done:
+                live: LiveTask = done.value
+                self._work = live
+                return Restored(got_ahead, live)
+            if pause is not Pause.WORKED:
+                return Restored(got_ahead or pause is Pause.INPUTS, pause)
+            got_ahead = True
+            if restore.stage is not stage or self._clock.monotonic_s() >= until_s:
+                return Restored(got_ahead, pause)
+
+    def park(self, problem: str) -> None:
+        """Discard the state; the other tasks of the worker continue."""
+        self.close()
+        self._work = _Parked(problem)
+        for records in self.waiting:
+            records.clear()
+
+    def close(self) -> None:
+        """Release the readers."""
+        if isinstance(self._work, _Restoring):
+            self._work.steps.close()
+        elif isinstance(self._work, LiveTask):
+            self._work.close()
