@@ -105,7 +105,6 @@ class Reason(IntEnum):
 
 REASONS = {reason.text: reason for reason in Reason}
 """Each reason by its text."""
-
 MAX_STREAM_BYTES = 249
 """Most bytes of a stream's name in UTF-8, as for a topic; it is also a key, a metric's label, part of a file name."""
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unit.test_readme import ROOT, blocks
+from tests.support.documents import ROOT, blocks
 
 TUTORIAL = blocks((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), "python")
 OWN_LEARNER = blocks((ROOT / "docs" / "own_learner.md").read_text(encoding="utf-8"), "python")

@@ -12,19 +12,14 @@ import pytest
 from producers.cli import main as replay_command
 from stream_app.cli.main import cli as areba_command
 from stream_app.config import load
+from tests.support.documents import ROOT, blocks
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 MAX_LINES = 150
 
 QUICK_START_LINES = 12
-
-
-def blocks(text: str, language: str) -> list[str]:
-    """List the code blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def test_it_is_a_front_page() -> None:

@@ -10,8 +10,8 @@ from stream_app.errors import ConfigurationError
 from stream_app.records import Act, Prediction
 from stream_app.serialization import codec
 from tests.kafka.recovery.applications import SECTIONS, STREAMS
-from tests.kafka.recovery.test_lost_state import _record
 from tests.support.kafka.application import App
+from tests.support.kafka.decoded import progress_record_of
 from tests.support.kafka.exactly_once import check_exactly_once
 from tests.support.kafka.processes import areba, run_to, run_until, worker_of
 from tests.support.kafka.records import StreamOf, all_records
@@ -29,7 +29,9 @@ def test_a_new_stream_is_taken_over_on_restart(done: App) -> None:
     predictions = [codec.decode_one(read.value or b"") for read in done.outputs(1)["predictions"]]
     assert sum(isinstance(p, Prediction) and p.stream == "gamma" for p in predictions) == 50
     place = TopicPartition(done.config.topics.progress, 1)
-    acts = [record for value in read_raw(done.cluster, place).values if isinstance(record := _record(value), Act)]
+    acts = [
+        record for value in read_raw(done.cluster, place).values if isinstance(record := progress_record_of(value), Act)
+    ]
     assert [act.kind for act in acts] == ["configuration"] * 2
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import StateError
-from stream_app.records import Act, Commit, Prediction, RawRecords
+from stream_app.records import Commit, Prediction, RawRecords
 from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, parse_metadata
 from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
@@ -20,6 +20,7 @@ from stream_app.snapshot.identity import RULES
 from stream_app.worker.worker import Worker
 from tests.kafka.recovery.applications import STREAMS
 from tests.support.kafka.application import App
+from tests.support.kafka.decoded import progress_record_of
 from tests.support.kafka.exactly_once import check_exactly_once, read_inputs
 from tests.support.kafka.processes import areba, run_to, run_until, worker_of, workers
 from tests.support.kafka.records import all_records
@@ -27,12 +28,6 @@ from tests.support.kafka.topics import read_raw
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(15)]
-
-
-def _record(value: bytes | None) -> Commit | Act:
-    record = codec.decode_one(value or b"")
-    assert isinstance(record, Commit | Act)
-    return record
 
 
 @pytest.fixture
@@ -127,7 +122,7 @@ def test_progress_behind_retention_is_deleted(app: App, admin: AdminClient) -> N
     run_until(worker_of(config), is_trimmed)
     left = _progress(app)
     for records in left.values():
-        first = _record(records.values[0])
+        first = progress_record_of(records.values[0])
         assert first.sequence > 5
         assert isinstance(first, Commit)
         assert max(first.examples_end, first.labels_end) > 100, "not a record too many was deleted"
@@ -230,7 +225,7 @@ def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
     topics = done.config.topics
     sender = KafkaSender(done.servers)
     for number in range(done.partitions):
-        last = _record(read_raw(done.cluster, TopicPartition(topics.progress, number)).values[-1])
+        last = progress_record_of(read_raw(done.cluster, TopicPartition(topics.progress, number)).values[-1])
         assert isinstance(last, Commit)
         ends = (last.examples_end, last.examples_end, last.labels_end, last.labels_end)
         forged = Commit(last.sequence + 1, *ends, digest=b"\1" * 32, records=0, tripped=None, rules=RULES)

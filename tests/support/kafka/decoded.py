@@ -1,0 +1,11 @@
+"""Values of the progress topic as the records that they hold."""
+
+from stream_app.records import Act, Commit
+from stream_app.serialization import codec
+
+
+def progress_record_of(value: bytes | None) -> Commit | Act:
+    """Return the commit record or act that a value of progress holds."""
+    record = codec.decode_one(value or b"")
+    assert isinstance(record, Commit | Act)
+    return record
