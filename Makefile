@@ -9,9 +9,6 @@ N ?= 30
 SEED ?= 1
 FIRST ?= 0
 SEEDS ?= 10000
-CORES := $(shell getconf _NPROCESSORS_ONLN)
-# tests on a real Kafka wait more than they compute
-WORKERS ?= $$(($(CORES) + 2))
 
 help: ## print this table
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -31,8 +28,8 @@ demo: setup ## run the application on a real Kafka with six streams and a killed
 	$(BIN)/python -m ops.demo
 
 test: setup ## run every test, including Kafka, and the first 2,000 seeds of the simulation
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not alone"
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka"
+	$(BIN)/python -m pytest -m kafka
 	$(MAKE) --no-print-directory simulate SEEDS=2000
 
 simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) seeds from FIRST (0) on

@@ -16,7 +16,7 @@ from ops.keeper import KeptProcess
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(20), pytest.mark.timeout(420)]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 RUN_TIMEOUT_S = 300.0
 """Compiling included, on a machine that does much else."""

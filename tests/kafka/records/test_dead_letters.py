@@ -126,10 +126,10 @@ def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) 
         assert 0 < sent < 2 * FANS, "it was not killed on the way"
         again = areba(file, "dlq", "replay", "--reason", "unknown-stream")
         assert again.returncode == 0, again.stderr
-        last = f"{2 * FANS - sent:,} dead letters sent back, {sent:,} of those chosen were before"
+        last = f"{2 * FANS - sent:,} dead letters sent back, {sent:,} of those selected were sent back before"
         assert again.stdout.splitlines()[-1] == last
         once_more = areba(file, "dlq", "replay", "--reason", "unknown-stream")
-        assert once_more.stdout == f"0 dead letters sent back, {2 * FANS:,} of those chosen were before\n"
+        assert once_more.stdout == f"0 dead letters sent back, {2 * FANS:,} of those selected were sent back before\n"
         progress.wait_for_ends(_ends(app))
 
         bad = areba(file, "dlq", "replay", "--reason", "wrong-schema", "--limit", "1")
@@ -173,4 +173,4 @@ def test_errors_are_told_in_a_line(kafka: Broker, prefix: str, tmp_path: Path) -
     assert (empty.returncode, empty.stderr) == (2, f"{prefix}dead-letters[0] has no offset 17: it is empty\n")
     assert areba(file, "dlq", "list").stdout == "0 dead letters, 0 of them sent back\n"
     nothing = areba(file, "dlq", "replay", "--all")
-    assert nothing.stdout == "0 dead letters sent back, 0 of those chosen were before\n"
+    assert nothing.stdout == "0 dead letters sent back, 0 of those selected were sent back before\n"
