@@ -21,7 +21,7 @@ def test_some_seeds() -> None:
     """Whatever is killed, stalled, fenced or unheard of: what is committed is what a fresh process makes of it."""
     results = [run_seed(seed) for seed in range(FEW_SEEDS)]
     assert [(result.seed, result.wrong) for result in results if result.wrong] == []
-    assert sum(sum(result.hits.values()) for result in results) > 10 * FEW_SEEDS
+    assert sum(sum(result.hits.values()) for result in results) > 9 * FEW_SEEDS
 
 
 def test_a_seed_is_one_story() -> None:

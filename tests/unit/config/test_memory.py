@@ -77,8 +77,6 @@ import gc, sys
 from pathlib import Path
 import numpy as np
 from stream_app.serialization import codec
-from stream_app.recovery.changelog import Anchor, Loaded, SnapshotWriter
-from stream_app import codec
 from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.commit_point import Anchor
 from stream_app.recovery.snapshot_writer import SnapshotWriter

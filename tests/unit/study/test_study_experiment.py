@@ -53,7 +53,7 @@ def test_each_error_is_one_line_with_the_file_and_the_key() -> None:
         ({"source": "fraud", "noise": 0.1}, "noise is for synthetic streams, and fraud is a data set"),
         ({"source": "sine", "drift_step": 5}, "drift_step and drift_every need a drift"),
         ({"source": "sine", "drift": "prior", "drift_every": 5}, "drift_every is for a posterior drift"),
-        ({"source": "sine", "label_delay": "soon"}, "label delay soon: soon is none of"),
+        ({"source": "sine", "label_delay": "soon"}, "label delay soon: soon is not one of"),
     ],
 )
 def test_a_stream_that_makes_no_sense_is_refused(stream: dict[str, Any], message: str) -> None:
