@@ -78,7 +78,7 @@ def test_every_mutant_has_its_lines(name: str) -> None:
 @pytest.mark.parametrize("name", ["offsets-unsent", "replay-skips"])
 def test_a_blatant_mutant_is_found_at_once(name: str) -> None:
     """A hunt that finds nothing may be looking at nothing. The others: `python -m tests.simulation --mutants`."""
-    found = hunt_one(name, 20, "")
+    found = hunt_one(name, 100, "")
     assert found.found_by, found.text
 
 
