@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -65,22 +65,24 @@ def sources_of(path: Path, package: Path = PACKAGE) -> Sequence[Path]:
     """List a file and all files of this package whose code or constants it compiles in, in order of their paths."""
     found, unread = {path}, [path]
     while unread:
-        new = set(_imported(unread.pop(), package)) - found
+        new = _imported(unread.pop(), package) - found
         found |= new
         unread += new
     return sorted(found)
 
 
-def _imported(path: Path, package: Path) -> Iterator[Path]:
-    """Yield the files with compiled code or compiled-in constants that a file imports."""
+@cache
+def _imported(path: Path, package: Path) -> frozenset[Path]:
+    """Return the files with compiled code or compiled-in constants that a file imports."""
+    sources: set[Path] = set()
     for module, names in IMPORT.findall(path.read_text(encoding="utf-8")):
         folder = package.joinpath(*module.split(".")[1:])
-        for candidate in (folder, *(folder / name for name in re.findall(r"\w+", names))):
-            source = candidate.with_suffix(".py")
-            if source.is_file() and is_compiled_in(source, package):
-                yield source
+        candidates = (folder, *(folder / name for name in re.findall(r"\w+", names)))
+        sources.update(candidate.with_suffix(".py") for candidate in candidates)
+    return frozenset(source for source in sources if source.is_file() and is_compiled_in(source, package))
 
 
+@cache
 def is_compiled_in(path: Path, package: Path = PACKAGE) -> bool:
     """Say whether compiled code can contain code or constants of this file of the package."""
     return path.relative_to(package).as_posix() in CONSTANTS or COMPILES.search(path.read_bytes()) is not None
@@ -90,8 +92,13 @@ def digest_of(paths: Iterable[Path]) -> str:
     """Name the compiled code of these sources."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(_contents_digest(path))
     return digest.hexdigest()[:DIGEST_CHARACTERS]
+
+
+@cache
+def _contents_digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 @cache

@@ -519,6 +519,7 @@ def mutated(name: str) -> Iterator[dict[str, str]]:
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "AREBA_TEST_MUTATION": f"{path}{os.pathsep}{file}",
         }
-        if "stream_app.jit.compiler" in changed:
+        if is_compiled_in(path):
+            _copy_unaffected(path, Path(folder))
             changes["AREBA_CACHE_DIR"] = folder
         yield {**os.environ, **changes}
