@@ -21,12 +21,14 @@ class Event:
         level: Level of the `logging` module.
         text: The rest of the line; each name in braces is a field.
         meaning: What has happened and, if an operator must act, what to do.
+        has_traceback: Whether the traceback of the current exception follows.
     """
 
     name: str
     level: int
     text: str
     meaning: str
+    has_traceback: bool = False
 
 
 def log(event: Event, logger: logging.Logger, /, **fields: object) -> None:
@@ -39,7 +41,8 @@ def log(event: Event, logger: logging.Logger, /, **fields: object) -> None:
     """
     if logger.isEnabledFor(event.level):
         message = f"{event.name}{event.text.format_map(fields)}"
-        logger.log(event.level, "%s", message, extra={"event": event.name, "fields": fields})
+        extra = {"event": event.name, "fields": fields}
+        logger.log(event.level, "%s", message, exc_info=event.has_traceback, extra=extra)
 
 
 class JsonFormatter(LogFormatter):
@@ -63,6 +66,52 @@ class JsonFormatter(LogFormatter):
 
 _INFO, _WARNING, _ERROR = logging.INFO, logging.WARNING, logging.ERROR
 
+STARTED = Event(
+    "started",
+    _INFO,
+    " version={version} application={application} instance={instance} brokers={brokers}",
+    "A worker process has read its configuration.",
+)
+COMPILED_CODE_MISSING = Event(
+    "compiling", _INFO, " {function} and more; this takes about a minute", "Compiled code is not in the cache yet."
+)
+COMPILED_CODE_AWAITED = Event(
+    "compiling",
+    _WARNING,
+    " in another process; waiting for {lock}, at most {timeout_s:g} s",
+    "Another process compiles the same code. This process uses the result.",
+)
+COMPILED_CODE_READY = Event("compiled", _INFO, " seconds={seconds:.1f}", "Compiled code is loaded.")
+SERVING = Event("serving", _INFO, " {addresses}", "The addresses of `/alive`, `/ready` and `/metrics`.")
+PAGE_FAILED = Event(
+    "page-failed", _WARNING, " {path}", "An HTTP page could not be written; the traceback follows.", has_traceback=True
+)
+TOPICS_AT_RISK = Event("topics", _WARNING, ": {problem}", "A topic exists, but its settings put data at risk.")
+KAFKA_AWAITED = Event(
+    "waiting", _WARNING, " for Kafka: {problem}", "A start waits for the brokers. Every five seconds."
+)
+OLDER_WORKERS_AWAITED = Event(
+    "waiting",
+    _WARNING,
+    " until workers={count} of an older version have left group={group}; stop them with SIGTERM",
+    "Workers of two versions never process together.",
+)
+BROKERS_LOST = Event("brokers-lost", _WARNING, ": {problem}", "No Kafka broker can be reached; the worker waits.")
+BROKERS_BACK = Event("brokers-back", _WARNING, " seconds={seconds:.1f}", "A Kafka broker answers again, after so long.")
+REQUEST_REFUSED = Event("request-refused", _ERROR, ": {problem}", "A Kafka broker refused a request of the client.")
+FETCH_FAILED = Event("fetch-failed", _WARNING, " {partition}: {problem}", "A fetch from a partition failed.")
+TRANSACTION_LEFT_OPEN = Event(
+    "transaction-left-open",
+    _INFO,
+    " transactional_id={transactional_id}: {problem}",
+    "A transaction could not be aborted. The broker aborts it after its timeout.",
+)
+RESTARTING = Event(
+    "restarting",
+    _WARNING,
+    " the process in {pause_s:g} s ({count}): {problem}",
+    "An error that only a new process survives. How many restarts count, and the error.",
+)
 ASSIGNED = Event("assigned", _INFO, " tasks={tasks}", "The group has given these tasks to this worker.")
 REVOKED = Event("revoked", _INFO, " tasks={tasks}", "The group has taken these tasks back.")
 RESTORING = Event(
@@ -125,6 +174,12 @@ HANGING = Event(
     _WARNING,
     ": in {partitions} a transaction does not end; it is aborted now, if its transactional id is known",
     "A transaction does not end, and tasks wait for it.",
+)
+TAKEOVER_POSTPONED = Event(
+    "takeover-postponed",
+    _INFO,
+    " transactional_id={transactional_id}: {problem}",
+    "A hanging transaction could not be ended yet; the worker tries again.",
 )
 TAKEN_OVER = Event(
     "taken-over",

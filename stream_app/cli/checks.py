@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 
+from stream_app import events
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import CLIENT_FAMILY, Cluster, TopicInfo
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -65,7 +66,7 @@ def wait_for_topics(
         if now >= deadline:
             raise ConfigurationError(f"kafka.bootstrap_servers: {problem} (waited {config.worker.start_timeout_ms} ms)")
         if now - reported_s >= REPORT_INTERVAL_S:
-            LOG.warning("waiting for Kafka: %s", problem)
+            events.log(events.KAFKA_AWAITED, LOG, problem=problem)
             reported_s = now
         time.sleep(min(RETRY_S, deadline - now))
     return None
@@ -87,11 +88,7 @@ def wait_for_older_workers(group_id: str, cluster: Cluster, should_stop: Callabl
         if not older:
             return True
         if time.monotonic() - reported_s >= REPORT_INTERVAL_S:
-            LOG.warning(
-                "waiting: group %s has %d workers of an older version; stop all of them with SIGTERM",
-                group_id,
-                len(older),
-            )
+            events.log(events.OLDER_WORKERS_AWAITED, LOG, count=len(older), group=group_id)
             reported_s = time.monotonic()
         time.sleep(RETRY_S)
     return False

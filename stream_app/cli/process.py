@@ -7,6 +7,7 @@ import sys
 import click
 
 from stream_app.errors import ArebaError, ConfigurationError
+from stream_app.events import JsonFormatter
 from stream_app.terminal import LogFormatter, say
 
 LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
@@ -29,6 +30,12 @@ def configure_logging() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter(LOG_FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def log_as_json() -> None:
+    """Write each further line of the log as one JSON object."""
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(JsonFormatter())
 
 
 def run_command(command: click.Command) -> None:

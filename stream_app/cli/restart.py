@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from stream_app import events
 from stream_app.errors import FencedError, OutageError, RestartNeededError
 
 RESTART_WINDOW_S = 3600.0
@@ -76,8 +77,8 @@ def restart_process(
     if not isinstance(error, OutageError) and len(recent.by_errors) >= max_restarts:
         raise error
     pause_s, recent = recent.pause_s(now), recent.and_now(now, error)
-    counted = "an outage" if isinstance(error, OutageError) else str(len(recent.by_errors))
-    logging.getLogger("areba").warning("%s; restarting the process in %g s (%s)", error, pause_s, counted)
+    counted = "an outage" if isinstance(error, OutageError) else f"restarts={len(recent.by_errors)}"
+    events.log(events.RESTARTING, logging.getLogger("areba"), pause_s=pause_s, count=counted, problem=error)
     end = time.monotonic() + pause_s
     while time.monotonic() < end:
         if should_stop():

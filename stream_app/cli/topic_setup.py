@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 
+from stream_app import events
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Cluster, TopicInfo
 from stream_app.backends.partition_count import tasks_of
@@ -60,4 +61,4 @@ def check_topics(config: Config, cluster: Cluster) -> Mapping[str, TopicInfo]:
 def warn_of_topics(found: Mapping[str, TopicInfo]) -> None:
     """Log a warning for each setting that is allowed but loses data when a disk fails."""
     for line in topic_plan.warnings(found):
-        LOG.warning("%s", line)
+        events.log(events.TOPICS_AT_RISK, LOG, problem=line)

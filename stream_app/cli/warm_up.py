@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from stream_app import events
 from stream_app.backends.clock import SystemClock
 from stream_app.config import TaskSettings
 from stream_app.errors import ConfigurationError
@@ -54,7 +55,6 @@ def warm_up(
         ConfigurationError: A user's own learner or network fails, or another process does not release the lock.
     """
     observer = observer or Observer(SystemClock())
-    LOG.info("loading compiled code")
     start = time.monotonic()
     try:
         with observer.step("loading compiled code", COMPILE_STEP_LIMIT_S), _refusing_to_compile():
@@ -64,12 +64,12 @@ def warm_up(
         with lock.open("w") as handle:
             if not _wait_for_lock(lock, handle.fileno(), should_stop):
                 return
-            LOG.info("%s is not compiled yet; compiling takes about a minute", missing)
+            events.log(events.COMPILED_CODE_MISSING, LOG, function=missing)
             with observer.step("compiling", COMPILE_STEP_LIMIT_S), reporting_compiled(observer.progressed):
                 _rehearse(settings)
     gc.collect()
     gc.freeze()  # modules are never freed, and a full collection that visits them takes tens of milliseconds
-    LOG.info("compiled code is ready (%.1f s)", time.monotonic() - start)
+    events.log(events.COMPILED_CODE_READY, LOG, seconds=time.monotonic() - start)
 
 
 class _NotCompiledError(Exception):
@@ -137,7 +137,7 @@ def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool])
                     f"another process has held {lock} for {waited_s:.0f} s; end it, or set AREBA_CACHE_DIR"
                 ) from None
             if waited_s > LOCK_REPORT_S and not is_reported:
-                LOG.warning("another process is compiling; waiting for %s, at most %g s", lock, LOCK_TIMEOUT_S)
+                events.log(events.COMPILED_CODE_AWAITED, LOG, lock=lock, timeout_s=LOCK_TIMEOUT_S)
                 is_reported = True
             time.sleep(0.1)
         else:

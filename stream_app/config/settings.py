@@ -7,7 +7,7 @@ import platform
 import re
 from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -83,6 +83,9 @@ class KafkaSettings(Settings):
         yield from redact(self.model_dump()).items()
 
 
+LogFormat: TypeAlias = Literal["text", "json"]
+
+
 class WorkerSettings(Settings):
     """How a process works; no result depends on these settings.
 
@@ -99,6 +102,7 @@ class WorkerSettings(Settings):
         max_restarts: How often within an hour a process restarts itself before it ends with exit status 4; 0 is never.
         max_unlabelled_share: A warning is logged when more than this share of a stream's newest closed examples ended
             without a label; 1 is never.
+        log_format: Format of the log's lines: `text`, or `json` with one object for each line.
         http_port: Port that serves `/alive`, `/ready` and `/metrics`; 0 takes a free port and logs it; None is no port.
         http_host: Address of this machine that the port belongs to.
     """
@@ -111,6 +115,7 @@ class WorkerSettings(Settings):
     snapshot_after_ms: Annotated[Integer, Field(ge=0, le=MAX_MS)] = 2_000
     max_restarts: Annotated[Integer, Field(ge=0, le=1_000)] = 10
     max_unlabelled_share: Annotated[Number, Field(ge=0, le=1)] = 0.5
+    log_format: LogFormat = "text"
     http_port: Annotated[Integer, Field(ge=0, le=65_535)] | None = None
     http_host: Annotated[str, StringConstraints(pattern=r"^\S{1,253}$")] = "127.0.0.1"
 

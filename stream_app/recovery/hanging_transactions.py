@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
+from stream_app import events
 from stream_app.backends.base import Clock, Cluster, Committed, TopicPartition, Transaction
 from stream_app.errors import (
     FencedError,
@@ -31,7 +32,7 @@ from stream_app.records import Commit, OutputRecords
 from stream_app.recovery.settle import SWEEP_KEY
 from stream_app.serialization import codec
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = logging.getLogger("areba.recovery")
 
 LOOK_INTERVAL_S = 0.1
 """Interval at which open transactions are checked; a transaction of a busy worker ends with its round."""
@@ -251,7 +252,7 @@ def take_over(
             if sweep(transaction, transactional_id, places, mark):
                 done.append(transactional_id)
         except (FencedError, UnknownOutcomeError) as problem:
-            LOGGER.info("%s could not be taken over now: %s", transactional_id, problem)
+            events.log(events.TAKEOVER_POSTPONED, LOGGER, transactional_id=transactional_id, problem=problem)
         finally:
             transaction.close()
     return done

@@ -27,7 +27,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from stream_app import __version__
+from stream_app import __version__, events
 from stream_app.errors import ConfigurationError
 from stream_app.worker import metrics
 from stream_app.worker.health import Health, HealthObserver, TaskState
@@ -163,7 +163,7 @@ class PageServer:
         self._thread = Thread(target=self._server.serve_forever, args=(STOP_POLL_S,), name="areba-http", daemon=True)
         self._thread.start()
         shown = f"[{host}]" if ":" in host else host
-        LOG.info("answering at %s", " and ".join(f"http://{shown}:{self.port}{path}" for path in pages))
+        events.log(events.SERVING, LOG, addresses=" ".join(f"http://{shown}:{self.port}{path}" for path in pages))
 
     def close(self) -> None:
         """Answer no more; a request that is being answered is left to its thread."""
@@ -185,8 +185,8 @@ def _router(pages: Mapping[str, Application]) -> Application:
         else:
             try:
                 body = pages[path]({**environ, "REQUEST_METHOD": "GET"}, start_response)
-            except Exception:  # a page that fails must not stop the pages
-                LOG.warning("%s failed", path, exc_info=True)
+            except Exception:  # noqa: BLE001  (a page that fails must not stop the others)
+                events.log(events.PAGE_FAILED, LOG, path=path)
                 text = "failed; the worker's log has the reason\n"
                 body = answer(Page(HTTPStatus.INTERNAL_SERVER_ERROR, text), start_response)
         return [] if method == "HEAD" else body

@@ -14,7 +14,7 @@ from stream_app.backends.base import TopicPartition
 from stream_app.records import Commit
 from stream_app.recovery.settle import SWEEP_KEY
 from stream_app.serialization import codec
-from tests.chaos.members import AFRESH, OF_TASK, ChaosError, Life, lines_of
+from tests.chaos.members import OF_TASK, RESTARTING, ChaosError, Life, lines_of
 from tests.support.kafka.application import App
 from tests.support.kafka.topics import reading
 
@@ -111,7 +111,7 @@ def first_commits_ms(lives: Sequence[Life], times_ms: Sequence[Sequence[int]]) -
     for life in lives:
         firsts = []
         for line in lines_of(life.log):
-            if AFRESH in line.text:
+            if RESTARTING in line.text:
                 break
             if (said := OF_TASK.match(line.text)) and said[1] == "restored":
                 times = times_ms[int(said[2])]

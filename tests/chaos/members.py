@@ -32,12 +32,12 @@ MOMENT_PATIENCE_S: Mapping[Moment, float] = {
 
 STOP_DEADLINE_S = 90.0
 
-AFRESH = "restarting the process"
+RESTARTING = "restarting the process"
 STOPPED = (0, 4, -signal.SIGTERM)
 """Ends of a worker that is asked to stop. Only the first is a clean stop: with the second a broker was too slow for its
 last transaction, with the third this had it start afresh at that moment, and a new interpreter knows no SIGTERM."""
 
-READY = "compiled code is ready"
+READY = "compiled seconds="
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
 
 LINE = re.compile(r"^(\d+-\d+-\d+ \d+:\d+:\d+,\d+) (\w+) \S+ (.*)$")
@@ -84,7 +84,7 @@ class State:
 
     def read(self, text: str) -> None:
         """Take in the next line."""
-        if AFRESH in text:
+        if RESTARTING in text:
             self.__init__()  # type: ignore[misc]  # a new life begins
         elif READY in text or text.startswith("revoked"):
             self.stage, self.tasks = "joining", frozenset()

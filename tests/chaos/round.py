@@ -26,7 +26,7 @@ from stream_app.cli.warm_up import warm_up
 from stream_app.verify.verify import verify
 from tests.chaos.commits import Watch, aborted_commits, compacted, first_commits_ms
 from tests.chaos.forks import Nursery
-from tests.chaos.members import AFRESH, ChaosError, Member, Spawn
+from tests.chaos.members import RESTARTING, ChaosError, Member, Spawn
 from tests.chaos.plan import BROKERS, BrokerKill, Wave, waves
 from tests.support.kafka.application import SESSION_TIMEOUT_MS, App, Load, Section
 from tests.support.kafka.exactly_once import check_exactly_once
@@ -366,7 +366,7 @@ def _checked(
         duration_s=round(duration_s, 1),
         commits=commits,
         aborted=aborted_commits(app, commits),
-        afresh=sum(log.count(AFRESH) for log in logs),
+        afresh=sum(log.count(RESTARTING) for log in logs),
         records=sum(sum(one.offsets) for one in checked.values()),
         outputs=sum(len(rows) for one in checked.values() for rows in one.outputs.values()),
         snapshots=sum(log.count("snapshot-complete task") for log in logs),

@@ -33,7 +33,7 @@ from stream_app.backends.kafka.requests import answer, query_ends, query_waterma
 from stream_app.backends.kafka.settings import READER_GROUP, admin_settings, client_settings, create_client
 from stream_app.errors import ConfigurationError, TopicError
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = logging.getLogger("areba.kafka")
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """A topic id of zeros (KIP-516): the broker has no id for the topic."""

@@ -8,12 +8,13 @@ import numpy as np
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
+from stream_app import events
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.errors import AUTO_OFFSET_RESET, REFUSED_CODES, refusal_text
 from stream_app.errors import ConfigurationError, FencedError, OffsetGoneError, TopicError
 from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = logging.getLogger("areba.kafka")
 
 NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
 
@@ -114,4 +115,4 @@ def raise_read_error(message: Message, error: KafkaError, position: int | None, 
         raise TopicError(refusal_text(error, place, f"topic {topic}", "Read"))
     if error.fatal():
         raise FencedError(f"consumer: {error.str()}")
-    LOGGER.warning("%s: %s", place, error.str())
+    events.log(events.FETCH_FAILED, LOGGER, partition=place, problem=error.str())

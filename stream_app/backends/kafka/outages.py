@@ -3,9 +3,10 @@
 import logging
 import time
 
+from stream_app import events
 from stream_app.backends.kafka import timeouts
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = logging.getLogger("areba.kafka")
 
 
 class Outages:
@@ -51,12 +52,12 @@ class Outages:
         """Record that no broker answered a request; without an earlier suspicion this does nothing."""
         if self._down_since_s is None and self._reason is not None:
             self._down_since_s = time.monotonic()
-            LOGGER.warning("no Kafka broker can be reached; waiting for one (%s)", self._reason)
+            events.log(events.BROKERS_LOST, LOGGER, problem=self._reason)
 
     def end(self) -> None:
         """Record that a broker answered."""
         if self._down_since_s is not None:
             self._suspected_s = time.monotonic()
-            LOGGER.warning("a Kafka broker answers again, after %.1f s", self._suspected_s - self._down_since_s)
+            events.log(events.BROKERS_BACK, LOGGER, seconds=self._suspected_s - self._down_since_s)
         self._reason = self._down_since_s = None
         self._answered_s = time.monotonic()

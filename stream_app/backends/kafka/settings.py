@@ -18,12 +18,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from stream_app import events
 from stream_app.backends.base import CLIENT_NAME, MAX_BATCH_BYTES
 from stream_app.backends.kafka.errors import ALL_BROKERS_DOWN, REFUSED_CODES, error_text
 from stream_app.backends.kafka.outages import Outages
 from stream_app.errors import ConfigurationError
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = logging.getLogger("areba.kafka")
 
 READER_GROUP = "areba/log-reader"
 """The group id of readers that belong to no application. They join no group, but a client asks for the coordinator of
@@ -118,7 +119,7 @@ def client_settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[s
         if error.code() == ALL_BROKERS_DOWN:
             outages.suspect(error.str())
         elif error.code() in REFUSED_CODES:
-            LOGGER.error("Kafka refused a request: %s", error.str())
+            events.log(events.REQUEST_REFUSED, LOGGER, problem=error.str())
         else:
             LOGGER.debug("Kafka client: %s", error.str())
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
+from stream_app import events
 from stream_app.backends.base import Committed, TopicPartition
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.blocking_calls import BlockingCallThread
@@ -40,7 +41,7 @@ from stream_app.errors import (
 )
 from stream_app.records import OutputRecords
 
-LOGGER = logging.getLogger(__name__)
+LOGGER = logging.getLogger("areba.kafka")
 
 MAX_BLOCKED_CLIENTS = 4
 """Clients that were replaced while one of their calls blocks. Each has threads and memory; with more of them the
@@ -180,7 +181,7 @@ class KafkaTransaction:
                     self._producer.abort_transaction(timeouts.CLOSE_S)
                 self._producer.close()
         except KafkaException as problem:
-            LOGGER.info("transaction of %s: the broker has to end it: %s", self._id, error_text(problem))
+            events.log(events.TRANSACTION_LEFT_OPEN, LOGGER, transactional_id=self._id, problem=error_text(problem))
 
     def _run_in_thread(self, call: Callable[[], Any], timeout_s: float) -> None:
         """Make a call that ignores its timeout, and stop waiting for it after the timeout.

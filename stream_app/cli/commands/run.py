@@ -10,8 +10,9 @@ from types import FrameType
 
 import click
 
-from stream_app import __version__
+from stream_app import __version__, events
 from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.process import log_as_json
 from stream_app.cli.restart import Restarts, restart_process
 from stream_app.config import load
 from stream_app.errors import RestartNeededError
@@ -29,12 +30,15 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
 
     config = load(path, os.environ)
     should_stop = _stop_on_signals()
-    logging.getLogger("areba").info(
-        "areba %s application=%s instance=%s brokers=%s",
-        __version__,
-        config.application.id,
-        config.application.instance,
-        config.kafka.bootstrap_servers,
+    if config.worker.log_format == "json":
+        log_as_json()
+    events.log(
+        events.STARTED,
+        logging.getLogger("areba"),
+        version=__version__,
+        application=config.application.id,
+        instance=config.application.instance,
+        brokers=config.kafka.bootstrap_servers,
     )
     restarts = Restarts(tuple(restarted_at), tuple(outage_at))
     try:

@@ -44,8 +44,8 @@ SECTIONS: Mapping[str, Section] = {
     "worker": {"http_port": 0},
 }
 
-GONE = "no Kafka broker can be reached"
-BACK = "a Kafka broker answers again"
+GONE = "brokers-lost: "
+BACK = "brokers-back "
 
 
 @dataclass
@@ -84,7 +84,7 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
 
 def _page(worker: WorkerProcess, path: str) -> int:
     """Status of a page of this worker, at the port that its log names last; 0: its process starts again just now."""
-    found = re.findall(r"answering at http://127\.0\.0\.1:(\d+)/", worker.log())
+    found = re.findall(r"serving http://127\.0\.0\.1:(\d+)/", worker.log())
     try:
         return get(int(found[-1]), path)[0]
     except OSError:

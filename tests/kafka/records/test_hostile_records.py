@@ -155,7 +155,7 @@ def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: 
     app.create_topics()
     with workers(app, "w") as (worker,), Progress(app) as progress:
         worker.start()
-        worker.wait_for("compiled code is ready")
+        worker.wait_for("compiled seconds=")
         taken = _send_all(app, kafka.bootstrap_servers.split(",")[0])
         assert taken == RECORDS + 5 * 2 * PARTITIONS
         progress.wait_for_ends(_ends(app), START_DEADLINE_S)
@@ -207,7 +207,7 @@ def test_a_topic_that_takes_less_than_it_did(kafka: Broker, prefix: str, tmp_pat
     value = bytes(range(256)) * 4_090  # 1,047,040 bytes: as it is created, the topic takes it
     with workers(app, "w") as (worker,), Progress(app) as progress:
         worker.start()
-        worker.wait_for("compiled code is ready")
+        worker.wait_for("compiled seconds=")
         with RawProducer(kafka.bootstrap_servers.split(",")[0]) as producer:
             assert producer.send(app.input_topics[0], 0, [RawRecord(now_ms, b"pumps", value)]) == 0
             progress.wait_for_ends(_ends(app), START_DEADLINE_S)

@@ -51,7 +51,7 @@ def _garbage(start_ms: int, count: int) -> list[Sent]:
 
 def _get(worker: WorkerProcess, path: str) -> tuple[int, str]:
     """Status and text of a page of this worker, at the port that its log tells."""
-    found = re.search(r"answering at http://127\.0\.0\.1:(\d+)/", worker.log())
+    found = re.search(r"serving http://127\.0\.0\.1:(\d+)/", worker.log())
     assert found is not None
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=DEADLINE_S)) as connection:
         connection.request("GET", path)

@@ -53,8 +53,8 @@ def test_a_seed_is_a_schedule(kills: int) -> None:
     ("texts", "expected"),
     [
         ((), "starting"),
-        (("compiled code is ready (0.1 s)",), "joining"),
-        (("compiled code is ready (0.1 s)", "assigned tasks=0,2"), "restoring"),
+        (("compiled seconds=0.1",), "joining"),
+        (("compiled seconds=0.1", "assigned tasks=0,2"), "restoring"),
         (("assigned tasks=none",), "idle"),
         (("assigned tasks=0,2", "restored task=0 sequence=1 reprocessed=0 snapshot=-1"), "restoring"),
         (("assigned tasks=0", "restored task=0 sequence=1 reprocessed=0 snapshot=-1"), "live"),
@@ -64,7 +64,10 @@ def test_a_seed_is_a_schedule(kills: int) -> None:
             "live",
         ),
         (("assigned tasks=0", "restored task=0 sequence=1", "revoked tasks=0"), "joining"),
-        (("assigned tasks=0", "restored task=0 sequence=1", "fenced; restarting the process (1)"), "starting"),
+        (
+            ("assigned tasks=0", "restored task=0 sequence=1", "restarting the process in 0 s (restarts=1): fenced"),
+            "starting",
+        ),
     ],
 )
 def test_what_a_worker_was_doing(texts: tuple[str, ...], expected: str) -> None:
@@ -74,7 +77,7 @@ def test_what_a_worker_was_doing(texts: tuple[str, ...], expected: str) -> None:
 
 def test_the_first_commit_is_the_workers_own() -> None:
     """What the worker before it committed, or the one after it, says nothing of how fast it was."""
-    log = _log("compiled code is ready (0.1 s)", "assigned tasks=1", "restored task=1 sequence=4")
+    log = _log("compiled seconds=0.1", "assigned tasks=1", "restored task=1 sequence=4")
     start_s = next(lines_of(log)).time_s
     before, own, after = (int((start_s + seconds) * 1000) for seconds in (1.5, 2.25, 9.0))
     assert first_commits_ms([Life(start_s, start_s + 5, log)], [[], [before, own, after]]) == [2_250]

@@ -149,7 +149,7 @@ def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture
     def die() -> None:
         with start._observed(config, ManualClock()) as observer:
             assert isinstance(observer, HealthObserver)
-            found = re.search(r"answering at http://127\.0\.0\.1:(\d+)/alive and http", caplog.text)
+            found = re.search(r"serving http://127\.0\.0\.1:(\d+)/alive http", caplog.text)
             assert found is not None
             ports.append(int(found[1]))
             assert get(ports[0]) == (503, "the group was not joined yet\n")
