@@ -10,7 +10,7 @@ from rich.table import Table
 
 from stream_app.errors import ArebaError, ConfigurationError
 from stream_app.terminal import Terminal
-from study.experiment import FOLDER, choose, load_all, runs_of
+from study.run.experiment import FOLDER, choose, load_all, runs_of
 
 INTERRUPTED_EXIT_CODE = 130
 """What shells report for Ctrl-C."""
@@ -21,7 +21,7 @@ EXTRA = ("statsmodels", "scipy", "pandas")
 
 def list_runs(store: Path, experiments: Path | None) -> int:
     """Print every run: what it is, what a repetition varies, how many are finished."""
-    from study.store import Store, engine_version  # noqa: PLC0415  (Torch and Numba take seconds)
+    from study.run.store import Store, engine_version  # noqa: PLC0415  (Torch and Numba take seconds)
 
     finished = Store(store, engine_version())
     table = Table(box=None, pad_edge=False)
@@ -37,8 +37,8 @@ def list_runs(store: Path, experiments: Path | None) -> int:
 def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: Path, experiments: Path | None) -> int:
     """Run what is missing of these experiments; the exit status."""
     chosen = choose(runs_of(load_all(experiments or FOLDER)), names)
-    from study.parallel import missing, run_all  # noqa: PLC0415  (as above)
-    from study.store import Store, engine_version  # noqa: PLC0415
+    from study.run.parallel import missing, run_all  # noqa: PLC0415  (as above)
+    from study.run.store import Store, engine_version  # noqa: PLC0415
 
     console = Terminal(stderr=True)
     engine = engine_version()
@@ -59,7 +59,7 @@ def report(names: Sequence[str], store: Path, results: Path, experiments: Path |
     missing = [name for name in EXTRA if not _there(name)]
     if missing:
         raise ConfigurationError(f"the report needs {', '.join(missing)}: pip install 'areba[study]'")
-    from study.report import write_report  # noqa: PLC0415  (as above)
+    from study.report.report import write_report  # noqa: PLC0415  (as above)
 
     console = Terminal(stderr=True)
     chosen = choose(runs_of(load_all(experiments or FOLDER)), names or ["all"])
@@ -68,7 +68,7 @@ def report(names: Sequence[str], store: Path, results: Path, experiments: Path |
     console.print(f"wrote {path}")
     if compare is None:
         return 0
-    from study.compare import compare_repetitions  # noqa: PLC0415  (as above)
+    from study.report.compare import compare_repetitions  # noqa: PLC0415  (as above)
 
     lines, equal = compare_repetitions(results, compare)
     for line in lines:

@@ -15,10 +15,10 @@ from producers.schedule import schedule
 from stream_app.pipeline.prequential import COLUMNS
 from stream_app.records import Metric, Prediction, Side
 from stream_app.serialization import codec
-from study.experiment import Run, parse
-from study.runs import plan_of, repeat
-from study.scores import prequential_sums
-from study.streams import application_id, data_of, data_seed
+from study.report.scores import prequential_sums
+from study.run.experiment import Run, parse
+from study.run.runs import plan_of, repeat
+from study.run.streams import application_id, data_of, data_seed
 from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import run_to
 from tests.support.rows import Sent

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stream_app.errors import ConfigurationError
-from study.experiment import Experiment, Run, choose, load_all, parse, read, runs_of
 from study.paper import statements, table_figures
+from study.run.experiment import Experiment, Run, choose, load_all, parse, read, runs_of
 
 GOOD: dict[str, Any] = {
     "name": "small",

@@ -10,13 +10,13 @@ pytest.importorskip("statsmodels", reason="the optional extra `study` is not ins
 
 
 from stream_app.terminal import Terminal
-from study.compare import compare_repetitions
-from study.experiment import Run, parse, runs_of
-from study.report import write_report
-from study.runs import Repetition
-from study.store import Store, engine_version
-from study.summary import summarise
-from study.tables import write_repetitions
+from study.report.compare import compare_repetitions
+from study.report.report import write_report
+from study.report.summary import summarise
+from study.report.tables import write_repetitions
+from study.run.experiment import Run, parse, runs_of
+from study.run.runs import Repetition
+from study.run.store import Store, engine_version
 
 LENGTH = 400
 

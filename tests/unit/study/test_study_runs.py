@@ -13,15 +13,15 @@ from stream_app.errors import StateError
 from stream_app.pipeline.task import Task
 from stream_app.records import Prediction
 from stream_app.serialization import codec
-from study import runs
-from study.experiment import Run, Varies, parse
-from study.parallel import missing
-from study.runs import Repetition, batches, plan_of, repeat, settings_of
-from study.scores import curves_of
-from study.store import Store, engine_sources, engine_version, own_code
-from study.streams import data_of, data_seed, made
-from study.summary import recovery, summarise
-from study.tables import FINAL_COLUMNS, write_final, write_repetitions
+from study.report.scores import curves_of
+from study.report.summary import recovery, summarise
+from study.report.tables import FINAL_COLUMNS, write_final, write_repetitions
+from study.run import runs
+from study.run.experiment import Run, Varies, parse
+from study.run.parallel import missing
+from study.run.runs import Repetition, batches, plan_of, repeat, settings_of
+from study.run.store import Store, engine_sources, engine_version, own_code
+from study.run.streams import data_of, data_seed, made
 
 LENGTH = 300
 
@@ -158,9 +158,9 @@ def test_the_engine_is_all_that_a_repetition_imports(tmp_path: Path) -> None:
     assert not names & {"broker.py", "transaction.py", "worker.py", "store.py"}, (
         "what decides nothing costs no repetition"
     )
-    start = tmp_path / "study" / "runs.py"
+    start = tmp_path / "study" / "run" / "runs.py"
     files = {
-        "study/runs.py": "from stream_app.one import ONE",
+        "study/run/runs.py": "from stream_app.one import ONE",
         "stream_app/one.py": "def late():\n    import stream_app.deep.two",
         "stream_app/deep/two.py": "TWO = 2",
         "stream_app/other.py": "",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from study.claims import Finding
-from study.figures import Panel, draw
-from study.scores import METRICS
+from study.report.claims import Finding
+from study.report.figures import Panel, draw
+from study.report.scores import METRICS
+from study.report.summary import RunSummary, mean_and_error
+from study.report.tables import markdown
 from study.statistics import Comparison
-from study.summary import RunSummary, mean_and_error
-from study.tables import markdown
 
 CONCEPTS = ("sine", "circle", "sea")
 DRIFTS = ("prior", "likelihood", "posterior")

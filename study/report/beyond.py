@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stream_app.config import LearnerSettings
-from study.figures import CurvePanel, LevelPanel, Panel
-from study.page import CONCEPTS, DRIFTS, Context, finals_table
+from study.report.figures import CurvePanel, LevelPanel, Panel
+from study.report.page import CONCEPTS, DRIFTS, Context, finals_table
+from study.report.summary import LOWEST_BEFORE, LearnerSummary, RunSummary, mean_and_error
+from study.report.tables import markdown
 from study.statistics import ALPHA
-from study.summary import LOWEST_BEFORE, LearnerSummary, RunSummary, mean_and_error
-from study.tables import markdown
 
 MUCH = 0.5
 """A G-mean that is worth losing."""

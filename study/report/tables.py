@@ -4,9 +4,9 @@ import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from study.experiment import Run
-from study.scores import METRICS
-from study.summary import RunSummary, mean_and_error
+from study.report.scores import METRICS
+from study.report.summary import RunSummary, mean_and_error
+from study.run.experiment import Run
 
 FINAL_COLUMNS = (
     "experiment",

@@ -8,17 +8,17 @@ from pathlib import Path
 from rich.progress import track
 
 from stream_app.terminal import Terminal
-from study import beyond, differences, sections
-from study.claims import check
-from study.experiment import VARIES_TEXT, Run
-from study.headlines import headlines
-from study.page import Context
 from study.paper import statements
+from study.report import beyond, differences, sections
+from study.report.claims import check
+from study.report.headlines import headlines
+from study.report.page import Context
+from study.report.summary import summarise
+from study.report.tables import markdown, write_final, write_repetitions, write_rows
+from study.run.experiment import VARIES_TEXT, Run
+from study.run.store import Store, engine_version
+from study.run.streams import source_of
 from study.statistics import fisher, friedman
-from study.store import Store, engine_version
-from study.streams import source_of
-from study.summary import summarise
-from study.tables import markdown, write_final, write_repetitions, write_rows
 
 PACKAGES = ("numpy", "numba", "torch", "scipy", "statsmodels", "pandas", "river", "matplotlib")
 

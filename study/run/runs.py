@@ -15,9 +15,9 @@ from producers.plan import Plan, StreamPlan
 from stream_app.config import MetricSettings, StreamSettings, TaskSettings
 from stream_app.pipeline.task import Task
 from stream_app.records import RawRecords
-from study.experiment import Run
-from study.reading import Answered, read_predictions
-from study.streams import application_id, data_of, data_seed
+from study.run.experiment import Run
+from study.run.reading import Answered, read_predictions
+from study.run.streams import application_id, data_of, data_seed
 
 START_MS = 1_700_000_000_000
 """Event time of the first example. No result depends on it."""

@@ -19,8 +19,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from study.paper import Statement
+from study.report.summary import LearnerSummary, RunSummary
 from study.statistics import ALPHA, fisher, paired_difference
-from study.summary import LearnerSummary, RunSummary
 
 ABOUT = 0.1
 """What `about` allows: the paper's numbers of this kind are read off figures."""

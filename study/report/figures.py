@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
-from study.scores import METRICS
-from study.summary import RunSummary
+from study.report.scores import METRICS
+from study.report.summary import RunSummary
 
 MAX_POINTS = 500
 """Points drawn a line; a panel is about 500 pixels wide."""

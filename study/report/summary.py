@@ -8,9 +8,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from study.experiment import Run
-from study.scores import METRICS, curves_of
-from study.store import Store, Stored
+from study.report.scores import METRICS, curves_of
+from study.run.experiment import Run
+from study.run.store import Store, Stored
 
 STEPS = (500, 1_000, 2_500, 5_000)
 """Steps whose figures are published beside those of the last one, where a stream is so long."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from study.experiment import VARIES_TEXT
-from study.page import CONCEPTS, DRIFTS, OUTSIDE, SMALLEST_DIFFERENCE, Context, cell, signed
 from study.paper import PAPER_REPETITIONS, TableFigure, table_figures
+from study.report.page import CONCEPTS, DRIFTS, OUTSIDE, SMALLEST_DIFFERENCE, Context, cell, signed
+from study.report.summary import LearnerSummary, RunSummary, mean_and_error
+from study.report.tables import markdown
+from study.run.experiment import VARIES_TEXT
 from study.statistics import ALPHA, fisher
-from study.summary import LearnerSummary, RunSummary, mean_and_error
-from study.tables import markdown
 
 MOST_ROWS = 15
 """Of a table of differences; the largest come first."""

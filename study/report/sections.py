@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from study.figures import METRIC_NAMES, CurvePanel, LevelPanel, Panel
-from study.page import CONCEPTS, DRIFTS, OUTSIDE, SMALLEST_DIFFERENCE, Context, finals_table, marked, signed
 from study.paper import PAPER_REPETITIONS, TableFigure, table_figures
+from study.report.figures import METRIC_NAMES, CurvePanel, LevelPanel, Panel
+from study.report.page import CONCEPTS, DRIFTS, OUTSIDE, SMALLEST_DIFFERENCE, Context, finals_table, marked, signed
+from study.report.summary import LearnerSummary, RunSummary, mean_and_error
+from study.report.tables import markdown
 from study.statistics import Comparison, fisher, friedman
-from study.summary import LearnerSummary, RunSummary, mean_and_error
-from study.tables import markdown
 
 IMBALANCES = ("10", "1", "0.1")
 REAL = ("cervical", "fraud", "credit", "mnist", "forest")

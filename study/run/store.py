@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 import stream_app
 from stream_app.errors import StateError
-from study.experiment import Run
-from study.runs import Repetition
-from study.streams import source_of
+from study.run.experiment import Run
+from study.run.runs import Repetition
+from study.run.streams import source_of
 
 KEY_CHARACTERS = 16
 """64 bits of the digest tell the few versions of one experiment apart."""
@@ -33,7 +33,7 @@ ENGINE = Path(__file__).with_name("runs.py")
 
 def engine_sources(start: Path = ENGINE) -> Sequence[Path]:
     """A source and all sources of ours that it imports, by whatever way, in order of their names."""
-    root = start.parents[1]
+    root = start.parents[2]
     packages = {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
     found, open_ = {start}, [start]
     while open_:
@@ -61,7 +61,7 @@ def engine_version(start: Path = ENGINE) -> str:
     """The version of areba and a digest of the sources that decide results; comments and docstrings do not count."""
     digest = hashlib.sha256()
     for file in engine_sources(start):
-        digest.update(f"{file.relative_to(start.parents[1]).as_posix()} {_code_of(file)}".encode())
+        digest.update(f"{file.relative_to(start.parents[2]).as_posix()} {_code_of(file)}".encode())
     return f"{stream_app.__version__}+{digest.hexdigest()[:12]}"
 
 

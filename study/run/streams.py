@@ -14,7 +14,7 @@ from producers.datasets.files import DATA_DIR_VARIABLE, data_dir_from_environmen
 from producers.draws import Draws
 from producers.synthetic import Drift, Piece, SyntheticSpec, generate, synthetic
 from stream_app.errors import DataSetError
-from study.experiment import Run, StreamChoice
+from study.run.experiment import Run, StreamChoice
 
 DEFAULT_LENGTH = 5_000
 """The paper's short streams."""

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from study.beyond import duels
-from study.page import DRIFTS, Context
-from study.sections import table_counts
-from study.summary import RunSummary
+from study.report.beyond import duels
+from study.report.page import DRIFTS, Context
+from study.report.sections import table_counts
+from study.report.summary import RunSummary
 
 AREBA, QBR = "areba_20", "qbr_20"
 

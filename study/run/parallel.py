@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ops.keeper import end_with_parent
 from stream_app.terminal import Terminal
-from study.experiment import Experiment, Run, Varies
-from study.store import Store
+from study.run.experiment import Experiment, Run, Varies
+from study.run.store import Store
 
 AHEAD = 2
 """Repetitions handed to each process beforehand: none waits, and Ctrl-C has little to take back."""
@@ -44,7 +44,7 @@ def _initialise() -> None:
 
 
 def _work(experiment: str, varies: Varies, repetition: int, folder: Path, engine: str) -> None:
-    from study.runs import repeat  # noqa: PLC0415  (Torch and Numba are for the children)
+    from study.run.runs import repeat  # noqa: PLC0415  (Torch and Numba are for the children)
 
     run = Run(Experiment.model_validate_json(experiment), varies)
     Store(folder, engine).put(run, repetition, repeat(run, repetition))

@@ -21,7 +21,7 @@ from producers.synthetic import CONCEPTS, MAX_LENGTH, Drift
 from stream_app.config import LearnerName, LearnerSettings, has_setting
 from stream_app.errors import ConfigurationError
 
-FOLDER = Path(__file__).parent / "experiments"
+FOLDER = Path(__file__).parents[1] / "experiments"
 
 MAX_FILE_BYTES = 1 << 16
 """The largest experiment takes 2 kB."""

@@ -1,0 +1,1 @@
+"""`study report`: scores, tables, figures and claims of stored repetitions, compared with the paper."""

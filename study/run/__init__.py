@@ -1,0 +1,1 @@
+"""`study run`: experiments, their streams and variants, and the store of finished repetitions."""
