@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup kafka demo test simulate mutants check fast recut bench chaos study-quick reference format clean help
+.PHONY: setup demo test kafka-tests other-tests simulate mutants check fast recut bench chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
@@ -28,9 +28,18 @@ demo: setup ## run the application on a real Kafka with six streams and a killed
 	$(BIN)/python -m ops.demo
 
 test: setup ## run every test, including Kafka, and the first 2,000 seeds of the simulation
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka"
-	$(BIN)/python -m pytest -m kafka
-	$(MAKE) --no-print-directory simulate SEEDS=2000
+	$(MAKE) --no-print-directory -j2 kafka-tests other-tests
+
+# Kafka tests wait most of the time, for brokers and worker processes. What computes fills the pauses, at low priority.
+kafka-tests: setup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m kafka
+
+other-tests: setup
+	@mkdir -p .local
+	@echo "the tests without Kafka and 2,000 seeds write to .local/other-tests.log"
+	@{ nice -n 19 $(BIN)/python -m pytest -n auto --dist worksteal -m "not kafka" && \
+		nice -n 19 $(BIN)/python -m tests.simulation --seeds 0:2000; } > .local/other-tests.log 2>&1; \
+		status=$$?; cat .local/other-tests.log; exit $$status
 
 simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) seeds from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))

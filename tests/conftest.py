@@ -8,39 +8,23 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from xdist.remote import Producer
 
 from ops import broker
 from ops.local_kafka import cluster as local_kafka
 from stream_app.errors import ConfigurationError
 from tests.support.compiling import compile_in_one_process
-from tests.support.scheduling import LongestFirst, longest_first
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile once before pytest-xdist starts its workers for all tests (`--dist loadgroup`)."""
+    """Compile once, in one process, before pytest-xdist starts its workers: else each of them would compile."""
     config = session.config
-    if config.getoption("dist", "no") == "loadgroup" and not (
-        hasattr(config, "workerinput") or config.option.collectonly
-    ):
+    is_worker = hasattr(config, "workerinput")
+    if config.getoption("numprocesses", None) and not is_worker and not config.option.collectonly:
         line = compile_in_one_process()
         reporter = config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(line)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst | None:
-    """Hand out the tests in our own order where groups are kept together (`--dist loadgroup`)."""
-    return LongestFirst(config, log) if config.getoption("dist") == "loadgroup" else None
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort the tests in the workers of pytest-xdist; without it they run in the order of the files."""
-    if hasattr(config, "workerinput"):
-        longest_first(items)
 
 
 def _without_kafka(reason: str) -> None:

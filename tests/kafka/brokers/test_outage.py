@@ -99,7 +99,6 @@ def test_an_outage_is_said_while_it_lasts(outage: Outage) -> None:
     wait_until(lambda: _page(outage.worker, "/alive") == 200, "the worker is alive")
 
 
-@pytest.mark.alone
 def test_the_first_commit_after_an_outage(tmp_path: Path) -> None:
     """It stood still for 107 s after a restart of a broker that took 30 s, and started itself again each time.
 

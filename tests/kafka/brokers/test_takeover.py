@@ -19,7 +19,7 @@ from tests.support.kafka.progress import Progress
 from tests.support.kafka.records import StreamOf
 from tests.support.kafka.waiting import START_DEADLINE_S, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(60), pytest.mark.alone]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(60)]
 
 STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2))
 
