@@ -17,7 +17,7 @@ from stream_app.learners.networks.autograd import DenseNetwork, compiled_network
 from stream_app.learners.networks.dense import random_generator
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import build
-from stream_app.records import ID_WORDS, LEARN, PREDICT
+from stream_app.records import ID_WORDS, Operation
 
 BATCH = 1000
 """Examples of one call: what a worker has at hand under load."""
@@ -42,7 +42,7 @@ def learn(learner: Learner, stream: Stream, start: int, stop: int) -> None:
         labels = stream.labels[part]
         count = len(labels)
         operations = Operations(
-            np.tile(np.array([PREDICT, LEARN], np.uint8), count),
+            np.tile(np.array([Operation.PREDICT, Operation.LEARN], np.uint8), count),
             np.repeat(np.arange(count, dtype=np.int32), 2),
             np.column_stack([np.full(count, -1, np.int8), labels]).reshape(-1),
         )

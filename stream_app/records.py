@@ -52,8 +52,13 @@ class Kind(IntEnum):
     MARK = 2
 
 
-PREDICT, LEARN, REPORT, CORRECT = 0, 1, 2, 3
-"""Codes of the operations that the join asks of the learners; plain integers, because compiled code compares them."""
+class Operation(IntEnum):
+    """What the join asks of the learners."""
+
+    PREDICT = 0
+    LEARN = 1
+    REPORT = 2
+    CORRECT = 3
 
 
 class MarkKind(IntEnum):

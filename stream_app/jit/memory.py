@@ -12,6 +12,7 @@ their owners hold, that shared buffers carry nothing from one operation to the n
 and that no index leaves its array (`tests/property/test_bounds.py` compiles with bounds checks).
 """
 
+import operator
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -178,6 +179,29 @@ def prefetch_all(start: int, size: int) -> None:
     """Begin to load `size` bytes from an address on."""
     for line in range(start, start + size, CACHE_LINE_BYTES):
         prefetch(line)
+
+
+# Numba indexes a pointer with plain integers only. These two let compiled code write `pointer[Counter.PENDING]`.
+
+
+@extending.overload(operator.getitem)
+def _read_by_name(pointer: Typing, index: Typing) -> Typing:
+    def read(pointer: Typing, index: Typing) -> Typing:
+        return pointer[index.value]
+
+    return read if _is_named_element(pointer, index) else None
+
+
+@extending.overload(operator.setitem)
+def _write_by_name(pointer: Typing, index: Typing, value: Typing) -> Typing:  # noqa: ARG001
+    def write(pointer: Typing, index: Typing, value: Typing) -> None:
+        pointer[index.value] = value
+
+    return write if _is_named_element(pointer, index) else None
+
+
+def _is_named_element(pointer: Typing, index: Typing) -> bool:
+    return isinstance(pointer, types.CPointer) and isinstance(index, types.IntEnumMember)
 
 
 # Python's side: addresses, descriptors, blocks ------------------------------------------------------------------------

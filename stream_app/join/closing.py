@@ -8,21 +8,7 @@ import numpy as np
 
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
-from stream_app.join.constants import (
-    CLOSED_FIRST,
-    CLOSED_LIFE_MS,
-    CLOSED_NEXT,
-    EVICTED,
-    FREE_SLOT,
-    MAX_CLOSED,
-    ORPHAN_LABEL,
-    PENDING,
-    STREAM_TIME,
-    UNLABELLED,
-    UNLABELLED_KIND,
-    WAITING,
-    WAITING_BYTES,
-)
+from stream_app.join.constants import ORPHAN_LABEL, UNLABELLED_KIND, Counter, Setting, SlotState
 from stream_app.join.expiry_heaps import (
     is_before,
     remove_slot,
@@ -51,8 +37,8 @@ from stream_app.records import (
 def close_before(state: JoinArrays, out: JoinOutput, limit: Number, position: Number) -> None:
     """Close all open ids with a timestamp below the limit, in order of (timestamp, arrival) over both heaps."""
     while True:
-        pending = state.counters[PENDING] > 0 and state.times[state.pending_heap[0]] < limit
-        waiting = state.counters[WAITING] > 0 and state.times[state.waiting_heap[0]] < limit
+        pending = state.counters[Counter.PENDING] > 0 and state.times[state.pending_heap[0]] < limit
+        waiting = state.counters[Counter.WAITING] > 0 and state.times[state.waiting_heap[0]] < limit
         if pending and (not waiting or is_before(state, state.pending_heap[0], state.waiting_heap[0])):
             close_pending_example(state, out, state.pending_heap[0], position, UNLABELLED_KIND)
         elif waiting:
@@ -64,11 +50,11 @@ def close_before(state: JoinArrays, out: JoinOutput, limit: Number, position: Nu
 @inlined_without_refcounts
 def close_pending_example(state: JoinArrays, out: JoinOutput, slot: Number, position: Number, kind: np.uint8) -> None:
     """Close an example that has no label, as `unlabelled` or `evicted`; its id is remembered."""
-    remove_slot(state, state.pending_heap, PENDING, slot)
-    state.states[slot] = FREE_SLOT
+    remove_slot(state, state.pending_heap, Counter.PENDING, slot)
+    state.states[slot] = SlotState.FREE
     outcome = add_outcome(out, position, kind, slot, state.ids, slot)
     out.outcome_examples[outcome] = state.offsets[slot]
-    state.counters[UNLABELLED if kind == UNLABELLED_KIND else EVICTED] += 1
+    state.counters[Counter.UNLABELLED if kind == UNLABELLED_KIND else Counter.EVICTED] += 1
     place = place_of_reference(state, state.hashes[slot], slot)
     remember_id(state, slot, place, kind, np.int8(-1), 0)
 
@@ -84,9 +70,9 @@ def close_waiting_label(state: JoinArrays, out: JoinOutput, slot: Number, positi
 @inlined_without_refcounts
 def release_label(state: JoinArrays, out: JoinOutput, slot: Number) -> None:
     """End the wait of a label; the caller removes or replaces its place in the table."""
-    remove_slot(state, state.waiting_heap, WAITING, slot)
-    state.counters[WAITING_BYTES] -= np.int64(state.fingerprints[slot])
-    state.states[slot] = FREE_SLOT
+    remove_slot(state, state.waiting_heap, Counter.WAITING, slot)
+    state.counters[Counter.WAITING_BYTES] -= np.int64(state.fingerprints[slot])
+    state.states[slot] = SlotState.FREE
     add_released(out, slot)
 
 
@@ -99,7 +85,7 @@ def remember_id(
     If more ids are remembered than the settings allow, the oldest is forgotten. The ring always has one row more than
     that bound (`growth`), so the new id does not overwrite the oldest before it has left the table.
     """
-    number = state.counters[CLOSED_NEXT]
+    number = state.counters[Counter.CLOSED_NEXT]
     row = closed_row(state, number)
     for word in range(ID_WORDS):
         state.closed_ids[row, word] = state.ids[slot, word]
@@ -108,28 +94,28 @@ def remember_id(
     state.closed_labels[row] = label
     state.closed_revisions[row] = revision
     state.closed_outcomes[row] = kind
-    state.closed_times[row] = state.counters[STREAM_TIME]
+    state.closed_times[row] = state.counters[Counter.STREAM_TIME]
     state.table_references[place] = closed_reference(number)
-    state.counters[CLOSED_NEXT] = number + 1
-    if number + 1 - state.counters[CLOSED_FIRST] > state.settings[MAX_CLOSED]:
+    state.counters[Counter.CLOSED_NEXT] = number + 1
+    if number + 1 - state.counters[Counter.CLOSED_FIRST] > state.settings[Setting.MAX_CLOSED]:
         forget_oldest_id(state)
 
 
 @inlined_without_refcounts
 def forget_oldest_id(state: JoinArrays) -> None:
     """Forget the closed id with the smallest number."""
-    number = state.counters[CLOSED_FIRST]
+    number = state.counters[Counter.CLOSED_FIRST]
     id_hash = state.closed_hashes[closed_row(state, number)]
     remove_place(state, place_of_reference(state, id_hash, closed_reference(number)))
-    state.counters[CLOSED_FIRST] = number + 1
+    state.counters[Counter.CLOSED_FIRST] = number + 1
 
 
 @inlined_without_refcounts
 def forget_expired_ids(state: JoinArrays) -> None:
     """Forget the closed ids that are older than their TTL; numbers ascend with time."""
-    limit = state.counters[STREAM_TIME] - state.settings[CLOSED_LIFE_MS]
+    limit = state.counters[Counter.STREAM_TIME] - state.settings[Setting.CLOSED_LIFE_MS]
     while (
-        state.counters[CLOSED_FIRST] < state.counters[CLOSED_NEXT]
-        and state.closed_times[closed_row(state, state.counters[CLOSED_FIRST])] < limit
+        state.counters[Counter.CLOSED_FIRST] < state.counters[Counter.CLOSED_NEXT]
+        and state.closed_times[closed_row(state, state.counters[Counter.CLOSED_FIRST])] < limit
     ):
         forget_oldest_id(state)

@@ -1,61 +1,154 @@
 """The numbers by which compiled code of the join names counters, settings, states, columns and kinds of output."""
 
+from enum import IntEnum
+
 import numpy as np
 
 from stream_app.records import MAX_LEARNERS, OutcomeKind, Reason
 
-# `JoinArrays.counters` ------------------------------------------------------------------------------------------------
 
-# Event time of the stream, the number of its records, and what became of them.
-STREAM_TIME, ARRIVALS, EXAMPLES, LABELLED, UNLABELLED, EVICTED, DUPLICATES = 0, 1, 2, 3, 4, 5, 6
-# Examples that wait for a label, labels that wait for an example, free slots; the number of the first closed id that is
-# remembered and of the next one that will be; the champion; places of the hash table in use.
-PENDING, WAITING, FREE, CLOSED_FIRST, CLOSED_NEXT, CHAMPION, TABLE_USED = 7, 8, 9, 10, 11, 12, 13
-# With corrections: labels of class 1 as they first came, and how many more there are after the corrections.
-POSITIVES, CORRECTED_POSITIVES = 14, 15
-# Bytes that the waiting labels would have as dead letters.
-WAITING_BYTES = 16
-COUNTERS = 17
+class Counter(IntEnum):
+    """Columns of `JoinArrays.counters`.
 
-# `JoinArrays.settings` ------------------------------------------------------------------------------------------------
+    Attributes:
+        STREAM_TIME: Event time of the stream in milliseconds.
+        ARRIVALS: Records of the stream; then what became of them.
+        PENDING: Examples that wait for a label.
+        WAITING: Labels that wait for an example.
+        FREE: Free slots.
+        CLOSED_FIRST: The number of the first closed id that is remembered.
+        CLOSED_NEXT: The number that the next closed id gets.
+        CHAMPION: The index of the champion.
+        TABLE_USED: Places of the hash table in use.
+        POSITIVES: With corrections: labels of class 1 as they first came.
+        CORRECTED_POSITIVES: How many more labels of class 1 there are after the corrections.
+        WAITING_BYTES: Bytes that the waiting labels would have as dead letters.
+    """
 
-# An example or a label expires when it is older than LIFE_MS, a closed id when it is older than CLOSED_LIFE_MS.
-LIFE_MS, CLOSED_LIFE_MS, MAX_PENDING, MAX_WAITING, MAX_CLOSED = 0, 1, 2, 3, 4
-# Accepted labels between two reports; whether labels are corrected; the bound of WAITING_BYTES.
-EVERY_LABELS, CORRECTS, MAX_WAITING_BYTES = 5, 6, 7
-# Both halves of the key of the hash table, as the bits of two integers.
-KEY_LOW, KEY_HIGH = 8, 9
-SETTINGS = 10
+    STREAM_TIME = 0
+    ARRIVALS = 1
+    EXAMPLES = 2
+    LABELLED = 3
+    UNLABELLED = 4
+    EVICTED = 5
+    DUPLICATES = 6
+    PENDING = 7
+    WAITING = 8
+    FREE = 9
+    CLOSED_FIRST = 10
+    CLOSED_NEXT = 11
+    CHAMPION = 12
+    TABLE_USED = 13
+    POSITIVES = 14
+    CORRECTED_POSITIVES = 15
+    WAITING_BYTES = 16
 
-# `JoinArrays.states` --------------------------------------------------------------------------------------------------
 
-FREE_SLOT, IS_PENDING, IS_WAITING = 0, 1, 2
+COUNTERS = len(Counter)
 
-# `JoinArrays.closed_evaluations` --------------------------------------------------------------------------------------
 
-# Labels of class 0 and of class 1 up to that of the example, inclusive; then, a bit for each learner, who had predicted
-# class 1 (and from bit NO_ANSWER on, who had predicted nothing).
-NEGATIVES_THEN, POSITIVES_THEN, ANSWERS = 0, 1, 2
-EVALUATION_COLUMNS = 3
+class Setting(IntEnum):
+    """Columns of `JoinArrays.settings`.
+
+    Attributes:
+        LIFE_MS: An example or a label expires when it is older.
+        CLOSED_LIFE_MS: A closed id is forgotten when it is older.
+        MAX_PENDING: The most examples that wait.
+        MAX_WAITING: The most labels that wait.
+        MAX_CLOSED: The most closed ids that are remembered.
+        EVERY_LABELS: Accepted labels between two reports.
+        CORRECTS: Whether labels are corrected.
+        MAX_WAITING_BYTES: The bound of `Counter.WAITING_BYTES`.
+        KEY_LOW: The lower half of the key of the hash table, as the bits of an integer.
+        KEY_HIGH: The upper half.
+    """
+
+    LIFE_MS = 0
+    CLOSED_LIFE_MS = 1
+    MAX_PENDING = 2
+    MAX_WAITING = 3
+    MAX_CLOSED = 4
+    EVERY_LABELS = 5
+    CORRECTS = 6
+    MAX_WAITING_BYTES = 7
+    KEY_LOW = 8
+    KEY_HIGH = 9
+
+
+SETTINGS = len(Setting)
+
+
+class SlotState(IntEnum):
+    """Values of `JoinArrays.states`: what is in a slot."""
+
+    FREE = 0
+    PENDING = 1
+    WAITING = 2
+
+
+class Evaluation(IntEnum):
+    """Columns of `JoinArrays.closed_evaluations`.
+
+    Attributes:
+        NEGATIVES_THEN: Labels of class 0 up to the label of the example, inclusive.
+        POSITIVES_THEN: Labels of class 1, likewise.
+        ANSWERS: A bit for each learner that had predicted class 1; from bit `NO_ANSWER` on, a bit for each learner that
+            had predicted nothing.
+    """
+
+    NEGATIVES_THEN = 0
+    POSITIVES_THEN = 1
+    ANSWERS = 2
+
+
+EVALUATION_COLUMNS = len(Evaluation)
 
 NO_ANSWER = MAX_LEARNERS
-"""The first of the bits in `ANSWERS` that say which learners had predicted nothing."""
+"""The first of the bits in `Evaluation.ANSWERS` that say which learners had predicted nothing."""
 
-# `JoinOutput` ---------------------------------------------------------------------------------------------------------
 
-# Columns of `counts` and `bounds`.
-OPERATIONS, OUTCOMES, DEAD, PARKED, RELEASED, REPORTS, AMENDMENTS = 0, 1, 2, 3, 4, 5, 6
-OUTPUT_KINDS = 7
+class OutputKind(IntEnum):
+    """Columns of `JoinOutput.counts` and `JoinOutput.bounds`: the kinds of what a batch gives."""
 
-# Columns of `reports`: labelled, examples, unlabelled, evicted, duplicates, pending, waiting; then the 50th, 90th and
-# 99th percentile of the label delay in milliseconds (`NO_LONG`: no label yet).
+    OPERATIONS = 0
+    OUTCOMES = 1
+    DEAD = 2
+    PARKED = 3
+    RELEASED = 4
+    REPORTS = 5
+    AMENDMENTS = 6
+
+
+OUTPUT_KINDS = len(OutputKind)
+
+# Columns of `JoinOutput.reports`: labelled, examples, unlabelled, evicted, duplicates, pending, waiting; then the 50th,
+# 90th and 99th percentile of the label delay in milliseconds (`NO_LONG`: no label yet).
 REPORT_COLUMNS = 10
 
-# Columns of `amendments`: the slot that has the id (-1: only the revision changed); the number of the closed id; the
-# row of the outcome; labels of the old class and of the new class since that of the example; how many examples are
-# still of the old class; the `ANSWERS` of the example.
-A_SLOT, A_NUMBER, A_OUTCOME, A_OLD_AGE, A_NEW_AGE, A_LEFT, A_ANSWERS = 0, 1, 2, 3, 4, 5, 6
-AMENDMENT_COLUMNS = 7
+
+class Amendment(IntEnum):
+    """Columns of `JoinOutput.amendments`: a label that was corrected.
+
+    Attributes:
+        SLOT: The slot that has the id; -1: only the revision changed.
+        NUMBER: The number of the closed id.
+        OUTCOME: The row of the outcome.
+        OLD_AGE: Labels of the old class since the label of the example.
+        NEW_AGE: Labels of the new class since then.
+        LEFT: How many examples are still of the old class.
+        ANSWERS: `Evaluation.ANSWERS` of the example.
+    """
+
+    SLOT = 0
+    NUMBER = 1
+    OUTCOME = 2
+    OLD_AGE = 3
+    NEW_AGE = 4
+    LEFT = 5
+    ANSWERS = 6
+
+
+AMENDMENT_COLUMNS = len(Amendment)
 
 # Values of `outcome_kinds` and `dead_reasons`, as compiled code writes them.
 JOINED_KIND, DUPLICATE_KIND = np.uint8(OutcomeKind.JOINED), np.uint8(OutcomeKind.DUPLICATE)

@@ -8,23 +8,13 @@ import numpy as np
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
 from stream_app.join.constants import (
-    A_LEFT,
-    A_NEW_AGE,
-    A_NUMBER,
-    A_OLD_AGE,
-    A_OUTCOME,
-    A_SLOT,
-    AMENDMENTS,
     CONFLICTING_LABEL,
-    CORRECTED_POSITIVES,
     CORRECTION_KIND,
     DUPLICATE_KIND,
-    DUPLICATES,
-    LABELLED,
-    NEGATIVES_THEN,
-    OUTCOMES,
-    POSITIVES,
-    POSITIVES_THEN,
+    Amendment,
+    Counter,
+    Evaluation,
+    OutputKind,
 )
 from stream_app.join.id_table import (
     closed_row,
@@ -42,9 +32,7 @@ from stream_app.join.output import (
     add_operation,
     add_outcome,
 )
-from stream_app.records import (
-    CORRECT,
-)
+from stream_app.records import Operation
 
 
 @inlined_without_refcounts
@@ -53,7 +41,7 @@ def repeat_label(
 ) -> None:
     """Apply a label whose id has one: with the same class a `duplicate`, else the dead letter conflicting-label."""
     if known == batch.labels[row]:
-        state.counters[DUPLICATES] += 1
+        state.counters[Counter.DUPLICATES] += 1
         outcome = add_outcome(out, position, DUPLICATE_KIND, -1, batch.label_ids, row)
         out.outcome_labels[outcome] = known
         out.outcome_label_offsets[outcome] = batch.label_offsets[row]
@@ -96,22 +84,26 @@ def amend_closed_id(
     """Change a closed id and add its amendment, which names the outcome that the caller adds next."""
     closed, label = closed_row(state, number), np.int64(batch.labels[row])
     state.closed_revisions[closed] = batch.revisions[row]
-    amendment = out.amendments[out.counts[AMENDMENTS]]
-    out.counts[AMENDMENTS] += 1
-    amendment[A_SLOT], amendment[A_NUMBER], amendment[A_OUTCOME] = slot, number, out.counts[OUTCOMES]
+    amendment = out.amendments[out.counts[OutputKind.AMENDMENTS]]
+    out.counts[OutputKind.AMENDMENTS] += 1
+    amendment[Amendment.SLOT], amendment[Amendment.NUMBER], amendment[Amendment.OUTCOME] = (
+        slot,
+        number,
+        out.counts[OutputKind.OUTCOMES],
+    )
     if slot < 0:
         return
-    add_operation(out, CORRECT, slot, label, position)
+    add_operation(out, Operation.CORRECT, slot, label, position)
     state.closed_labels[closed] = label
-    positives, labelled = state.counters[POSITIVES], state.counters[LABELLED]
+    positives, labelled = state.counters[Counter.POSITIVES], state.counters[Counter.LABELLED]
     ages = (
-        labelled - positives - state.closed_evaluations[closed, NEGATIVES_THEN],
-        positives - state.closed_evaluations[closed, POSITIVES_THEN],
+        labelled - positives - state.closed_evaluations[closed, Evaluation.NEGATIVES_THEN],
+        positives - state.closed_evaluations[closed, Evaluation.POSITIVES_THEN],
     )
-    amendment[A_OLD_AGE], amendment[A_NEW_AGE] = ages[1 - label], ages[label]
-    state.counters[CORRECTED_POSITIVES] += 2 * label - 1
-    positives += state.counters[CORRECTED_POSITIVES]
-    amendment[A_LEFT] = labelled - positives if label == 1 else positives
+    amendment[Amendment.OLD_AGE], amendment[Amendment.NEW_AGE] = ages[1 - label], ages[label]
+    state.counters[Counter.CORRECTED_POSITIVES] += 2 * label - 1
+    positives += state.counters[Counter.CORRECTED_POSITIVES]
+    amendment[Amendment.LEFT] = labelled - positives if label == 1 else positives
 
 
 @inlined_without_refcounts

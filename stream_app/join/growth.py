@@ -4,18 +4,7 @@ import numpy as np
 
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import Number, Pointer, longs_at
-from stream_app.join.constants import (
-    CLOSED_FIRST,
-    CLOSED_NEXT,
-    COUNTERS,
-    FREE,
-    IS_PENDING,
-    IS_WAITING,
-    MAX_CLOSED,
-    PENDING,
-    WAITING,
-    WAITING_BYTES,
-)
+from stream_app.join.constants import COUNTERS, Counter, Setting, SlotState
 from stream_app.join.expiry_heaps import push_slot
 from stream_app.join.id_table import EMPTY_PLACE, closed_reference, closed_row, hash_id, insert_reference
 from stream_app.join.layout import view_of
@@ -27,8 +16,8 @@ def wanted_ring_rows(counters: Pointer, rows: Number) -> int:
 
     The settings are in memory directly after the counters.
     """
-    remembered = counters[CLOSED_NEXT] - counters[CLOSED_FIRST]
-    return int(min(remembered + counters[PENDING] + rows, counters[COUNTERS + MAX_CLOSED] + 1))
+    remembered = counters[Counter.CLOSED_NEXT] - counters[Counter.CLOSED_FIRST]
+    return int(min(remembered + counters[Counter.PENDING] + rows, counters[COUNTERS + Setting.MAX_CLOSED] + 1))
 
 
 @compiled_without_refcounts
@@ -40,12 +29,12 @@ def add_free_slots(join: int, old_slots: int) -> None:
         old_slots: The number of slots before.
     """
     state = view_of(longs_at(join))
-    more, free = len(state.states) - old_slots, state.counters[FREE]
+    more, free = len(state.states) - old_slots, state.counters[Counter.FREE]
     for k in range(free - 1, -1, -1):
         state.free[more + k] = state.free[k]
     for k in range(more):
         state.free[k] = old_slots + more - 1 - k
-    state.counters[FREE] = free + more
+    state.counters[Counter.FREE] = free + more
 
 
 @compiled_without_refcounts
@@ -75,19 +64,19 @@ def rebuild_index(join: int, pending: int, waiting: int) -> None:
     """
     state = view_of(longs_at(join))
     counters, slots = state.counters, len(state.states)
-    counters[FREE] = slots - pending - waiting
+    counters[Counter.FREE] = slots - pending - waiting
     for slot in range(pending + waiting):
         state.hashes[slot] = hash_id(state.settings, state.ids, slot)
-        state.states[slot] = IS_PENDING if slot < pending else IS_WAITING
+        state.states[slot] = SlotState.PENDING if slot < pending else SlotState.WAITING
         insert_reference(state, state.hashes[slot], slot)
     for slot in range(pending):
-        push_slot(state, state.pending_heap, PENDING, slot)
+        push_slot(state, state.pending_heap, Counter.PENDING, slot)
     for slot in range(pending, pending + waiting):
-        push_slot(state, state.waiting_heap, WAITING, slot)
-        counters[WAITING_BYTES] += np.int64(state.fingerprints[slot])
-    for free in range(counters[FREE]):
+        push_slot(state, state.waiting_heap, Counter.WAITING, slot)
+        counters[Counter.WAITING_BYTES] += np.int64(state.fingerprints[slot])
+    for free in range(counters[Counter.FREE]):
         state.free[free] = slots - 1 - free
-    for number in range(counters[CLOSED_FIRST], counters[CLOSED_NEXT]):
+    for number in range(counters[Counter.CLOSED_FIRST], counters[Counter.CLOSED_NEXT]):
         row = closed_row(state, number)
         state.closed_hashes[row] = hash_id(state.settings, state.closed_ids, row)
         insert_reference(state, state.closed_hashes[row], closed_reference(number))

@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
-from stream_app.join.constants import KEY_HIGH, KEY_LOW, TABLE_USED
+from stream_app.join.constants import Counter, Setting
 from stream_app.join.layout import JoinArrays
 from stream_app.records import Floats, Longs, Words
 
@@ -80,7 +80,7 @@ def sip_round(a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64) -> SipStat
 @inlined_without_refcounts
 def hash_id(settings: Longs, ids: Words, row: Number) -> np.uint64:
     """Return SipHash-1-3 of the bytes of a packed id, which are padded with zeros to whole words."""
-    low, high, length = np.uint64(settings[KEY_LOW]), np.uint64(settings[KEY_HIGH]), ids[row, 0]
+    low, high, length = np.uint64(settings[Setting.KEY_LOW]), np.uint64(settings[Setting.KEY_HIGH]), ids[row, 0]
     a, b, c, d = low ^ _SIP[0], high ^ _SIP[1], low ^ _SIP[2], high ^ _SIP[3]
     whole = np.int64(length) >> 3
     for word in range(1, whole + 1):
@@ -175,7 +175,7 @@ def remove_place(state: JoinArrays, place: Number) -> None:
             hole = following
         following = (following + 1) & mask
     state.table_references[hole] = EMPTY_PLACE
-    state.counters[TABLE_USED] -= 1
+    state.counters[Counter.TABLE_USED] -= 1
 
 
 @inlined_without_refcounts
@@ -187,4 +187,4 @@ def insert_reference(state: JoinArrays, value: np.uint64, reference: Number) -> 
         place = (place + 1) & mask
     state.table_hashes[place] = value
     state.table_references[place] = reference
-    state.counters[TABLE_USED] += 1
+    state.counters[Counter.TABLE_USED] += 1

@@ -4,6 +4,7 @@ To add a column, add it to `JoinArrays` and to the block whose rows it follows. 
 and the copies that a growing block needs all come from these tables.
 """
 
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -12,14 +13,27 @@ from numpy.typing import NDArray
 from stream_app.jit.columns import Block, Column, view_intrinsic
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
-from stream_app.join.constants import ARRIVALS, COUNTERS, FREE, SETTINGS
+from stream_app.join.constants import COUNTERS, SETTINGS, Counter
 from stream_app.join.delays import DELAY_BUCKETS
 from stream_app.records import ID_WORDS, Bytes, Floats, Integers, Longs, Words
 
-# Fields of a join's descriptor: the addresses of its four blocks, then the numbers that decide their layout.
-FIXED, SLOT_BLOCK, RING_BLOCK, TABLE_BLOCK, SLOTS, RING, TABLE, FEATURES, LEARNERS = 0, 1, 2, 3, 4, 5, 6, 7, 8
-EVALUATIONS = 9
-JOIN_FIELDS = 10
+
+class JoinField(IntEnum):
+    """Fields of a join's descriptor: the addresses of its four blocks, then the numbers that decide their layout."""
+
+    FIXED = 0
+    SLOT_BLOCK = 1
+    RING_BLOCK = 2
+    TABLE_BLOCK = 3
+    SLOTS = 4
+    RING = 5
+    TABLE = 6
+    FEATURES = 7
+    LEARNERS = 8
+    EVALUATIONS = 9
+
+
+JOIN_FIELDS = len(JoinField)
 
 
 class JoinArrays(NamedTuple):
@@ -95,7 +109,7 @@ class JoinArrays(NamedTuple):
 
 BLOCKS = (
     Block(
-        FIXED,
+        JoinField.FIXED,
         None,
         (
             Column("counters", np.int64, COUNTERS),
@@ -104,8 +118,8 @@ BLOCKS = (
         ),
     ),
     Block(
-        SLOT_BLOCK,
-        SLOTS,
+        JoinField.SLOT_BLOCK,
+        JoinField.SLOTS,
         (
             Column("ids", np.uint64, ID_WORDS),
             Column("hashes", np.uint64),
@@ -119,28 +133,32 @@ BLOCKS = (
             Column("pending_heap", np.int32),
             Column("waiting_heap", np.int32),
             Column("heap_places", np.int32),
-            Column("features", np.float32, elements_field=FEATURES),
-            Column("scores", np.float32, elements_field=LEARNERS, transposed=True),
+            Column("features", np.float32, elements_field=JoinField.FEATURES),
+            Column("scores", np.float32, elements_field=JoinField.LEARNERS, transposed=True),
             Column("states", np.uint8),
             Column("labels", np.int8),
-            Column("classes", np.int8, elements_field=LEARNERS, transposed=True),
+            Column("classes", np.int8, elements_field=JoinField.LEARNERS, transposed=True),
         ),
     ),
     Block(
-        RING_BLOCK,
-        RING,
+        JoinField.RING_BLOCK,
+        JoinField.RING,
         (
             Column("closed_ids", np.uint64, ID_WORDS),
             Column("closed_hashes", np.uint64),
             Column("closed_fingerprints", np.uint64),
             Column("closed_revisions", np.int64),
             Column("closed_times", np.int64),
-            Column("closed_evaluations", np.int64, elements_field=EVALUATIONS),
+            Column("closed_evaluations", np.int64, elements_field=JoinField.EVALUATIONS),
             Column("closed_labels", np.int8),
             Column("closed_outcomes", np.uint8),
         ),
     ),
-    Block(TABLE_BLOCK, TABLE, (Column("table_hashes", np.uint64), Column("table_references", np.int64))),
+    Block(
+        JoinField.TABLE_BLOCK,
+        JoinField.TABLE,
+        (Column("table_hashes", np.uint64), Column("table_references", np.int64)),
+    ),
 )
 """In the order of their address fields, which are 0, 1, 2 and 3."""
 
@@ -149,7 +167,7 @@ view_of = view_intrinsic(JoinArrays, BLOCKS)
 
 SLOT_PREFETCH_BYTES = sum(
     np.dtype(column.dtype).itemsize * column.elements
-    for column in BLOCKS[SLOT_BLOCK].columns
+    for column in BLOCKS[JoinField.SLOT_BLOCK].columns
     if column.elements_field is None and np.dtype(column.dtype).itemsize > 1
 )
 """Bytes of one slot that are prefetched, besides its features."""
@@ -161,12 +179,12 @@ RING_PREFETCH_COLUMNS = 4
 @inlined_without_refcounts
 def take_slot(state: JoinArrays, ids: Words, row: Number, id_hash: np.uint64, time: Number, offset: Number) -> Number:
     """Take a free slot for a record, whose id is in a row of `ids`; `growth` has made sure that there is one."""
-    state.counters[FREE] -= 1
-    slot = state.free[state.counters[FREE]]
+    state.counters[Counter.FREE] -= 1
+    slot = state.free[state.counters[Counter.FREE]]
     for word in range(ID_WORDS):
         state.ids[slot, word] = ids[row, word]
     state.hashes[slot] = id_hash
     state.times[slot] = time
-    state.arrivals[slot] = state.counters[ARRIVALS]
+    state.arrivals[slot] = state.counters[Counter.ARRIVALS]
     state.offsets[slot] = offset
     return int(slot)

@@ -7,28 +7,11 @@ from numpy.typing import NDArray
 
 from stream_app.jit.compiler import inlined_without_refcounts
 from stream_app.jit.memory import Number
-from stream_app.join.constants import (
-    AMENDMENT_COLUMNS,
-    DEAD,
-    DUPLICATES,
-    EVICTED,
-    EXAMPLES,
-    LABELLED,
-    OPERATIONS,
-    OUTCOMES,
-    OUTPUT_KINDS,
-    PARKED,
-    PENDING,
-    RELEASED,
-    REPORT_COLUMNS,
-    REPORTS,
-    UNLABELLED,
-    WAITING,
-)
+from stream_app.join.constants import AMENDMENT_COLUMNS, OUTPUT_KINDS, REPORT_COLUMNS, Counter, OutputKind
 from stream_app.join.delays import quantile
 from stream_app.join.input import Segments
 from stream_app.join.layout import JoinArrays
-from stream_app.records import ID_WORDS, NO_LONG, REPORT, Bytes, Floats, Integers, Longs, Words
+from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Integers, Longs, Operation, Words
 
 
 class JoinOutput(NamedTuple):
@@ -42,9 +25,9 @@ class JoinOutput(NamedTuple):
             labels, reports and amendments.
         bounds: int64 `[s + 1, OUTPUT_KINDS]`, these numbers before each stream, and at the end.
         champions: int32 `[s]`, the champion of each stream during the call, a number among the stream's learners.
-        codes: uint8, of each operation: `PREDICT`, `LEARN`, `REPORT` or `CORRECT`.
-        slots: int32, its slot; -1 at `REPORT`.
-        classes: int8, its class; -1 at `PREDICT` and `REPORT`.
+        codes: uint8, the `Operation`.
+        slots: int32, its slot; -1 at `Operation.REPORT`.
+        classes: int8, its class; -1 at `Operation.PREDICT` and `Operation.REPORT`.
         positions: int32, the position that caused it.
         outcome_positions: int32, of each outcome: the position that caused it.
         outcome_kinds: uint8, `OutcomeKind`.
@@ -134,12 +117,12 @@ def output_of(segments: Segments, closings: int) -> JoinOutput:
 @inlined_without_refcounts
 def add_operation(out: JoinOutput, code: Number, slot: Number, label: Number, position: Number) -> None:
     """Append an operation for the learners."""
-    row = out.counts[OPERATIONS]
+    row = out.counts[OutputKind.OPERATIONS]
     out.codes[row] = code
     out.slots[row] = slot
     out.classes[row] = label
     out.positions[row] = position
-    out.counts[OPERATIONS] = row + 1
+    out.counts[OutputKind.OPERATIONS] = row + 1
 
 
 @inlined_without_refcounts
@@ -154,7 +137,7 @@ def add_outcome(out: JoinOutput, position: Number, kind: np.uint8, slot: Number,
         ids: The array that has the id.
         id_row: The row of the id in it.
     """
-    row = out.counts[OUTCOMES]
+    row = out.counts[OutputKind.OUTCOMES]
     out.outcome_positions[row] = position
     out.outcome_kinds[row] = kind
     for word in range(ID_WORDS):
@@ -164,50 +147,50 @@ def add_outcome(out: JoinOutput, position: Number, kind: np.uint8, slot: Number,
     out.outcome_delays[row] = NO_LONG
     out.outcome_examples[row] = NO_LONG
     out.outcome_label_offsets[row] = NO_LONG
-    out.counts[OUTCOMES] = row + 1
+    out.counts[OutputKind.OUTCOMES] = row + 1
     return int(row)
 
 
 @inlined_without_refcounts
 def add_dead_letter(out: JoinOutput, position: Number, reason: np.uint8, slot: Number) -> None:
     """Append a dead letter: the label that waited in a slot, or with slot -1 the record at the position."""
-    row = out.counts[DEAD]
+    row = out.counts[OutputKind.DEAD]
     out.dead_positions[row] = position
     out.dead_reasons[row] = reason
     out.dead_slots[row] = slot
-    out.counts[DEAD] = row + 1
+    out.counts[OutputKind.DEAD] = row + 1
 
 
 @inlined_without_refcounts
 def add_parked(out: JoinOutput, slot: Number, position: Number) -> None:
     """Append a label that begins to wait."""
-    row = out.counts[PARKED]
+    row = out.counts[OutputKind.PARKED]
     out.parked_slots[row] = slot
     out.parked_positions[row] = position
-    out.counts[PARKED] = row + 1
+    out.counts[OutputKind.PARKED] = row + 1
 
 
 @inlined_without_refcounts
 def add_released(out: JoinOutput, slot: Number) -> None:
     """Append a label that no longer waits."""
-    row = out.counts[RELEASED]
+    row = out.counts[OutputKind.RELEASED]
     out.released_slots[row] = slot
-    out.counts[RELEASED] = row + 1
+    out.counts[OutputKind.RELEASED] = row + 1
 
 
 @inlined_without_refcounts
 def add_report(state: JoinArrays, out: JoinOutput, position: Number) -> None:
     """Append a report of the stream's counters and delays, and the operation that asks the learners for theirs."""
-    add_operation(out, REPORT, -1, -1, position)
-    row = out.reports[out.counts[REPORTS]]
-    row[0] = state.counters[LABELLED]
-    row[1] = state.counters[EXAMPLES]
-    row[2] = state.counters[UNLABELLED]
-    row[3] = state.counters[EVICTED]
-    row[4] = state.counters[DUPLICATES]
-    row[5] = state.counters[PENDING]
-    row[6] = state.counters[WAITING]
-    row[7] = quantile(state.delays, state.counters[LABELLED], 0.5)
-    row[8] = quantile(state.delays, state.counters[LABELLED], 0.9)
-    row[9] = quantile(state.delays, state.counters[LABELLED], 0.99)
-    out.counts[REPORTS] += 1
+    add_operation(out, Operation.REPORT, -1, -1, position)
+    row = out.reports[out.counts[OutputKind.REPORTS]]
+    row[0] = state.counters[Counter.LABELLED]
+    row[1] = state.counters[Counter.EXAMPLES]
+    row[2] = state.counters[Counter.UNLABELLED]
+    row[3] = state.counters[Counter.EVICTED]
+    row[4] = state.counters[Counter.DUPLICATES]
+    row[5] = state.counters[Counter.PENDING]
+    row[6] = state.counters[Counter.WAITING]
+    row[7] = quantile(state.delays, state.counters[Counter.LABELLED], 0.5)
+    row[8] = quantile(state.delays, state.counters[Counter.LABELLED], 0.9)
+    row[9] = quantile(state.delays, state.counters[Counter.LABELLED], 0.99)
+    out.counts[OutputKind.REPORTS] += 1

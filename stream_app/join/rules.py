@@ -33,38 +33,18 @@ from stream_app.join.closing import (
     remember_id,
 )
 from stream_app.join.constants import (
-    ARRIVALS,
-    CHAMPION,
-    CLOSED_NEXT,
     CONFLICTING_EXAMPLE,
-    CORRECTS,
     DUPLICATE_KIND,
-    DUPLICATES,
-    EVERY_LABELS,
     EVICTED_KIND,
-    EXAMPLES,
-    FREE_SLOT,
-    IS_PENDING,
-    IS_WAITING,
     JOINED_KIND,
-    LABELLED,
     LATE_LABEL,
-    LIFE_MS,
     MAX_EVICTIONS,
-    MAX_PENDING,
-    MAX_WAITING,
-    MAX_WAITING_BYTES,
-    NEGATIVES_THEN,
     ORPHAN_LABEL,
-    PENDING,
-    POSITIVES,
-    POSITIVES_THEN,
-    STREAM_TIME,
-    TABLE_USED,
-    UNLABELLED,
     UNLABELLED_KIND,
-    WAITING,
-    WAITING_BYTES,
+    Counter,
+    Evaluation,
+    Setting,
+    SlotState,
 )
 from stream_app.join.corrections import (
     correct_joined_example,
@@ -101,10 +81,7 @@ from stream_app.join.output import (
     add_parked,
     add_report,
 )
-from stream_app.records import (
-    LEARN,
-    PREDICT,
-)
+from stream_app.records import Operation
 
 # An example -----------------------------------------------------------------------------------------------------------
 
@@ -130,20 +107,20 @@ def apply_example(
     fingerprint = fingerprint_of(batch.features, start, dimension)
     place = find_id(state, id_hash, batch.example_ids, row)
     reference = state.table_references[place]
-    label_waits = reference >= 0 and state.states[reference] == IS_WAITING
+    label_waits = reference >= 0 and state.states[reference] == SlotState.WAITING
     if reference != EMPTY_PLACE and not label_waits:
         repeat_example(state, batch, out, row, position, reference, fingerprint)
         return
     slot = take_slot(state, batch.example_ids, row, id_hash, time, offset)
     state.fingerprints[slot] = fingerprint
-    state.champions[slot] = state.counters[CHAMPION]
+    state.champions[slot] = state.counters[Counter.CHAMPION]
     for column in range(dimension):
         state.features[slot, column] = batch.features[start + column]
-    state.counters[EXAMPLES] += 1
-    add_operation(out, PREDICT, slot, -1, position)
+    state.counters[Counter.EXAMPLES] += 1
+    add_operation(out, Operation.PREDICT, slot, -1, position)
     if reference == EMPTY_PLACE:
         state.table_hashes[place] = id_hash
-        state.counters[TABLE_USED] += 1
+        state.counters[Counter.TABLE_USED] += 1
     else:
         release_label(state, out, reference)
     state.table_references[place] = slot
@@ -160,7 +137,7 @@ def apply_example(
 @inlined_without_refcounts
 def close_late_example(state: JoinArrays, out: JoinOutput, slot: Number, place: Number, position: Number) -> None:
     """Close an example that had expired when it came: it was predicted, and is `unlabelled` at once."""
-    state.counters[UNLABELLED] += 1
+    state.counters[Counter.UNLABELLED] += 1
     outcome = add_outcome(out, position, UNLABELLED_KIND, slot, state.ids, slot)
     out.outcome_examples[outcome] = state.offsets[slot]
     remember_id(state, slot, place, UNLABELLED_KIND, np.int8(-1), 0)
@@ -184,9 +161,9 @@ def join_with_waiting_label(
 @inlined_without_refcounts
 def wait_for_label(state: JoinArrays, out: JoinOutput, slot: Number, position: Number) -> None:
     """Let an example wait for its label; the oldest examples are evicted if too many wait."""
-    state.states[slot] = IS_PENDING
-    push_slot(state, state.pending_heap, PENDING, slot)
-    for _ in range(min(MAX_EVICTIONS, state.counters[PENDING] - state.settings[MAX_PENDING])):
+    state.states[slot] = SlotState.PENDING
+    push_slot(state, state.pending_heap, Counter.PENDING, slot)
+    for _ in range(min(MAX_EVICTIONS, state.counters[Counter.PENDING] - state.settings[Setting.MAX_PENDING])):
         close_pending_example(state, out, state.pending_heap[0], position, EVICTED_KIND)
 
 
@@ -207,7 +184,7 @@ def repeat_example(
         else state.closed_fingerprints[closed_row(state, closed_number(reference))]
     )
     if known == fingerprint:
-        state.counters[DUPLICATES] += 1
+        state.counters[Counter.DUPLICATES] += 1
         outcome = add_outcome(out, position, DUPLICATE_KIND, -1, batch.example_ids, row)
         out.outcome_examples[outcome] = batch.example_offsets[row]
     else:
@@ -229,23 +206,23 @@ def learn_example(
     place: Number,
 ) -> None:
     """Let the learners learn an example that was joined, count its label and remember its id."""
-    add_operation(out, LEARN, slot, label, position)
+    add_operation(out, Operation.LEARN, slot, label, position)
     state.delays[bucket_of(delay_ms)] += 1
-    state.counters[LABELLED] += 1
+    state.counters[Counter.LABELLED] += 1
     remember_id(state, slot, place, JOINED_KIND, np.int8(label), revision)
-    if state.settings[CORRECTS] != 0:
+    if state.settings[Setting.CORRECTS] != 0:
         remember_label_counts(state, label)
-    if state.counters[LABELLED] % state.settings[EVERY_LABELS] == 0:
+    if state.counters[Counter.LABELLED] % state.settings[Setting.EVERY_LABELS] == 0:
         add_report(state, out, position)
 
 
 @inlined_without_refcounts
 def remember_label_counts(state: JoinArrays, label: Number) -> None:
     """Keep with the newest closed id how many labels of each class have come, its own included."""
-    state.counters[POSITIVES] += label
-    evaluation = state.closed_evaluations[closed_row(state, state.counters[CLOSED_NEXT] - 1)]
-    evaluation[NEGATIVES_THEN] = state.counters[LABELLED] - state.counters[POSITIVES]
-    evaluation[POSITIVES_THEN] = state.counters[POSITIVES]
+    state.counters[Counter.POSITIVES] += label
+    evaluation = state.closed_evaluations[closed_row(state, state.counters[Counter.CLOSED_NEXT] - 1)]
+    evaluation[Evaluation.NEGATIVES_THEN] = state.counters[Counter.LABELLED] - state.counters[Counter.POSITIVES]
+    evaluation[Evaluation.POSITIVES_THEN] = state.counters[Counter.POSITIVES]
 
 
 # A label --------------------------------------------------------------------------------------------------------------
@@ -269,7 +246,7 @@ def apply_label(
     place = find_id(state, id_hash, batch.label_ids, row)
     reference = state.table_references[place]
     if reference == EMPTY_PLACE:
-        if batch.label_times[row] < limit or batch.label_sizes[row] > state.settings[MAX_WAITING_BYTES]:
+        if batch.label_times[row] < limit or batch.label_sizes[row] > state.settings[Setting.MAX_WAITING_BYTES]:
             add_dead_letter(out, position, ORPHAN_LABEL, -1)
         else:
             wait_for_example(state, batch, out, row, position, place, id_hash)
@@ -277,12 +254,12 @@ def apply_label(
         closed = closed_row(state, closed_number(reference))
         if state.closed_outcomes[closed] != JOINED_KIND:
             add_dead_letter(out, position, LATE_LABEL, -1)
-        elif state.settings[CORRECTS] != 0 and batch.revisions[row] > state.closed_revisions[closed]:
+        elif state.settings[Setting.CORRECTS] != 0 and batch.revisions[row] > state.closed_revisions[closed]:
             correct_joined_example(state, batch, out, row, position, closed_number(reference))
         else:
             repeat_label(state, batch, out, row, position, state.closed_labels[closed])
-    elif state.states[reference] == IS_WAITING:
-        if state.settings[CORRECTS] != 0 and batch.revisions[row] > state.revisions[reference]:
+    elif state.states[reference] == SlotState.WAITING:
+        if state.settings[Setting.CORRECTS] != 0 and batch.revisions[row] > state.revisions[reference]:
             correct_waiting_label(state, batch, out, row, position, reference)
         else:
             repeat_label(state, batch, out, row, position, state.labels[reference])
@@ -304,17 +281,17 @@ def wait_for_example(
     slot = take_slot(state, batch.label_ids, row, id_hash, batch.label_times[row], batch.label_offsets[row])
     state.labels[slot] = batch.labels[row]
     state.revisions[slot] = batch.revisions[row]
-    state.states[slot] = IS_WAITING
+    state.states[slot] = SlotState.WAITING
     state.table_hashes[place] = id_hash
     state.table_references[place] = slot
-    state.counters[TABLE_USED] += 1
-    push_slot(state, state.waiting_heap, WAITING, slot)
+    state.counters[Counter.TABLE_USED] += 1
+    push_slot(state, state.waiting_heap, Counter.WAITING, slot)
     state.fingerprints[slot] = np.uint64(batch.label_sizes[row])
-    state.counters[WAITING_BYTES] += batch.label_sizes[row]
+    state.counters[Counter.WAITING_BYTES] += batch.label_sizes[row]
     add_parked(out, slot, position)
     for _ in range(MAX_EVICTIONS):
-        fits = state.counters[WAITING_BYTES] <= state.settings[MAX_WAITING_BYTES]
-        if fits and state.counters[WAITING] <= state.settings[MAX_WAITING]:
+        fits = state.counters[Counter.WAITING_BYTES] <= state.settings[Setting.MAX_WAITING_BYTES]
+        if fits and state.counters[Counter.WAITING] <= state.settings[Setting.MAX_WAITING]:
             break
         close_waiting_label(state, out, state.waiting_heap[0], position)
 
@@ -324,8 +301,8 @@ def join_with_pending_example(
     state: JoinArrays, batch: JoinInput, out: JoinOutput, row: Number, position: Number, slot: Number, place: Number
 ) -> None:
     """Join a label with the example that waits for it."""
-    remove_slot(state, state.pending_heap, PENDING, slot)
-    state.states[slot] = FREE_SLOT
+    remove_slot(state, state.pending_heap, Counter.PENDING, slot)
+    state.states[slot] = SlotState.FREE
     label = batch.labels[row]
     delay_ms = batch.label_times[row] - state.times[slot]
     outcome = add_outcome(out, position, JOINED_KIND, slot, state.ids, slot)
@@ -345,9 +322,9 @@ def apply_record(state: JoinArrays, batch: JoinInput, position: Number, out: Joi
     row = batch.rows[position]
     is_example = batch.sides[position] == 0
     time = batch.example_times[row] if is_example else batch.label_times[row]
-    state.counters[STREAM_TIME] = max(state.counters[STREAM_TIME], time)
-    state.counters[ARRIVALS] += 1
-    limit = state.counters[STREAM_TIME] - state.settings[LIFE_MS]
+    state.counters[Counter.STREAM_TIME] = max(state.counters[Counter.STREAM_TIME], time)
+    state.counters[Counter.ARRIVALS] += 1
+    limit = state.counters[Counter.STREAM_TIME] - state.settings[Setting.LIFE_MS]
     close_before(state, out, limit, position)
     forget_expired_ids(state)
     if is_example:

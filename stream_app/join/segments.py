@@ -18,41 +18,24 @@ from stream_app.jit.memory import (
 )
 from stream_app.join.closing import close_before
 from stream_app.join.constants import (
-    A_ANSWERS,
-    A_NUMBER,
-    A_OUTCOME,
-    A_SLOT,
-    AMENDMENTS,
-    ANSWERS,
-    CHAMPION,
-    CLOSED_NEXT,
     COUNTERS,
-    FREE,
     MAX_PREFETCHED_BYTES,
     NO_ANSWER,
-    OUTCOMES,
     OUTPUT_KINDS,
-    PENDING,
-    RELEASED,
     SETTINGS,
-    TABLE_USED,
-    WAITING,
+    Amendment,
+    Counter,
+    Evaluation,
+    OutputKind,
 )
 from stream_app.join.growth import wanted_ring_rows
 from stream_app.join.input import JoinInput, Segments
 from stream_app.join.layout import (
-    FEATURES,
-    FIXED,
     JOIN_FIELDS,
-    RING,
-    RING_BLOCK,
     RING_PREFETCH_COLUMNS,
-    SLOT_BLOCK,
     SLOT_PREFETCH_BYTES,
-    SLOTS,
-    TABLE,
-    TABLE_BLOCK,
     JoinArrays,
+    JoinField,
     view_of,
 )
 from stream_app.join.output import JoinOutput, add_report
@@ -84,13 +67,13 @@ def _find_wanting(segments: Segments, wants: Bytes) -> int:
         prefetch_descriptor(segments.joins[min(segment + 2 * PREFETCH_DISTANCE, last)])
         prefetch_counters(segments.joins[min(segment + PREFETCH_DISTANCE, last)])
         descriptor = longs_at(segments.joins[segment])
-        counters = longs_at(descriptor[FIXED])
+        counters = longs_at(descriptor[JoinField.FIXED])
         rows = segments.ends[segment] - segments.starts[segment]
-        closings += counters[PENDING] + counters[WAITING] + 2 * rows
+        closings += counters[Counter.PENDING] + counters[Counter.WAITING] + 2 * rows
         wants[segment] = (
-            counters[FREE] < rows
-            or descriptor[RING] < wanted_ring_rows(counters, rows)
-            or descriptor[TABLE] < 2 * (counters[TABLE_USED] + rows)
+            counters[Counter.FREE] < rows
+            or descriptor[JoinField.RING] < wanted_ring_rows(counters, rows)
+            or descriptor[JoinField.TABLE] < 2 * (counters[Counter.TABLE_USED] + rows)
         )
     return int(closings)
 
@@ -107,7 +90,7 @@ def prefetch_descriptor(join: int) -> None:
 @inlined_without_refcounts
 def prefetch_counters(join: int) -> None:
     """Begin to load the counters and settings of a stream whose descriptor has been loaded."""
-    prefetch_all(longs_at(join)[FIXED], 8 * (COUNTERS + SETTINGS))
+    prefetch_all(longs_at(join)[JoinField.FIXED], 8 * (COUNTERS + SETTINGS))
 
 
 @inlined_without_refcounts
@@ -117,22 +100,22 @@ def prefetch_segment(batch: JoinInput, segments: Segments, segment: int) -> None
     These are the stream's slots and table if they are small, the next rows of the ring, and the records themselves.
     """
     descriptor = longs_at(segments.joins[segment])
-    slots, ring = descriptor[SLOT_BLOCK], descriptor[RING_BLOCK]
-    slot_bytes = SLOT_PREFETCH_BYTES + 4 * descriptor[FEATURES]
-    prefetch_all(slots, min(MAX_PREFETCHED_BYTES, descriptor[SLOTS] * slot_bytes))
-    prefetch_all(descriptor[TABLE_BLOCK], min(MAX_PREFETCHED_BYTES, 16 * descriptor[TABLE]))
+    slots, ring = descriptor[JoinField.SLOT_BLOCK], descriptor[JoinField.RING_BLOCK]
+    slot_bytes = SLOT_PREFETCH_BYTES + 4 * descriptor[JoinField.FEATURES]
+    prefetch_all(slots, min(MAX_PREFETCHED_BYTES, descriptor[JoinField.SLOTS] * slot_bytes))
+    prefetch_all(descriptor[JoinField.TABLE_BLOCK], min(MAX_PREFETCHED_BYTES, 16 * descriptor[JoinField.TABLE]))
     count = segments.ends[segment] - segments.starts[segment]
-    closed = longs_at(descriptor[FIXED])[CLOSED_NEXT] % descriptor[RING]
+    closed = longs_at(descriptor[JoinField.FIXED])[Counter.CLOSED_NEXT] % descriptor[JoinField.RING]
     prefetch_all(ring + 8 * ID_WORDS * closed, 4 * ID_WORDS * count)
     for column in range(ID_WORDS, ID_WORDS + RING_PREFETCH_COLUMNS):
-        prefetch(ring + 8 * (column * descriptor[RING] + closed))
+        prefetch(ring + 8 * (column * descriptor[JoinField.RING] + closed))
     features, examples = integer_of(pointer_to(batch.features)), integer_of(pointer_to(batch.example_ids))
     labels = integer_of(pointer_to(batch.label_ids))
     for at in range(segments.starts[segment], segments.ends[segment]):
         position = segments.positions[at]
         row = batch.rows[position]
         if batch.sides[position] == 0:
-            prefetch_all(features + 4 * batch.feature_starts[row], 4 * descriptor[FEATURES])
+            prefetch_all(features + 4 * batch.feature_starts[row], 4 * descriptor[JoinField.FEATURES])
             prefetch_all(examples + 8 * ID_WORDS * row, 8 * ID_WORDS)
         else:
             prefetch_all(labels + 8 * ID_WORDS * row, 8 * ID_WORDS)
@@ -145,7 +128,7 @@ def prefetch_segment(batch: JoinInput, segments: Segments, segment: int) -> None
 def run_segment(batch: JoinInput, segments: Segments, segment: int, out: JoinOutput) -> None:
     """Apply the records of one segment; the segments before it have been run."""
     state = view_of(longs_at(segments.joins[segment]))
-    out.champions[segment] = state.counters[CHAMPION]
+    out.champions[segment] = state.counters[Counter.CHAMPION]
     for at in range(segments.starts[segment], segments.ends[segment]):
         apply_record(state, batch, segments.positions[at], out)
     if segments.advances[segment] != NO_LONG:
@@ -162,19 +145,19 @@ def _free_slots(state: JoinArrays, out: JoinOutput, segment: int) -> None:
 
     Their contents stay until the next call: the learners' operations name these slots.
     """
-    free = state.counters[FREE]
-    for row in range(out.bounds[segment, OUTCOMES], out.counts[OUTCOMES]):
+    free = state.counters[Counter.FREE]
+    for row in range(out.bounds[segment, OutputKind.OUTCOMES], out.counts[OutputKind.OUTCOMES]):
         if out.outcome_slots[row] >= 0:
             state.free[free] = out.outcome_slots[row]
             free += 1
-    for row in range(out.bounds[segment, RELEASED], out.counts[RELEASED]):
+    for row in range(out.bounds[segment, OutputKind.RELEASED], out.counts[OutputKind.RELEASED]):
         state.free[free] = out.released_slots[row]
         free += 1
-    for row in range(out.bounds[segment, AMENDMENTS], out.counts[AMENDMENTS]):
-        if out.amendments[row, A_SLOT] >= 0:
-            state.free[free] = out.amendments[row, A_SLOT]
+    for row in range(out.bounds[segment, OutputKind.AMENDMENTS], out.counts[OutputKind.AMENDMENTS]):
+        if out.amendments[row, Amendment.SLOT] >= 0:
+            state.free[free] = out.amendments[row, Amendment.SLOT]
             free += 1
-    state.counters[FREE] = free
+    state.counters[Counter.FREE] = free
 
 
 # After the learners ---------------------------------------------------------------------------------------------------
@@ -190,7 +173,7 @@ def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
         out: The output of the call.
     """
     state = view_of(longs_at(join))
-    for row in range(out.bounds[segment, OUTCOMES], out.bounds[segment + 1, OUTCOMES]):
+    for row in range(out.bounds[segment, OutputKind.OUTCOMES], out.bounds[segment + 1, OutputKind.OUTCOMES]):
         slot, learner = out.outcome_slots[row], -1
         score = np.float32(np.nan)
         if slot >= 0:
@@ -202,7 +185,7 @@ def settle_segment(join: int, segment: int, out: JoinOutput) -> None:
 
 @inlined_without_refcounts
 def settle_answers(join: int, segment: int, out: JoinOutput) -> None:
-    """Keep what was predicted with the closed ids of one segment, and fill `A_ANSWERS` of its amendments.
+    """Keep what was predicted with the closed ids of one segment, and fill `Amendment.ANSWERS` of its amendments.
 
     Call it only with corrections, and once for each segment, after all learners of the stream have answered.
 
@@ -212,9 +195,9 @@ def settle_answers(join: int, segment: int, out: JoinOutput) -> None:
         out: The output of the call.
     """
     state = view_of(longs_at(join))
-    first, last = out.bounds[segment, OUTCOMES], out.bounds[segment + 1, OUTCOMES]
-    amendment, amendments = out.bounds[segment, AMENDMENTS], out.bounds[segment + 1, AMENDMENTS]
-    number, ring = state.counters[CLOSED_NEXT], len(state.closed_times)
+    first, last = out.bounds[segment, OutputKind.OUTCOMES], out.bounds[segment + 1, OutputKind.OUTCOMES]
+    amendment, amendments = out.bounds[segment, OutputKind.AMENDMENTS], out.bounds[segment + 1, OutputKind.AMENDMENTS]
+    number, ring = state.counters[Counter.CLOSED_NEXT], len(state.closed_times)
     for row in range(first, last):  # each outcome with a slot closed one id, in order
         number -= 1 if out.outcome_slots[row] >= 0 else 0
     for row in range(first, last):  # in order, since a row of the ring can have been taken again in this segment
@@ -224,9 +207,9 @@ def settle_answers(join: int, segment: int, out: JoinOutput) -> None:
             for learner in range(len(state.classes)):
                 answers |= np.int64(state.classes[learner, slot] == 1) << learner
                 answers |= np.int64(state.classes[learner, slot] < 0) << (NO_ANSWER + learner)
-            state.closed_evaluations[number % ring, ANSWERS] = answers
+            state.closed_evaluations[number % ring, Evaluation.ANSWERS] = answers
             number += 1
-        while amendment < amendments and out.amendments[amendment, A_OUTCOME] == row:
-            closed = out.amendments[amendment, A_NUMBER] % ring
-            out.amendments[amendment, A_ANSWERS] = state.closed_evaluations[closed, ANSWERS]
+        while amendment < amendments and out.amendments[amendment, Amendment.OUTCOME] == row:
+            closed = out.amendments[amendment, Amendment.NUMBER] % ring
+            out.amendments[amendment, Amendment.ANSWERS] = state.closed_evaluations[closed, Evaluation.ANSWERS]
             amendment += 1

@@ -14,35 +14,9 @@ from numpy.typing import NDArray
 from stream_app.config import JoinSettings
 from stream_app.jit.columns import Rows, copy_rows
 from stream_app.jit.memory import address_of, aligned_block
-from stream_app.join.constants import (
-    CHAMPION,
-    CLOSED_FIRST,
-    CLOSED_NEXT,
-    COUNTERS,
-    EVALUATION_COLUMNS,
-    FREE,
-    IS_PENDING,
-    MAX_CLOSED,
-    PENDING,
-    SETTINGS,
-    STREAM_TIME,
-    TABLE_USED,
-)
+from stream_app.join.constants import COUNTERS, EVALUATION_COLUMNS, SETTINGS, Counter, Setting, SlotState
 from stream_app.join.growth import add_free_slots, rebuild_index, rehash
-from stream_app.join.layout import (
-    BLOCKS,
-    EVALUATIONS,
-    FEATURES,
-    FIXED,
-    JOIN_FIELDS,
-    LEARNERS,
-    RING,
-    RING_BLOCK,
-    SLOT_BLOCK,
-    SLOTS,
-    TABLE,
-    TABLE_BLOCK,
-)
+from stream_app.join.layout import BLOCKS, JOIN_FIELDS, JoinField
 from stream_app.records import Bytes
 
 HASH_KEY_BYTES = 16
@@ -74,10 +48,13 @@ class StreamJoin:
         begin = address_of(descriptors)
         self._addresses = begin, begin + self.descriptor.nbytes
         corrects = settings.corrections == "correct"
-        self.descriptor[LEARNERS], self.descriptor[EVALUATIONS] = learners, EVALUATION_COLUMNS if corrects else 0
+        self.descriptor[JoinField.LEARNERS], self.descriptor[JoinField.EVALUATIONS] = (
+            learners,
+            EVALUATION_COLUMNS if corrects else 0,
+        )
         nothing = np.zeros(0, np.uint8)  # until the first record
-        self._blocks = [self._new_block(FIXED), nothing, nothing, nothing]
-        fixed = self._blocks[FIXED].view(np.int64)
+        self._blocks = [self._new_block(JoinField.FIXED), nothing, nothing, nothing]
+        fixed = self._blocks[JoinField.FIXED].view(np.int64)
         self._counters, self._settings = fixed[:COUNTERS], fixed[COUNTERS : COUNTERS + SETTINGS]
         self._settings[...] = (
             settings.ttl_ms + settings.max_clock_lead_ms,
@@ -90,7 +67,7 @@ class StreamJoin:
             settings.max_waiting_bytes_per_stream,
             *struct.unpack("<2q", hash_key),
         )
-        self._counters[STREAM_TIME] = -1
+        self._counters[Counter.STREAM_TIME] = -1
 
     @property
     def allocated_bytes(self) -> int:
@@ -105,51 +82,56 @@ class StreamJoin:
     @property
     def champion(self) -> int:
         """The number of the learner whose predictions count from now on."""
-        return int(self._counters[CHAMPION])
+        return int(self._counters[Counter.CHAMPION])
 
     @champion.setter
     def champion(self, index: int) -> None:
-        self._counters[CHAMPION] = index
+        self._counters[Counter.CHAMPION] = index
 
     def awaited_champions(self) -> Sequence[int]:
         """Return the numbers of the learners that predicted a pending example as the champion."""
         state = self.arrays()
-        champions: Sequence[int] = np.unique(state["champions"][state["states"] == IS_PENDING]).tolist()
+        champions: Sequence[int] = np.unique(state["champions"][state["states"] == SlotState.PENDING]).tolist()
         return champions
 
     @property
     def slots(self) -> int:
         """The number of slots, free or not."""
-        return int(self.descriptor[SLOTS])
+        return int(self.descriptor[JoinField.SLOTS])
 
     def set_features(self, features: int) -> None:
         """Fix the number of features, before the first example."""
         if self.slots:
-            self._change(SLOT_BLOCK, FEATURES, features, self._move_slots)
+            self._change(JoinField.SLOT_BLOCK, JoinField.FEATURES, features, self._move_slots)
         else:
-            self.descriptor[FEATURES] = features
+            self.descriptor[JoinField.FEATURES] = features
 
     def make_room(self, rows: int) -> None:
         """Make sure that so many records can be applied: at least double each block that is too small for them."""
-        counters, (slots, ring, table) = self._counters.tolist(), self.descriptor[SLOTS : TABLE + 1].tolist()
-        if counters[FREE] < rows:
-            wanted = max(FIRST_SLOTS, 2 * slots, slots + rows - counters[FREE])
-            self._change(SLOT_BLOCK, SLOTS, wanted, self._move_slots)
-        remembered = counters[CLOSED_NEXT] - counters[CLOSED_FIRST]
-        closed = min(remembered + counters[PENDING] + rows, int(self._settings[MAX_CLOSED]) + 1)
+        counters, (slots, ring, table) = (
+            self._counters.tolist(),
+            self.descriptor[JoinField.SLOTS : JoinField.TABLE + 1].tolist(),
+        )
+        if counters[Counter.FREE] < rows:
+            wanted = max(FIRST_SLOTS, 2 * slots, slots + rows - counters[Counter.FREE])
+            self._change(JoinField.SLOT_BLOCK, JoinField.SLOTS, wanted, self._move_slots)
+        remembered = counters[Counter.CLOSED_NEXT] - counters[Counter.CLOSED_FIRST]
+        closed = min(remembered + counters[Counter.PENDING] + rows, int(self._settings[Setting.MAX_CLOSED]) + 1)
         if ring < closed:
-            self._change(RING_BLOCK, RING, max(FIRST_SLOTS, 2 * ring, closed), self._move_ring)
-        used = counters[TABLE_USED] + rows
+            self._change(JoinField.RING_BLOCK, JoinField.RING, max(FIRST_SLOTS, 2 * ring, closed), self._move_ring)
+        used = counters[Counter.TABLE_USED] + rows
         if table < 2 * used:
-            self._change(TABLE_BLOCK, TABLE, max(4 * FIRST_SLOTS, _power_of_two(2 * used)), self._move_table)
+            self._change(
+                JoinField.TABLE_BLOCK, JoinField.TABLE, max(4 * FIRST_SLOTS, _power_of_two(2 * used)), self._move_table
+            )
 
     def reserve(self, rows: int, closed: int) -> None:
         """Make sure that an empty join can take over so many open ids and so many closed ids."""
         self.make_room(rows)
-        if self.descriptor[RING] < closed:
-            self._change(RING_BLOCK, RING, closed, self._move_ring)
-        if self.descriptor[TABLE] < 2 * (rows + closed):
-            self._change(TABLE_BLOCK, TABLE, _power_of_two(2 * (rows + closed)), self._move_table)
+        if self.descriptor[JoinField.RING] < closed:
+            self._change(JoinField.RING_BLOCK, JoinField.RING, closed, self._move_ring)
+        if self.descriptor[JoinField.TABLE] < 2 * (rows + closed):
+            self._change(JoinField.TABLE_BLOCK, JoinField.TABLE, _power_of_two(2 * (rows + closed)), self._move_table)
 
     def index(self, pending: int, waiting: int) -> None:
         """Build the table and heaps; the first slots have pending examples, the slots after them waiting labels."""
@@ -186,15 +168,15 @@ class StreamJoin:
         copy_rows(old, new, first, end)
 
     def _move_slots(self) -> None:
-        slots = int(self._old_descriptor[SLOTS])
+        slots = int(self._old_descriptor[JoinField.SLOTS])
         if slots:
-            self._copy_rows(SLOT_BLOCK, 0, slots)
+            self._copy_rows(JoinField.SLOT_BLOCK, 0, slots)
         add_free_slots(self.address, slots)
 
     def _move_ring(self) -> None:
-        first, end = int(self._counters[CLOSED_FIRST]), int(self._counters[CLOSED_NEXT])
+        first, end = int(self._counters[Counter.CLOSED_FIRST]), int(self._counters[Counter.CLOSED_NEXT])
         if end > first:
-            self._copy_rows(RING_BLOCK, first, end)
+            self._copy_rows(JoinField.RING_BLOCK, first, end)
 
     def _move_table(self) -> None:
         rehash(self._addresses[1], self.address)

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.records import CORRECT, LEARN, REPORT, Bytes, Floats, Integers, Longs, Words
+from stream_app.records import Bytes, Floats, Integers, Longs, Operation, Words
 
 REPORT_COLUMNS = (
     "updates",
@@ -26,14 +26,14 @@ class Operations:
     """m operations of one stream, carried out one after the other.
 
     A slot is a row of the features. It is predicted once, learned at most once after that, and used again only in a
-    later call than the one that closed it. At `CORRECT`, only the id of the slot has a meaning: an example with this id
-    was learned with the other class. A learner that keeps the example changes its class from now on; what it learned
-    from the example, and its estimates of class sizes, do not change.
+    later call than the one that closed it. At `Operation.CORRECT`, only the id of the slot has a meaning: an example
+    with this id was learned with the other class. A learner that keeps the example changes its class from now on; what
+    it learned from the example, and its estimates of class sizes, do not change.
 
     Attributes:
-        codes: uint8 `[m]`, `PREDICT`, `LEARN`, `REPORT` or `CORRECT`.
-        slots: int32 `[m]`, row of the features and ids; -1 at `REPORT`.
-        labels: int8 `[m]`, the class at `LEARN` and `CORRECT`; -1 elsewhere.
+        codes: uint8 `[m]`, by `Operation`.
+        slots: int32 `[m]`, row of the features and ids; -1 at `Operation.REPORT`.
+        labels: int8 `[m]`, the class at `Operation.LEARN` and `Operation.CORRECT`; -1 elsewhere.
     """
 
     codes: Bytes
@@ -49,12 +49,12 @@ class Answers:
     """The answers to m operations.
 
     Attributes:
-        scores: float32 `[m]`, P(class 1) at `PREDICT`; NaN elsewhere.
-        labels: int8 `[m]`, the learner's class at `PREDICT`: 1 where the score is over 0.5, of an ensemble what most
-            networks vote for; -1 elsewhere.
+        scores: float32 `[m]`, P(class 1) at `Operation.PREDICT`; NaN elsewhere.
+        labels: int8 `[m]`, the learner's class at `Operation.PREDICT`: 1 where the score is over 0.5, of an
+            ensemble what most networks vote for; -1 elsewhere.
         versions: int64 `[m]`, updates before the operation, those of all networks together.
-        reports: float64 `[reports, 7]`, a row for each `REPORT`, in order, by `REPORT_COLUMNS`; zeros for what the
-            method does not have.
+        reports: float64 `[reports, 7]`, a row for each `Operation.REPORT`, in order, by `REPORT_COLUMNS`; zeros for
+            what the method does not have.
     """
 
     scores: Floats
@@ -96,9 +96,9 @@ def check(operations: Operations, features: Floats, ids: Words, width: int) -> N
     if features.shape[1] != width or not features.flags.c_contiguous or features.dtype != np.float32:
         raise ValueError(f"features must be C-contiguous float32 [slots, {width}]")
     slots = min(len(features), len(ids))
-    asked = operations.slots[operations.codes != REPORT]
+    asked = operations.slots[operations.codes != Operation.REPORT]
     if len(asked) and not (asked.min() >= 0 and asked.max() < slots):
         raise ValueError(f"slots from {asked.min()} to {asked.max()} are not all below {slots}")
-    learned = operations.labels[(operations.codes == LEARN) | (operations.codes == CORRECT)]
+    learned = operations.labels[(operations.codes == Operation.LEARN) | (operations.codes == Operation.CORRECT)]
     if len(learned) and not (learned.min() >= 0 and learned.max() <= 1):
         raise ValueError("a class to learn is 0 or 1")

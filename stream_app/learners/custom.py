@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stream_app.errors import OwnCodeError, StateError, raised_at
 from stream_app.learners.api import REPORT_WIDTH, Answers, Operations, check
 from stream_app.learners.networks.dense import class_at
-from stream_app.records import LEARN, PREDICT, REPORT, Floats, Words
+from stream_app.records import Floats, Operation, Words
 
 State = Mapping[str, NDArray[np.generic]]
 
@@ -102,15 +102,15 @@ class StepLearner:
         codes, slots, labels = (column.tolist() for column in (operations.codes, operations.slots, operations.labels))
         for k in range(count):
             versions[k] = self._updates[0]
-            if codes[k] == PREDICT:
+            if codes[k] == Operation.PREDICT:
                 scores[k] = self._predict(examples[slots[k]])
-            elif codes[k] == LEARN:
+            elif codes[k] == Operation.LEARN:
                 self._learn(examples[slots[k]], labels[k])
-            elif codes[k] == REPORT:
+            elif codes[k] == Operation.REPORT:
                 updates.append(self._updates[0])
         reports = np.zeros((len(updates), REPORT_WIDTH))
         reports[:, 0] = updates
-        classes = np.where(operations.codes == PREDICT, scores > 0.5, np.int8(-1)).astype(np.int8)
+        classes = np.where(operations.codes == Operation.PREDICT, scores > 0.5, np.int8(-1)).astype(np.int8)
         return Answers(scores, classes, versions, reports)
 
     def arrays(self) -> State:

@@ -55,7 +55,7 @@ from stream_app.learners.scaler import (
     scale,
     view_of_scaler,
 )
-from stream_app.records import CORRECT, LEARN, PREDICT, Longs
+from stream_app.records import Longs, Operation
 
 _HALF = np.float32(0.5)
 
@@ -177,7 +177,7 @@ def run_part(
         begin: The first operation.
         end: The operation after the last.
         report: The row of the first report.
-        keep: Whether predictions are kept with their slots, so that `LEARN` is answered with what was predicted.
+        keep: Whether predictions are kept with their slots, so that `Operation.LEARN` is answered with the prediction.
         following: Address of the descriptor of the learner whose turn is next; 0: there is none.
     """
     scaler = view_of_scaler(descriptor, buffers)
@@ -192,19 +192,19 @@ def run_part(
             prefetch_state(following, k - begin, end - begin)
         slot = buffers.slots[k]
         buffers.versions[k] = updates
-        if buffers.codes[k] == PREDICT:
+        if buffers.codes[k] == Operation.PREDICT:
             scale(scaler, slot)
             predict(networks, scaler.seen, slot * scaler.width, state.scores)
             buffers.scores[k], buffers.classes[k] = _vote(state.scores, state.networks)
             if keep:
                 buffers.kept_scores[slot], buffers.kept_classes[slot] = buffers.scores[k], buffers.classes[k]
-        elif buffers.codes[k] == LEARN:
+        elif buffers.codes[k] == Operation.LEARN:
             if keep:
                 buffers.scores[k], buffers.classes[k] = buffers.kept_scores[slot], buffers.kept_classes[slot]
             count = _admit(state, scaler, slot, buffers.labels[k])
             source = state.examples if state.rows > 0 else scaler.seen
             updates += learn(networks, source, state.starts, state.targets, count, state.weight[0], state.steps)
-        elif buffers.codes[k] == CORRECT:
+        elif buffers.codes[k] == Operation.CORRECT:
             _correct(state, scaler, slot, buffers.labels[k])
         else:
             _report(state, updates, buffers.reports, reported)

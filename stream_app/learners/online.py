@@ -20,7 +20,7 @@ from stream_app.learners.networks import dense_networks
 from stream_app.learners.networks.dense import Training
 from stream_app.learners.networks.dense_networks import DenseNetworks
 from stream_app.learners.scaler import OperationBuffers, Scaler, scaler_of
-from stream_app.records import CORRECT, LEARN, PREDICT, REPORT, Floats, Longs, Words
+from stream_app.records import Floats, Longs, Operation, Words
 
 
 class Models(Protocol):
@@ -164,7 +164,7 @@ class OnlineLearner:
             scores=np.full(count, np.nan, np.float32),
             labels=np.full(count, -1, np.int8),
             versions=np.zeros(count, np.int64),
-            reports=np.zeros((np.count_nonzero(operations.codes == REPORT), len(REPORT_COLUMNS))),
+            reports=np.zeros((np.count_nonzero(operations.codes == Operation.REPORT), len(REPORT_COLUMNS))),
         )
         asked = (operations.codes, operations.slots, operations.labels, features, ids)
         answering = (answers.scores, answers.labels, answers.versions, answers.reports, 0, 0)
@@ -186,17 +186,17 @@ class OnlineLearner:
         reported, updates = 0, int(model.training.updates.sum())
         for k, (code, slot) in enumerate(zip(operations.codes.tolist(), operations.slots.tolist(), strict=True)):
             answers.versions[k] = updates
-            if code == PREDICT:
+            if code == Operation.PREDICT:
                 loop.scale_slot(descriptor, buffers, slot)
                 state.scores[:networks] = model.predict(seen[slot])
                 answers.scores[k], answers.labels[k] = loop.vote(descriptor)
-            elif code == LEARN:
+            elif code == Operation.LEARN:
                 count = loop.admit(descriptor, buffers, slot, int(operations.labels[k]))
                 source = state.examples.reshape(-1, width) if state.rows else seen
                 examples = source[state.starts[:count] // width]
                 model.learn(examples, state.targets[:count].copy(), float(state.weight[0]), state.steps)
                 updates = int(model.training.updates.sum())
-            elif code == CORRECT:
+            elif code == Operation.CORRECT:
                 loop.correct(descriptor, buffers, slot, int(operations.labels[k]))
             else:
                 loop.report(descriptor, updates, answers.reports[reported])

@@ -15,18 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.join.constants import (
-    CLOSED_FIRST,
-    CLOSED_LIFE_MS,
-    CLOSED_NEXT,
-    EVICTED,
-    IS_PENDING,
-    JOINED_KIND,
-    LABELLED,
-    STREAM_TIME,
-    UNLABELLED,
-    UNLABELLED_KIND,
-)
+from stream_app.join.constants import JOINED_KIND, UNLABELLED_KIND, Counter, Setting, SlotState
 from stream_app.join.delays import DELAY_STEPS, EXACT_DELAYS_MS
 from stream_app.join.stream_join import StreamJoin
 from stream_app.records import Bytes, Longs
@@ -84,20 +73,20 @@ def flow_of(join: StreamJoin) -> LabelFlow:
     """Return the flow of labels of a stream, given its join."""
     state = join.arrays()
     counters = state["counters"]
-    labelled, now_ms = int(counters[LABELLED]), int(counters[STREAM_TIME])
-    closed = labelled + int(counters[UNLABELLED]) + int(counters[EVICTED])
-    first, end = int(counters[CLOSED_FIRST]), int(counters[CLOSED_NEXT])
+    labelled, now_ms = int(counters[Counter.LABELLED]), int(counters[Counter.STREAM_TIME])
+    closed = labelled + int(counters[Counter.UNLABELLED]) + int(counters[Counter.EVICTED])
+    first, end = int(counters[Counter.CLOSED_FIRST]), int(counters[Counter.CLOSED_NEXT])
     ring = len(state["closed_times"])
     newest = np.arange(max(first, end - WINDOW), end) % ring
     unlabelled = float((state["closed_outcomes"][newest] == UNLABELLED_KIND).mean()) if len(newest) >= ENOUGH else None
     share = labelled / closed if closed else 0.0
     if labelled < ENOUGH:
         return LabelFlow(None, None, share, 0, unlabelled)
-    joined_ms = now_ms - int(state["settings"][CLOSED_LIFE_MS])  # if none is remembered, it is older
+    joined_ms = now_ms - int(state["settings"][Setting.CLOSED_LIFE_MS])  # if none is remembered, it is older
     if first < end:
         joined_ms = _newest_join(state["closed_outcomes"], state["closed_times"], first, end)
     usual_ms = _usual_delay_ms(state["delays"], labelled)
-    times = state["times"][state["states"] == IS_PENDING]
+    times = state["times"][state["states"] == SlotState.PENDING]
     overdue = np.count_nonzero((times > joined_ms) & (times <= now_ms - max(usual_ms, SKEW_MS)))
     return LabelFlow(now_ms - joined_ms, usual_ms, share, int(overdue), unlabelled)
 

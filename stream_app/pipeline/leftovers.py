@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_app.join.constants import IS_PENDING, IS_WAITING
+from stream_app.join.constants import SlotState
 from stream_app.pipeline.batch import OriginalRecord, size_of
 from stream_app.pipeline.outputs import Collector, DeadLetterRow, OutcomeRows
 from stream_app.pipeline.stream import Stream
@@ -59,7 +59,7 @@ def leftovers_of(stream: Stream) -> Leftovers:
         by_time: Integers = found[order].astype(np.int32)
         return by_time
 
-    pending = slots(IS_PENDING)
+    pending = slots(SlotState.PENDING)
     champions = state["champions"][pending]
     return Leftovers(
         stream.name,
@@ -68,7 +68,7 @@ def leftovers_of(stream: Stream) -> Leftovers:
         state["offsets"][pending],
         champions,
         state["scores"][champions, pending],
-        [stream.waiting[slot] for slot in slots(IS_WAITING).tolist()],
+        [stream.waiting[slot] for slot in slots(SlotState.WAITING).tolist()],
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_app.config import StreamSettings, TaskSettings, begins_afresh
-from stream_app.join.constants import ANSWERS, LABELLED, NO_ANSWER
+from stream_app.join.constants import NO_ANSWER, Counter, Evaluation
 from stream_app.learners.api import Operations
 from stream_app.pipeline.prequential import UNPREDICTED
 from stream_app.pipeline.stream import Stream
@@ -26,7 +26,7 @@ from stream_app.pipeline.stream_state import (
     with_champion,
     without_seen,
 )
-from stream_app.records import PREDICT, Longs
+from stream_app.records import Longs, Operation
 from stream_app.snapshot.format import Arrays, Columns, named, part_of
 
 NOWHERE = -1
@@ -95,7 +95,7 @@ def _learner(core: Arrays, new: Stream, number: int, origin: Origin) -> Columns:
 
 def _sums(core: Arrays, new: Stream, number: int, origin: Origin, same_detector: bool) -> Columns:
     """Return prequential sums and the change monitor's state; another detector starts from the beginning."""
-    new.changes[number].begin_after(counter_of(core, LABELLED))
+    new.changes[number].begin_after(counter_of(core, Counter.LABELLED))
     sums, change = new.prequential[number].arrays(), new.changes[number].arrays()
     known = part_of(core, f"sums.{origin.number}.")
     return {**sums, **change, **{name: array for name, array in known.items() if same_detector or name in sums}}
@@ -127,14 +127,14 @@ def _closed(state: StreamState, origins: Sequence[Origin]) -> Columns:
     if EVALUATIONS not in rows:
         return rows
     evaluations = np.asarray(rows[EVALUATIONS], np.int64)
-    before, after = evaluations[:, ANSWERS], np.zeros(len(evaluations), np.int64)
+    before, after = evaluations[:, Evaluation.ANSWERS], np.zeros(len(evaluations), np.int64)
     for number, origin in enumerate(origins):
         if origin.number == NOWHERE:
             after |= np.int64(1) << (NO_ANSWER + number)
         else:
             after |= ((before >> origin.number) & 1) << number
             after |= ((before >> (NO_ANSWER + origin.number)) & 1) << (NO_ANSWER + number)
-    return {**rows, EVALUATIONS: np.column_stack([evaluations[:, :ANSWERS], after])}
+    return {**rows, EVALUATIONS: np.column_stack([evaluations[:, : Evaluation.ANSWERS], after])}
 
 
 def _see(stream: Stream, origins: Sequence[Origin], pending: int) -> None:
@@ -143,7 +143,7 @@ def _see(stream: Stream, origins: Sequence[Origin], pending: int) -> None:
         return
     state = stream.join.arrays()
     slots = np.arange(pending, dtype=np.int32)
-    operations = Operations(np.full(pending, PREDICT, np.uint8), slots, np.full(pending, -1, np.int8))
+    operations = Operations(np.full(pending, Operation.PREDICT, np.uint8), slots, np.full(pending, -1, np.int8))
     for learner, origin in zip(stream.learners, origins, strict=True):
         if origin.afresh and SEEN in learner.arrays():
             learner.run(operations, state["features"], state["ids"])

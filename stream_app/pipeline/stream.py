@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import Running, StreamSettings, TaskSettings
-from stream_app.join.constants import CLOSED_FIRST
+from stream_app.join.constants import Counter
 from stream_app.join.stream_join import StreamJoin
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import build
@@ -141,7 +141,7 @@ class Stream:
         """Note that a closed id was corrected; forgotten ids are dropped when there are many."""
         self.amended.add(number)
         if len(self.amended) > 2 * self._task.join.max_closed_per_stream + 1_000:
-            first = int(self.join.arrays()["counters"][CLOSED_FIRST])
+            first = int(self.join.arrays()["counters"][Counter.CLOSED_FIRST])
             self.amended = {amended for amended in self.amended if amended >= first}
 
     def match_mark(self, side: Side, time_ms: int) -> bool:

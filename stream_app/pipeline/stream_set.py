@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.jit.memory import address_of
-from stream_app.join.constants import A_NUMBER, AMENDMENTS, DEAD, PARKED, RELEASED, REPORTS
+from stream_app.join.constants import Amendment, OutputKind
 from stream_app.join.input import Segments
 from stream_app.join.output import JoinOutput, output_of
 from stream_app.join.segments import wanting
@@ -233,15 +233,15 @@ class Streams:
             settle_outcomes(segments.joins[part], part, out)
         if self._settings.join.corrections == "correct":
             settle_answers(segments, out)
-            for row, part in enumerate(_segments_of(out, AMENDMENTS)):
-                self._streams[which[part]].note_amended(int(out.amendments[row, A_NUMBER]))
+            for row, part in enumerate(_segments_of(out, OutputKind.AMENDMENTS)):
+                self._streams[which[part]].note_amended(int(out.amendments[row, Amendment.NUMBER]))
         return RoundResult(which, learners, out, answers)
 
     def evaluate(self, result: RoundResult, collector: Collector) -> None:
         """Carry out the step evaluate of a round: score the predictions; add a record of metrics at each report."""
         which, learners, out, answers = result
         scores = evaluate(learners[:, :, SUMS], learners[:, :, CHANGES], self._settings.metrics, out, answers)
-        for report, part in enumerate(_segments_of(out, REPORTS)):
+        for report, part in enumerate(_segments_of(out, OutputKind.REPORTS)):
             stream, counts = self._streams[which[part]], out.reports[report]
             if not counts[1]:
                 continue  # no example yet, so perhaps no learner yet: where a batch was cut must not show
@@ -261,10 +261,10 @@ class Streams:
 
     def _collect_dead(self, batch: InputBatch, which: Integers, out: JoinOutput, collector: Collector) -> None:
         """Keep the labels that began to wait as they came, hand out dead letters, drop labels that no longer wait."""
-        for row, part in enumerate(_segments_of(out, PARKED)):
+        for row, part in enumerate(_segments_of(out, OutputKind.PARKED)):
             waiting = self._streams[which[part]].waiting
             waiting[int(out.parked_slots[row])] = batch.original(int(out.parked_positions[row]))
-        for row, part in enumerate(_segments_of(out, DEAD)):
+        for row, part in enumerate(_segments_of(out, OutputKind.DEAD)):
             position, slot = int(out.dead_positions[row]), int(out.dead_slots[row])
             reason = Reason(int(out.dead_reasons[row]))
             if slot < 0:
@@ -272,7 +272,7 @@ class Streams:
             else:
                 stream = self._streams[which[part]]
                 collector.dead(position, DeadLetterRow(reason, stream.waiting[slot], stream.name))
-        for row, part in enumerate(_segments_of(out, RELEASED)):
+        for row, part in enumerate(_segments_of(out, OutputKind.RELEASED)):
             del self._streams[which[part]].waiting[int(out.released_slots[row])]
 
 

@@ -31,20 +31,20 @@ EVALUATIONS = "closed_evaluations"
 """The column that closed ids have only with corrections."""
 
 KEPT_COUNTERS = (
-    join.STREAM_TIME,
-    join.ARRIVALS,
-    join.EXAMPLES,
-    join.LABELLED,
-    join.UNLABELLED,
-    join.EVICTED,
-    join.DUPLICATES,
-    join.CLOSED_FIRST,
-    join.CLOSED_NEXT,
-    join.CHAMPION,
+    join.Counter.STREAM_TIME,
+    join.Counter.ARRIVALS,
+    join.Counter.EXAMPLES,
+    join.Counter.LABELLED,
+    join.Counter.UNLABELLED,
+    join.Counter.EVICTED,
+    join.Counter.DUPLICATES,
+    join.Counter.CLOSED_FIRST,
+    join.Counter.CLOSED_NEXT,
+    join.Counter.CHAMPION,
 )
 """The counters that a snapshot has; the others count slots and places of the table."""
 
-LABEL_COUNTERS = (join.POSITIVES, join.CORRECTED_POSITIVES)
+LABEL_COUNTERS = (join.Counter.POSITIVES, join.Counter.CORRECTED_POSITIVES)
 """The counters that a snapshot has only with corrections."""
 
 SEEN = "seen"
@@ -75,7 +75,7 @@ class StreamState:
 
     @cached_property
     def _pending(self) -> Integers:
-        return self._slots(join.IS_PENDING)
+        return self._slots(join.SlotState.PENDING)
 
     def _slots(self, kind: int) -> Integers:
         """Return the slots in a state, `IS_PENDING` or `IS_WAITING`, by arrival."""
@@ -85,7 +85,7 @@ class StreamState:
 
     def core_state(self) -> Arrays:
         """Return all state except the rows of pending examples and closed ids."""
-        waiting = self._slots(join.IS_WAITING)
+        waiting = self._slots(join.SlotState.WAITING)
         arrays: Columns = {
             "features_count": np.array([self._stream.features]),
             "counters": self._join["counters"][list(KEPT_COUNTERS)],
@@ -122,7 +122,7 @@ class StreamState:
     def closed_span(self) -> tuple[int, int]:
         """Return the number of the first closed id that is remembered, and that of the next one to close."""
         counters = self._join["counters"]
-        return int(counters[join.CLOSED_FIRST]), int(counters[join.CLOSED_NEXT])
+        return int(counters[join.Counter.CLOSED_FIRST]), int(counters[join.Counter.CLOSED_NEXT])
 
     def closed_rows(self, first: int, end: int) -> Arrays:
         """Return `CLOSED_COLUMNS`, with corrections also `EVALUATIONS`, of the numbers from `first` up to `end`."""
@@ -169,7 +169,9 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         state[name][:, :awaited] = pending[name].T
     for name in WAITING_COLUMNS:
         state[name][awaited : awaited + parked] = waiting[name]
-    rows = (counter_of(core, join.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(state["closed_times"])
+    rows = (counter_of(core, join.Counter.CLOSED_FIRST) + np.arange(len(closed["closed_ids"]))) % len(
+        state["closed_times"]
+    )
     for name in closed_columns:
         state[name][rows] = closed[name]
     originals = _originals_of(part_of(core, "originals."))
@@ -187,7 +189,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
 def with_champion(core: Arrays, places: Longs) -> NDArray[Any]:
     """Return the counters with the champion's new number; `places` is int64, the new number of each old learner."""
     counters = np.array(core["counters"])
-    at = KEPT_COUNTERS.index(join.CHAMPION)
+    at = KEPT_COUNTERS.index(join.Counter.CHAMPION)
     counters[at] = places[counters[at]]
     return counters
 
@@ -233,9 +235,9 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
         )
     for ids in (pending["ids"], waiting["ids"], closed["closed_ids"]):
         _same("ids", ids, bool((ids[:, 0] <= 8 * (ID_WORDS - 1)).all()))
-    champions = [counter_of(core, join.CHAMPION), *pending["champions"]]
+    champions = [counter_of(core, join.Counter.CHAMPION), *pending["champions"]]
     _same("champions", pending["champions"], all(0 <= number < learners for number in champions))
-    first, end = counter_of(core, join.CLOSED_FIRST), counter_of(core, join.CLOSED_NEXT)
+    first, end = counter_of(core, join.Counter.CLOSED_FIRST), counter_of(core, join.Counter.CLOSED_NEXT)
     _same("counters", core["counters"], first >= 0 and end - first == len(closed["closed_ids"]))
     bins = core["delays"]
     _same("delays", bins, bins.ndim == 1 and bool(((bins >= 0) & (bins < len(state["delays"]))).all()))

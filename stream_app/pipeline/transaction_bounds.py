@@ -20,21 +20,9 @@ import numpy as np
 from stream_app.config import MAX_HELD, MAX_HELD_BYTES
 from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
 from stream_app.jit.memory import Number, longs_at
-from stream_app.join.constants import (
-    COUNTERS,
-    LABELLED,
-    LIFE_MS,
-    MAX_EVICTIONS,
-    MAX_PENDING,
-    MAX_WAITING,
-    MAX_WAITING_BYTES,
-    PENDING,
-    STREAM_TIME,
-    WAITING,
-    WAITING_BYTES,
-)
+from stream_app.join.constants import COUNTERS, MAX_EVICTIONS, Counter, Setting
 from stream_app.join.input import JoinInput
-from stream_app.join.layout import FIXED, JoinArrays, view_of
+from stream_app.join.layout import JoinArrays, JoinField, view_of
 from stream_app.pipeline.batch import InputBatch
 from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind, Longs, MarkKind, Side
 
@@ -209,28 +197,34 @@ def _closed(
         if examples + labels + touched.marks[stream] == 0:
             continue
         descriptor = longs_at(table.joins[stream])
-        counters = longs_at(descriptor[FIXED])
-        reports = (counters[LABELLED] % rules.every_labels + examples + labels) // rules.every_labels
+        counters = longs_at(descriptor[JoinField.FIXED])
+        reports = (counters[Counter.LABELLED] % rules.every_labels + examples + labels) // rules.every_labels
         records += reports * table.learners[stream]
         size += reports * table.learners[stream] * costs.metric
-        pending, waiting = counters[PENDING], counters[WAITING]
+        pending, waiting = counters[Counter.PENDING], counters[Counter.WAITING]
         if not looks:
             records += pending + waiting
-            size += pending * costs.outcome + counters[WAITING_BYTES] + waiting * costs.letter
+            size += pending * costs.outcome + counters[Counter.WAITING_BYTES] + waiting * costs.letter
             continue
         state = view_of(descriptor)
-        limit = max(touched.last[stream], counters[STREAM_TIME]) - counters[COUNTERS + LIFE_MS]
+        limit = max(touched.last[stream], counters[Counter.STREAM_TIME]) - counters[COUNTERS + Setting.LIFE_MS]
         below = max(limit, touched.below[stream])
         gone, _ = _expired(state, state.pending_heap, pending, below, left)
-        room = counters[COUNTERS + MAX_PENDING] - pending
+        room = counters[COUNTERS + Setting.MAX_PENDING] - pending
         gone = min(pending, gone + min(max(0, examples - room), MAX_EVICTIONS * examples))
         records += gone
         size += gone * costs.outcome
         if waiting:
             late = examples if touched.first[stream] < limit else 0
             gone, gone_bytes = _expired(state, state.waiting_heap, waiting, below, left)
-            forced = late + min(max(0, waiting + labels - counters[COUNTERS + MAX_WAITING]), MAX_EVICTIONS * labels)
-            excess = counters[WAITING_BYTES] + touched.label_bytes[stream] - counters[COUNTERS + MAX_WAITING_BYTES]
+            forced = late + min(
+                max(0, waiting + labels - counters[COUNTERS + Setting.MAX_WAITING]), MAX_EVICTIONS * labels
+            )
+            excess = (
+                counters[Counter.WAITING_BYTES]
+                + touched.label_bytes[stream]
+                - counters[COUNTERS + Setting.MAX_WAITING_BYTES]
+            )
             if forced > 0 or excess > 0:
                 largest = _largest(state, waiting)
                 gone_bytes += forced * largest
@@ -239,7 +233,7 @@ def _closed(
                     forced += excess // DEAD_LETTER_BYTES + 1
             gone = min(waiting, gone + forced)
             records += gone
-            size += min(counters[WAITING_BYTES], gone_bytes) + gone * costs.letter
+            size += min(counters[Counter.WAITING_BYTES], gone_bytes) + gone * costs.letter
         if records > left:
             break
     return int(records), int(size)

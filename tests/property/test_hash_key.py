@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_app.config import JoinSettings, TaskSettings
-from stream_app.join.constants import PENDING
+from stream_app.join.constants import Counter
 from stream_app.join.stream_join import HASH_KEY_BYTES, NO_HASH_KEY, StreamJoin
 from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
@@ -126,7 +126,7 @@ def _steps(join: StreamJoin, count: int) -> float:
     references: Longs = state["table_references"]
     mask = len(references) - 1
     places = np.flatnonzero(references >= 0)
-    assert len(places) == count == join._counters[PENDING]
+    assert len(places) == count == join._counters[Counter.PENDING]
     homes = (state["table_hashes"][places] & np.uint64(mask)).astype(np.int64)
     return float(((places - homes) & mask).mean()) + 1
 

@@ -13,7 +13,7 @@ from stream_app.learners.networks.dense import Training, new_training
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS
 from stream_app.pipeline.task import Task
-from stream_app.records import LEARN, PREDICT, Floats, Longs, Side, unpack_id
+from stream_app.records import Floats, Longs, Operation, Side, unpack_id
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Predicted, Record, Settled
 from tests.learner_oracle import Kept, Network, Queues
@@ -111,12 +111,12 @@ def test_scores_of_other_networks(hidden: tuple[int, ...], features: int) -> Non
     network, differences = network_of(areba.arrays(), widths), []
     for number, label in enumerate(labels.tolist()):
         row, words = examples[number : number + 1], ids(number + 1)[-1:]
-        score = float(areba.run(operations([(PREDICT, 0, -1)]), row, words).scores[0])
+        score = float(areba.run(operations([(Operation.PREDICT, 0, -1)]), row, words).scores[0])
         differences.append(abs(network.score(row[0].tolist()) - score))
         network = network_of(areba.arrays(), widths)
         queues.learn(Kept(str(number), tuple(row[0].tolist())), label)
         network.train(queues.training_set())
-        areba.run(operations([(LEARN, 0, label)]), row, words)
+        areba.run(operations([(Operation.LEARN, 0, label)]), row, words)
     assert max(differences) < 1e-5
 
 

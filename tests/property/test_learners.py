@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_app.records import CORRECT, LEARN, PREDICT, REPORT
+from stream_app.records import Operation
 from tests.support.learner_steps import ids, learner, operations, run_in_cuts, same_state, stream
 
 KINDS: tuple[dict[str, Any], ...] = (
@@ -31,16 +31,16 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
     for choice, label in draw(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1)), max_size=60)):
         if choice < 4 and free:
             open_slots.append(free.pop(0))
-            entries.append((PREDICT, open_slots[-1], -1))
+            entries.append((Operation.PREDICT, open_slots[-1], -1))
         elif choice < 7 and open_slots:
-            entries.append((LEARN, open_slots.pop(choice % len(open_slots)), label))
+            entries.append((Operation.LEARN, open_slots.pop(choice % len(open_slots)), label))
             learned[entries[-1][1]] = label
         elif choice < 9 and learned:
             slot = list(learned)[choice * len(learned) // 9]
             learned[slot] = 1 - learned[slot]
-            entries.append((CORRECT, slot, learned[slot]))
+            entries.append((Operation.CORRECT, slot, learned[slot]))
         else:
-            entries.append((REPORT, -1, -1))
+            entries.append((Operation.REPORT, -1, -1))
     return entries
 
 
@@ -93,7 +93,7 @@ def test_queues_stay_within_the_budget_and_in_order(
         which.run(operations([entry]), examples, ids(SLOTS))
         code, slot, label = entry
         kept = [int(words[1]) - 1 for name in ("negative", "positive") for words in which.arrays()[f"{name}_ids"]]
-        if code == LEARN or (code == CORRECT and slot in kept):
+        if code == Operation.LEARN or (code == Operation.CORRECT and slot in kept):
             said.pop(slot, None)
             said[slot] = label
         state = which.arrays()
@@ -116,13 +116,13 @@ def test_queues_stay_within_the_budget_and_in_order(
 def test_a_long_stream_is_the_same_in_small_batches(kind: dict[str, Any], cut: int) -> None:
     """The cuts of the promise, 1 and 7 against 1,000, over 2,000 examples with labels that come 40 later."""
     examples, labels = stream(2000, 3)
-    entries = [(PREDICT, slot, -1) for slot in range(40)]
+    entries = [(Operation.PREDICT, slot, -1) for slot in range(40)]
     for slot in range(2000):
-        entries.append((LEARN, slot, int(labels[slot])))
+        entries.append((Operation.LEARN, slot, int(labels[slot])))
         if slot + 40 < 2000:
-            entries.append((PREDICT, slot + 40, -1))
+            entries.append((Operation.PREDICT, slot + 40, -1))
         if slot % 500 == 0:
-            entries.append((REPORT, -1, -1))
+            entries.append((Operation.REPORT, -1, -1))
     large, small = learner(3, **kind), learner(3, **kind)
     one, other = run_in_cuts(large, entries, examples, 1000), run_in_cuts(small, entries, examples, cut)
     assert one.scores.tobytes() == other.scores.tobytes()

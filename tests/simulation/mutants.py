@@ -94,6 +94,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "Worker._start_over",
         "if isinstance(error, RecordTooLargeError):",
         "if False:",
+        ("tests/unit/worker/test_wrong_records.py::test_a_limit_that_was_lowered_is_read_again",),
     ),
     "state-kept": Mutant(
         "after an abort the state is kept, although it has learned the batch",
@@ -248,6 +249,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "Replay._replay_act",
         "position.tripped = None",
         "pass",
+        ("tests/unit/recovery/test_restore.py::test_resume_is_heard",),
     ),
     "trip-unrecorded": Mutant(
         "the breaker stops a task, but the commit record does not say so",

@@ -12,7 +12,7 @@ from stream_app.learners.networks.adam import EPSILON
 from stream_app.learners.networks.autograd import AutogradModels, DenseNetwork, compiled_networks
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS, build
-from stream_app.records import ID_WORDS, LEARN, PREDICT, REPORT, Floats, Words
+from stream_app.records import ID_WORDS, Floats, Operation, Words
 
 SEED = bytes(range(32))
 
@@ -41,11 +41,11 @@ def operations(entries: Sequence[tuple[int, int, int]]) -> Operations:
 
 def in_turn(labels: NDArray[np.int8], *, reports: bool = False) -> list[tuple[int, int, int]]:
     """Predict slot i, learn slot i, and report, one after the other."""
-    entries = []
+    entries: list[tuple[int, int, int]] = []
     for slot, label in enumerate(labels.tolist()):
-        entries += [(PREDICT, slot, -1), (LEARN, slot, label)]
+        entries += [(Operation.PREDICT, slot, -1), (Operation.LEARN, slot, label)]
         if reports:
-            entries.append((REPORT, -1, -1))
+            entries.append((Operation.REPORT, -1, -1))
     return entries
 
 
@@ -128,7 +128,7 @@ def single_step_differences(
     for k in range(count):
         before = fast.arrays()
         slow.load(before)
-        step = operations([(PREDICT, 0, -1), (LEARN, 0, int(labels[k]))])
+        step = operations([(Operation.PREDICT, 0, -1), (Operation.LEARN, 0, int(labels[k]))])
         one = np.ascontiguousarray(examples[k : k + 1])
         scores[:, k] = fast.run(step, one, words).scores[0], slow.run(step, one, words).scores[0]
         ours, theirs = fast.arrays(), slow.arrays()

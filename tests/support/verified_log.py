@@ -16,9 +16,6 @@ from stream_app.pipeline import stream as stream_module
 from stream_app.pipeline.outputs import GENESIS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import (
-    LEARN,
-    PREDICT,
-    REPORT,
     Act,
     Commit,
     Example,
@@ -28,6 +25,7 @@ from stream_app.records import (
     Mark,
     MarkKind,
     Metric,
+    Operation,
     Outcome,
     Prediction,
     RawRecords,
@@ -192,12 +190,12 @@ class Oracle:
         versions, reports = np.zeros(rows, np.int64), []
         for row, (code, slot) in enumerate(zip(operations.codes, operations.slots, strict=True)):
             versions[row] = self._updates
-            if code == PREDICT:
+            if code == Operation.PREDICT:
                 scores[row] = abs(float(features[slot].sum()) * self._salt) % 1
                 labels[row] = scores[row] > 0.5
-            elif code == LEARN:
+            elif code == Operation.LEARN:
                 self._updates += 1
-            elif code == REPORT:
+            elif code == Operation.REPORT:
                 reports.append([self._updates, 0, 0, 0, 0, 0, 0])
         return Answers(scores, labels, versions, np.array(reports, np.float64).reshape(-1, REPORT_WIDTH))
 

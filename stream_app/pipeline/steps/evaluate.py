@@ -7,22 +7,12 @@ from numpy.typing import NDArray
 
 from stream_app.config import MetricSettings
 from stream_app.jit.compiler import compiled_without_refcounts
-from stream_app.join.constants import (
-    A_ANSWERS,
-    A_LEFT,
-    A_NEW_AGE,
-    A_OLD_AGE,
-    A_SLOT,
-    AMENDMENTS,
-    NO_ANSWER,
-    OPERATIONS,
-    REPORTS,
-)
+from stream_app.join.constants import NO_ANSWER, Amendment, OutputKind
 from stream_app.join.output import JoinOutput
 from stream_app.pipeline import degradation, prequential
 from stream_app.pipeline.prequential import CORRECTED, UNPREDICTED, Labelled
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
-from stream_app.records import CORRECT, LEARN, PREDICT, Integers, Longs
+from stream_app.records import Integers, Longs, Operation
 
 
 class Scores(NamedTuple):
@@ -51,13 +41,13 @@ def evaluate(
         out: The results of the join.
         answers: The answers of the learners.
     """
-    (segments, learners), reports, most = sums.shape, out.counts[REPORTS], len(out.parked_slots)
+    (segments, learners), reports, most = sums.shape, out.counts[OutputKind.REPORTS], len(out.parked_slots)
     labelled = Labelled(
         labels=np.empty(most, np.int8),
         bounds=np.empty(segments + 1, np.int64),
         seen=np.empty(reports, np.int64),
-        reports=np.ascontiguousarray(out.bounds[:, REPORTS]),
-        ages=np.empty((out.counts[AMENDMENTS], 3), np.int64),
+        reports=np.ascontiguousarray(out.bounds[:, OutputKind.REPORTS]),
+        ages=np.empty((out.counts[OutputKind.AMENDMENTS], 3), np.int64),
         corrections=np.empty(segments + 1, np.int64),
     )
     predicted, positions = np.empty((learners, most), np.int8), np.empty(reports, np.int32)
@@ -95,27 +85,27 @@ def _find_labels(
     for part in range(len(out.champions)):
         labelled.bounds[part] = count
         labelled.corrections[part] = correction
-        for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
-            if out.codes[k] == LEARN:
+        for k in range(out.bounds[part, OutputKind.OPERATIONS], out.bounds[part + 1, OutputKind.OPERATIONS]):
+            if out.codes[k] == Operation.LEARN:
                 labelled.labels[count] = out.classes[k]
                 for learner in range(len(predicted)):
                     predicted[learner, count] = answers.classes[learner, k]
                 count += 1
-            elif out.codes[k] == CORRECT:
-                while out.amendments[amendment, A_SLOT] < 0:  # only the revision changed: there is no operation
+            elif out.codes[k] == Operation.CORRECT:
+                while out.amendments[amendment, Amendment.SLOT] < 0:  # only the revision changed: there is no operation
                     amendment += 1
                 labelled.labels[count] = CORRECTED + out.classes[k]
-                labelled.ages[correction, 0] = out.amendments[amendment, A_OLD_AGE]
-                labelled.ages[correction, 1] = out.amendments[amendment, A_NEW_AGE]
-                labelled.ages[correction, 2] = out.amendments[amendment, A_LEFT]
-                bits = out.amendments[amendment, A_ANSWERS]
+                labelled.ages[correction, 0] = out.amendments[amendment, Amendment.OLD_AGE]
+                labelled.ages[correction, 1] = out.amendments[amendment, Amendment.NEW_AGE]
+                labelled.ages[correction, 2] = out.amendments[amendment, Amendment.LEFT]
+                bits = out.amendments[amendment, Amendment.ANSWERS]
                 for learner in range(len(predicted)):
                     known = (bits >> (NO_ANSWER + learner)) & 1 == 0
                     predicted[learner, count] = (bits >> learner) & 1 if known else UNPREDICTED
                 amendment += 1
                 correction += 1
                 count += 1
-            elif out.codes[k] != PREDICT:
+            elif out.codes[k] != Operation.PREDICT:
                 labelled.seen[report] = count
                 report_positions[report] = out.positions[k]
                 report += 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.jit.memory import longs_at, offset_pointer, pointer_to
 from stream_app.join import segments as join
-from stream_app.join.constants import OPERATIONS, REPORTS
+from stream_app.join.constants import OutputKind
 from stream_app.join.input import JoinInput, Segments
 from stream_app.join.layout import view_of
 from stream_app.join.output import JoinOutput
@@ -21,13 +21,13 @@ from stream_app.learners import loop
 from stream_app.learners.api import REPORT_WIDTH, Operations
 from stream_app.learners.scaler import OperationBuffers
 from stream_app.pipeline.stream import Stream
-from stream_app.records import LEARN, PREDICT, Floats, Longs
+from stream_app.records import Floats, Longs, Operation
 
 
 class LearnerAnswers(NamedTuple):
     """The answers of n learners to m operations; see `learners.api.Answers`.
 
-    At `LEARN`, scores and classes are those that the learner had predicted for the example.
+    At `Operation.LEARN`, scores and classes are those that the learner had predicted for the example.
 
     Attributes:
         scores: float32 `[n, m]`.
@@ -78,7 +78,7 @@ def join_and_learn(
             join.prefetch_segment(batch, segments, part + 1)
         join.run_segment(batch, segments, part, out)
         state = view_of(longs_at(segments.joins[part]))
-        begin, end = out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]
+        begin, end = out.bounds[part, OutputKind.OPERATIONS], out.bounds[part + 1, OutputKind.OPERATIONS]
         slots = len(state.states)
         for k in range(each):
             if learners[part, k] != 0:
@@ -96,7 +96,7 @@ def join_and_learn(
                     offset_pointer(pointer_to(state.classes), k * slots),
                 )
                 following = learners[part + 1, k] if part + 1 < parts else 0
-                report = out.bounds[part, REPORTS]
+                report = out.bounds[part, OutputKind.REPORTS]
                 loop.run_part(longs_at(learners[part, k]), buffers, begin, end, report, True, following)
         join.settle_segment(segments.joins[part], part, out)
 
@@ -112,14 +112,17 @@ def learn_interpreted(stream: Stream, number: int, part: int, out: JoinOutput, a
         answers: Filled with the answers of this learner.
     """
     state = stream.join.arrays()
-    own, reports = (slice(out.bounds[part, kind], out.bounds[part + 1, kind]) for kind in (OPERATIONS, REPORTS))
+    own, reports = (
+        slice(out.bounds[part, kind], out.bounds[part + 1, kind])
+        for kind in (OutputKind.OPERATIONS, OutputKind.REPORTS)
+    )
     operations = Operations(out.codes[own], out.slots[own], out.classes[own])
     given = stream.learners[number].run(operations, state["features"], state["ids"])
     scores, classes = answers.scores[number, own], answers.classes[number, own]
     scores[:], classes[:], answers.versions[number, own] = given.scores, given.labels, given.versions
     answers.reports[number, reports] = given.reports
     kept_scores, kept_classes = state["scores"][number], state["classes"][number]
-    predicted, learned = operations.codes == PREDICT, operations.codes == LEARN
+    predicted, learned = operations.codes == Operation.PREDICT, operations.codes == Operation.LEARN
     kept_scores[operations.slots[predicted]] = scores[predicted]
     kept_classes[operations.slots[predicted]] = classes[predicted]
     scores[learned] = kept_scores[operations.slots[learned]]

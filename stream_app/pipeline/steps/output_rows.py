@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_app.jit.compiler import compiled_without_refcounts
-from stream_app.join.constants import OPERATIONS, OUTCOMES
+from stream_app.join.constants import OutputKind
 from stream_app.join.input import JoinInput
 from stream_app.join.output import JoinOutput
 from stream_app.pipeline.outputs import OutcomeRows, PredictionRows
 from stream_app.pipeline.steps.join_and_learn import LearnerAnswers
-from stream_app.records import ID_WORDS, PREDICT, Integers, Longs
+from stream_app.records import ID_WORDS, Integers, Longs, Operation
 
 
 class Owners(NamedTuple):
@@ -50,7 +50,7 @@ def prediction_rows(
 
 def outcome_rows(owners: Owners, out: JoinOutput, positions: int) -> OutcomeRows:
     """Return the outcomes in merge order; `positions` is the length of the merged sequence."""
-    count = int(out.counts[OUTCOMES])
+    count = int(out.counts[OutputKind.OUTCOMES])
     rows = OutcomeRows(
         positions=np.empty(count, np.int32),
         streams=np.empty(count, np.int32),
@@ -82,8 +82,8 @@ def _find_predictions(owners: Owners, out: JoinOutput, every: bool, segments: In
     for position in range(len(segments)):
         segments[position] = -1
     for part in range(len(owners.streams)):
-        for k in range(out.bounds[part, OPERATIONS], out.bounds[part + 1, OPERATIONS]):
-            if out.codes[k] == PREDICT:
+        for k in range(out.bounds[part, OutputKind.OPERATIONS], out.bounds[part + 1, OutputKind.OPERATIONS]):
+            if out.codes[k] == Operation.PREDICT:
                 segments[out.positions[k]] = part
                 operations[out.positions[k]] = k
                 total += owners.learners[part] if every else 1
@@ -124,12 +124,12 @@ def _put_predictions(
 @compiled_without_refcounts
 def _put_outcomes(owners: Owners, out: JoinOutput, places: Longs, rows: OutcomeRows) -> None:
     """Fill the rows in merge order by counting; `places` are zeros, one more than positions."""
-    for at in range(out.counts[OUTCOMES]):
+    for at in range(out.counts[OutputKind.OUTCOMES]):
         places[out.outcome_positions[at] + 1] += 1
     for position in range(len(places) - 1):
         places[position + 1] += places[position]
     for part in range(len(owners.streams)):
-        for at in range(out.bounds[part, OUTCOMES], out.bounds[part + 1, OUTCOMES]):
+        for at in range(out.bounds[part, OutputKind.OUTCOMES], out.bounds[part + 1, OutputKind.OUTCOMES]):
             position, learner = out.outcome_positions[at], out.outcome_learners[at]
             row = places[position]
             places[position] = row + 1

@@ -119,7 +119,12 @@ def test_descriptors_name_what_their_owners_hold_after_a_run() -> None:
     assert len(table) > 1
     for number, of in enumerate(table):
         assert table._joins[number] == address_of(of.join.descriptor)
-        cells = (layout.FIXED, layout.SLOT_BLOCK, layout.RING_BLOCK, layout.TABLE_BLOCK)
+        cells = (
+            layout.JoinField.FIXED,
+            layout.JoinField.SLOT_BLOCK,
+            layout.JoinField.RING_BLOCK,
+            layout.JoinField.TABLE_BLOCK,
+        )
         for cell, block in zip(cells, of.join._blocks, strict=True):
             assert of.join.descriptor[cell] == address_of(block)
         for k, learner in enumerate(of.learners):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_app.learners.api import REPORT_COLUMNS, Learner
-from stream_app.records import CORRECT, LEARN, PREDICT
+from stream_app.records import Operation
 from tests.support.learner_steps import ids, in_turn, learner, operations
 
 COLUMNS = ("negative_capacity", "positive_capacity", "negative_queue", "positive_queue")
@@ -126,17 +126,21 @@ def test_a_corrected_example_moves_behind_the_newest_of_its_class() -> None:
     areba.run(operations(in_turn(labels)), examples, ids(19))
     assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([8, 17, 18], [14, 15, 16])
     sizes = areba.arrays()["class_sizes"].tolist()
-    areba.run(operations([(CORRECT, 16, 1)]), examples, ids(19))
+    areba.run(operations([(Operation.CORRECT, 16, 1)]), examples, ids(19))
     assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([8, 18], [15, 16, 17])
     assert areba.arrays()["positive_examples"].tolist() == examples[[14, 15, 16]].tolist()
     assert areba.arrays()["negative_examples"].tolist() == examples[[7, 17]].tolist()
-    areba.run(operations([(CORRECT, 0, 1), (CORRECT, 17, 0), (CORRECT, 13, 0)]), examples, ids(19))
+    areba.run(
+        operations([(Operation.CORRECT, 0, 1), (Operation.CORRECT, 17, 0), (Operation.CORRECT, 13, 0)]),
+        examples,
+        ids(19),
+    )
     assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([8, 18], [15, 16, 17]), (
         "all not kept as such"
     )
     assert areba.arrays()["class_sizes"].tolist() == sizes
     assert areba.arrays()["capacities"].tolist() == [3, 3]
-    areba.run(operations([(PREDICT, 18, -1), (LEARN, 18, 0)]), examples, ids(19))
+    areba.run(operations([(Operation.PREDICT, 18, -1), (Operation.LEARN, 18, 0)]), examples, ids(19))
     assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([8, 18, 19], [15, 16, 17])
 
 
@@ -147,7 +151,7 @@ def test_a_queue_that_a_correction_empties_begins_again() -> None:
     rows = np.zeros((11, 2), np.float32)
     areba.run(operations(in_turn(labels)), rows, ids(11))
     assert areba.arrays()["capacities"].tolist() == [1, 2]
-    areba.run(operations([(CORRECT, 6, 0)]), rows, ids(11))
+    areba.run(operations([(Operation.CORRECT, 6, 0)]), rows, ids(11))
     assert (queue_ids(areba, "negative"), queue_ids(areba, "positive")) == ([7], [])
     assert areba.arrays()["capacities"].tolist() == [1, 1]
 

@@ -10,7 +10,7 @@ from stream_app.config import LearnerSettings
 from stream_app.errors import StateError
 from stream_app.learners.api import Learner
 from stream_app.learners.registry import METHODS
-from stream_app.records import CORRECT, LEARN, PREDICT, REPORT
+from stream_app.records import Operation
 from tests.support.learner_steps import Stream, ids, in_turn, learner, operations, pair, run_in_cuts, same_state, stream
 
 OWN = "tests.unit.learners.test_own_learner:NearestMean"
@@ -27,15 +27,15 @@ every_scaled = pytest.mark.parametrize(
 
 def late(labels: np.ndarray[Any, Any], lag: int = 7) -> list[tuple[int, int, int]]:
     """Labels come `lag` examples late; a report now and then, and a correction of what was learned of late."""
-    entries: list[tuple[int, int, int]] = [(PREDICT, slot, -1) for slot in range(min(lag, len(labels)))]
+    entries: list[tuple[int, int, int]] = [(Operation.PREDICT, slot, -1) for slot in range(min(lag, len(labels)))]
     for slot, label in enumerate(labels.tolist()):
-        entries.append((LEARN, slot, label))
+        entries.append((Operation.LEARN, slot, label))
         if slot + lag < len(labels):
-            entries.append((PREDICT, slot + lag, -1))
+            entries.append((Operation.PREDICT, slot + lag, -1))
         if slot % 25 == 0:
-            entries.append((REPORT, -1, -1))
+            entries.append((Operation.REPORT, -1, -1))
         if slot % 10 == 9:
-            entries.append((CORRECT, slot - slot % 4, 1 - int(labels[slot - slot % 4])))
+            entries.append((Operation.CORRECT, slot - slot % 4, 1 - int(labels[slot - slot % 4])))
     return entries
 
 
@@ -65,7 +65,7 @@ def test_a_prediction_changes_nothing_but_the_scaler(method: str, scaler: str) -
     data = stream(60, 3, positives=0.3)
     which = learned(method, data, scaler=scaler)
     before = which.arrays()
-    which.run(operations([(PREDICT, slot, -1) for slot in range(60)]), data.examples, ids(60))
+    which.run(operations([(Operation.PREDICT, slot, -1) for slot in range(60)]), data.examples, ids(60))
     after = which.arrays()
     changed = {name for name in before if before[name].tobytes() != after[name].tobytes()}
     assert changed <= SCALED
@@ -79,7 +79,7 @@ def test_an_own_learners_prediction_changes_nothing(method: str) -> None:
     which = learned(method, data)
     before = which.arrays()
     scores = [
-        which.run(operations([(PREDICT, slot, -1) for slot in order]), data.examples, ids(60)).scores[place]
+        which.run(operations([(Operation.PREDICT, slot, -1) for slot in order]), data.examples, ids(60)).scores[place]
         for order, place in ((range(60), 5), (range(59, -1, -1), 54))
     ]
     assert scores[0] == scores[1]
@@ -217,9 +217,13 @@ def test_a_class_that_is_none_is_never_learned(method: str, label: int) -> None:
     data = stream(20, 3, positives=0.3)
     which = learned(method, data)
     before = which.arrays()
-    for code in (LEARN, CORRECT):
+    for code in (Operation.LEARN, Operation.CORRECT):
         with pytest.raises(ValueError, match="a class to learn is 0 or 1"):
-            which.run(operations([(PREDICT, 0, -1), (LEARN, 1, 1), (code, 0, label)]), data.examples, ids(20))
+            which.run(
+                operations([(Operation.PREDICT, 0, -1), (Operation.LEARN, 1, 1), (code, 0, label)]),
+                data.examples,
+                ids(20),
+            )
     assert all(before[name].tobytes() == array.tobytes() for name, array in which.arrays().items())
 
 
@@ -229,7 +233,7 @@ def test_a_correction_undoes_no_step(method: str) -> None:
     data = stream(60, 3, positives=0.3)
     which = learned(method, data)
     before = which.arrays()
-    entries = [(CORRECT, slot, 1 - int(data.labels[slot])) for slot in range(60)]
+    entries = [(Operation.CORRECT, slot, 1 - int(data.labels[slot])) for slot in range(60)]
     answers = which.run(operations(entries), data.examples, ids(60))
     changed = {name for name, array in which.arrays().items() if array.tobytes() != before[name].tobytes()}
     assert all(name.startswith(("negative_", "positive_", "window_")) or name == "capacities" for name in changed)
@@ -258,8 +262,8 @@ def test_answers_have_their_shapes_and_types(method: str) -> None:
     codes = np.array([code for code, _, _ in late(data.labels)])
     columns = (answers.scores, answers.labels, answers.versions)
     assert [column.dtype.name for column in columns] == ["float32", "int8", "int64"]
-    assert np.array_equal(np.isnan(answers.scores), codes != PREDICT)
-    assert np.array_equal(answers.labels == -1, codes != PREDICT)
-    assert answers.reports.shape == ((codes == REPORT).sum(), 7)
+    assert np.array_equal(np.isnan(answers.scores), codes != Operation.PREDICT)
+    assert np.array_equal(answers.labels == -1, codes != Operation.PREDICT)
+    assert answers.reports.shape == ((codes == Operation.REPORT).sum(), 7)
     assert (np.diff(answers.versions) >= 0).all()
-    assert np.array_equal(answers.reports[:, 0], answers.versions[codes == REPORT])
+    assert np.array_equal(answers.reports[:, 0], answers.versions[codes == Operation.REPORT])

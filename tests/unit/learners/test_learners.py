@@ -8,7 +8,7 @@ import pytest
 from stream_app.config import LearnerSettings
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.learners.registry import METHODS, build
-from stream_app.records import LEARN, PREDICT, REPORT
+from stream_app.records import Operation
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
 
 # isort: split
@@ -43,8 +43,15 @@ def test_operations_are_answered_in_order(settings: dict[str, Any]) -> None:
     """Scores, classes and versions go into predictions: each must be of its own moment."""
     examples, labels = stream(4, 3)
     which = learner(3, **settings)
-    entries = [(PREDICT, 0, -1), (PREDICT, 1, -1), (LEARN, 1, 1), (REPORT, -1, -1), (PREDICT, 2, -1), (LEARN, 0, 0)]
-    answers = which.run(operations([*entries, (REPORT, -1, -1)]), examples, ids(4))
+    entries = [
+        (Operation.PREDICT, 0, -1),
+        (Operation.PREDICT, 1, -1),
+        (Operation.LEARN, 1, 1),
+        (Operation.REPORT, -1, -1),
+        (Operation.PREDICT, 2, -1),
+        (Operation.LEARN, 0, 0),
+    ]
+    answers = which.run(operations([*entries, (Operation.REPORT, -1, -1)]), examples, ids(4))
     predicted = np.array([True, True, False, False, True, False, False])
     assert answers.versions.tolist() == [0, 0, 0, 1, 1, 1, 2]
     assert np.array_equal(~np.isnan(answers.scores), predicted)
@@ -64,12 +71,14 @@ def test_areba_reports_sizes_queues_and_capacities() -> None:
     """Metrics publish them by these columns."""
     areba = learner()
     answers = areba.run(
-        operations([*in_turn(np.array([0, 0, 0], np.int8)), (REPORT, -1, -1)]), np.zeros((3, 2), np.float32), ids(3)
+        operations([*in_turn(np.array([0, 0, 0], np.int8)), (Operation.REPORT, -1, -1)]),
+        np.zeros((3, 2), np.float32),
+        ids(3),
     )
     assert answers.reports.tolist() == [[3.0, 0.0, pytest.approx(0.029701), 0.0, 3.0, 1.0, 4.0]]
     assert (
         learner(method="baseline")
-        .run(operations([(REPORT, -1, -1)]), np.zeros((1, 2), np.float32), ids(1))
+        .run(operations([(Operation.REPORT, -1, -1)]), np.zeros((1, 2), np.float32), ids(1))
         .reports.any()
         == 0
     )
@@ -102,11 +111,15 @@ def test_the_example_that_is_learned_is_the_one_that_was_seen() -> None:
     """Labels come late: the scaler has moved on by then, and the features' array has been replaced by a larger one."""
     examples, _ = stream(6, 3)
     scaled = learner(3, scaler="standard")
-    first = scaled.run(operations([(PREDICT, 0, -1), (PREDICT, 1, -1)]), examples[:2].copy(), ids(2))
+    first = scaled.run(
+        operations([(Operation.PREDICT, 0, -1), (Operation.PREDICT, 1, -1)]), examples[:2].copy(), ids(2)
+    )
     assert not np.isnan(first.scores[:2]).any()
     grown = np.zeros((64, 3), np.float32)
     grown[:6] = examples
-    scaled.run(operations([(PREDICT, slot, -1) for slot in range(2, 6)] + [(LEARN, 1, 1)]), grown, ids(64))
+    scaled.run(
+        operations([(Operation.PREDICT, slot, -1) for slot in range(2, 6)] + [(Operation.LEARN, 1, 1)]), grown, ids(64)
+    )
     pair = examples[:2].astype(np.float64)
     expected = (pair[1] - pair.mean(0)) / pair.std(0)
     arrays = scaled.arrays()
@@ -186,7 +199,7 @@ def test_a_state_of_another_kind_is_refused_and_changes_nothing(other: dict[str,
 def test_unsuitable_features_are_refused() -> None:
     """Compiled code reads memory without a check: what it is given must be what it expects."""
     which = learner(3)
-    step = operations([(PREDICT, 0, -1)])
+    step = operations([(Operation.PREDICT, 0, -1)])
     wrongs: tuple[Any, ...] = (np.zeros((2, 4), np.float32), np.zeros((2, 3)), np.zeros((3, 2), np.float32).T)
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"C-contiguous float32 \[slots, 3\]"):
@@ -194,7 +207,7 @@ def test_unsuitable_features_are_refused() -> None:
 
 
 @pytest.mark.parametrize("slot", [-1, 2, 1_000_000])
-@pytest.mark.parametrize("code", [PREDICT, LEARN])
+@pytest.mark.parametrize("code", [Operation.PREDICT, Operation.LEARN])
 def test_a_slot_that_is_not_there_is_refused(code: int, slot: int) -> None:
     """The same, for the rows that operations name."""
     with pytest.raises(ValueError, match="slot"):
@@ -205,7 +218,7 @@ def test_a_slot_that_is_not_there_is_refused(code: int, slot: int) -> None:
 def test_a_class_that_is_none_is_refused(label: int) -> None:
     """It would be an index of a queue that is not there."""
     with pytest.raises(ValueError, match="class"):
-        learner().run(operations([(LEARN, 0, label)]), np.zeros((1, 2), np.float32), ids(1))
+        learner().run(operations([(Operation.LEARN, 0, label)]), np.zeros((1, 2), np.float32), ids(1))
 
 
 def test_wrong_settings_are_named_with_their_learner() -> None:

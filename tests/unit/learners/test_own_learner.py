@@ -11,7 +11,7 @@ import yaml
 from stream_app.config import load
 from stream_app.errors import ConfigurationError, StateError
 from stream_app.learners.custom import OwnLearner
-from stream_app.records import LEARN, PREDICT
+from stream_app.records import Operation
 from tests.support.learner_steps import ids, in_turn, learner, operations, run_in_cuts, stream
 
 PAGE = Path(__file__).parents[3] / "docs" / "own_learner.md"
@@ -119,7 +119,7 @@ def test_an_error_in_it_names_the_learner() -> None:
     which = learner(method=f"{HERE}Broken")
     here = re.escape(__file__)
     with pytest.raises(ConfigurationError, match=rf"^learner test: learn failed: {here}:\d+: KeyError: "):
-        which.run(operations([(PREDICT, 0, -1), (LEARN, 0, 1)]), examples, ids(2))
+        which.run(operations([(Operation.PREDICT, 0, -1), (Operation.LEARN, 0, 1)]), examples, ids(2))
     with pytest.raises(StateError, match=rf"learner test: load failed: {here}:\d+: IndexError: too short"):
         which.load(which.arrays())
 
@@ -131,5 +131,5 @@ def test_it_cannot_change_the_joins_features() -> None:
     which._own = learner(method=f"{HERE}Broken")._own  # type: ignore[attr-defined]
     which._own.wrong = "write"  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match="read-only"):
-        which.run(operations([(PREDICT, 0, -1)]), examples, ids(2))
+        which.run(operations([(Operation.PREDICT, 0, -1)]), examples, ids(2))
     assert not examples.any()

@@ -20,7 +20,7 @@ from stream_app.verify.verify import verify
 from stream_app.worker.health import HealthObserver
 from stream_app.worker.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _config, _started, _turns
+from tests.support.world import World, _all_at, _config, _started, _turns
 
 TIME_MS = 1_700_000_000_000
 
@@ -97,6 +97,20 @@ def test_what_is_wrong_within_a_stream_stops_no_task() -> None:
     _turns(member, until=lambda: any(task.offsets == (162, 42) for task in member.tasks))
     assert member.tasks[0].stage is Stage.LIVE
     assert len(world.rows("dead-letters", 0)) == 200
+
+
+def test_a_limit_that_was_lowered_is_read_again() -> None:
+    """A dead letter that its topic no longer takes would abort the same transaction for ever."""
+    world = World()
+    member = _started(world.worker())
+    world.send(2)
+    _turns(member, until=_all_at(member, 2))
+    world.broker.alter_topic(world.config.topics.dead_letters, {"max.message.bytes": "1000"})
+    world.put("examples", 0, b"s0", b"{" * 5_000, 100)
+    _turns(member, until=lambda: member.tasks[0].stage is Stage.LIVE and member.tasks[0].offsets == (3, 2))
+    [(_, value, _, headers)] = world.rows("dead-letters", 0)
+    assert len(value or b"") < 1_000
+    assert dict(headers)["areba.reason"] == b"wrong-schema"
 
 
 def test_sound_labels_do_not_hide_unreadable_examples() -> None:
