@@ -20,7 +20,7 @@ from stream_app.verify.verify import verify
 from stream_app.worker.health import HealthObserver
 from stream_app.worker.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
 from stream_app.worker.worker import Worker
-from tests.support.world import World, _all_at, _config, _started, _turns
+from tests.support.world import World, _all_at, _config, _reaches, _started, _turns
 
 TIME_MS = 1_700_000_000_000
 
@@ -107,7 +107,7 @@ def test_a_limit_that_was_lowered_is_read_again() -> None:
     _turns(member, until=_all_at(member, 2))
     world.broker.alter_topic(world.config.topics.dead_letters, {"max.message.bytes": "1000"})
     world.put("examples", 0, b"s0", b"{" * 5_000, 100)
-    _turns(member, until=lambda: member.tasks[0].stage is Stage.LIVE and member.tasks[0].offsets == (3, 2))
+    _turns(member, until=lambda: _reaches(member, (3, 2)))
     [(_, value, _, headers)] = world.rows("dead-letters", 0)
     assert len(value or b"") < 1_000
     assert dict(headers)["areba.reason"] == b"wrong-schema"
