@@ -8,7 +8,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("stream_app/admin/inspect_tasks.py", "lines"): TO_DO,
     ("stream_app/worker/worker.py", "lines"): TO_DO,
     ("stream_app/worker/worker.py:Worker", "lines"): TO_DO,
-    ("ops/demo.py", "lines"): TO_DO,
     ("study/", "files"): TO_DO,
     ("tests/property/test_task.py", "lines"): TO_DO,
     ("tests/simulation/mutants.py", "lines"): TO_DO,
