@@ -12,11 +12,11 @@ from study.summary import LOWEST_BEFORE, LearnerSummary, RunSummary, mean_and_er
 from study.tables import markdown
 
 MUCH = 0.5
-"""A G-mean that is worth losing."""
+"""G-mean whose loss counts as a large loss."""
 
 
 def latency(context: Context) -> list[str]:
-    """G-mean by verification latency."""
+    """Write the part on verification latency: the G-mean by the delay of labels."""
     own = {
         level: context.summaries[f"latency-{level}"]
         for level in (0, 10, 100, 1_000, 10_000)
@@ -26,7 +26,7 @@ def latency(context: Context) -> list[str]:
 
 
 def shares(context: Context) -> list[str]:
-    """G-mean by the share of labels that come."""
+    """Write the part on missing labels: the G-mean by the share of labels that come."""
     runs = {100: "latency-0", 50: "share-50", 10: "share-10", 1: "share-1"}
     own = {level: context.summaries[name] for level, name in runs.items() if name in context.summaries}
     return _levels(context, "Share of labels that come", "shares", own, "labels that come, in percent", "share")
@@ -108,7 +108,7 @@ def _by_level(own: Mapping[int, RunSummary], learners: Sequence[str]) -> tuple[S
 
 
 def recovery(context: Context) -> list[str]:
-    """Examples after a drift until the G-mean is back."""
+    """Write the part on recovery: the number of examples after a drift until the G-mean has recovered."""
     panels: list[list[Panel]] = []
     rows: list[list[str]] = []
     runs: dict[str, RunSummary] = {}
@@ -203,7 +203,7 @@ def _recovery_conclusions(runs: Mapping[str, RunSummary], learners: Sequence[str
 
 
 def scale(context: Context) -> list[str]:
-    """Long, wide, rare and recurring streams."""
+    """Write the part on long, wide, rare and recurring streams."""
     names = ("long-sine", "long-recurring", "rare-sine", "wide-sine")
     own = context.some(names)
     if not own:
@@ -234,13 +234,13 @@ def scale(context: Context) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Duel:
-    """River's best model against the best of ours, by their means.
+    """River's best model against our best model, chosen by their means.
 
     Attributes:
         summary: The run.
-        theirs: Name and mean of River's.
-        ours: Name and mean of ours.
-        p_value: Of the paired t-test.
+        theirs: Name and mean of River's model.
+        ours: Name and mean of our model.
+        p_value: The p-value of the paired t-test.
     """
 
     summary: RunSummary
@@ -250,14 +250,14 @@ class Duel:
 
     @property
     def verdict(self) -> str:
-        """Who wins."""
+        """Which side wins."""
         if self.p_value >= ALPHA:
             return "not told apart"
         return "River wins" if self.theirs[1] > self.ours[1] else "ours wins"
 
 
 def duels(context: Context) -> list[Duel]:
-    """One for each stream that River's models saw."""
+    """Return a duel for each stream that River's models were run on."""
     found = []
     for name, summary in context.summaries.items():
         if name.startswith("river-"):
@@ -278,7 +278,7 @@ def _is_rivers(settings: LearnerSettings) -> bool:
 
 
 def river(context: Context) -> list[str]:
-    """River's models on the same streams."""
+    """Write the part on River's models, which were run on the same streams."""
     found = duels(context)
     if not found:
         return []
@@ -309,7 +309,7 @@ def river(context: Context) -> list[str]:
 
 
 def _standardised(context: Context) -> list[str]:
-    """What our learners do with standardised features, which River's logistic regression makes for itself."""
+    """Write how our learners do with standardised features, which River's logistic regression makes for itself."""
     lines = []
     for source in ("cervical", "credit"):
         summary = context.summaries.get(f"variant-{source}-standard-shuffled")

@@ -1,4 +1,4 @@
-"""The report in a few lines, counted from the same figures as its parts."""
+"""A summary of the report in a few lines, counted from the same figures as its parts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ AREBA, QBR = "areba_20", "qbr_20"
 
 
 def headlines(context: Context) -> list[str]:
-    """What was found, for people who read no further."""
+    """Write the summary for people who read no further."""
     lines = [
         *_paper(context),
         *_comparison(context),

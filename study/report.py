@@ -1,4 +1,4 @@
-"""The report: one Markdown page with tables and figures, and the CSV files that all of its claims come from."""
+"""The report: a Markdown page with tables and figures, and the CSV files that contain all figures of the page."""
 
 import importlib.metadata
 import platform
@@ -42,7 +42,7 @@ SECTIONS: tuple[Callable[[Context], list[str]], ...] = (
 
 
 def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command: str, console: Terminal) -> Path:
-    """Write everything that the finished repetitions say; the path of the page.
+    """Write the report of all finished repetitions and return the path of the page.
 
     Raises:
         StateError: A stored repetition is damaged.
