@@ -81,7 +81,7 @@ def test_ctrl_c_loses_nothing(folder: Path) -> None:
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert "the same command goes on from there" in " ".join(said.split())
+    assert "the same command continues from there" in " ".join(said.split())
     before = _files(folder)
     wanted = len(before) + 2
     result = _study(folder, "run", "small", "--reps", str(wanted), "--jobs", "2")
@@ -90,4 +90,4 @@ def test_ctrl_c_loses_nothing(folder: Path) -> None:
     assert len(after) == wanted
     assert {path: after[path] for path in before} == before
     assert f"{wanted}/2" in _study(folder, "list").stdout
-    assert "every repetition is there" in _study(folder, "run", "small").stderr
+    assert "every repetition is finished" in _study(folder, "run", "small").stderr
