@@ -1,4 +1,4 @@
-"""What may be larger than the house rules allow, and why (tests/unit/test_architecture.py)."""
+"""Files, folders, classes and functions that exceed the size limits, and why (tests/unit/test_architecture.py)."""
 
 from collections.abc import Mapping
 
@@ -19,4 +19,4 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("tests/unit/verify/test_verify.py", "lines"): TO_DO,
     ("tests/unit/verify/test_verify_damage.py", "lines"): TO_DO,
 }
-"""By name and kind of size."""
+"""Reasons by name and kind of size."""

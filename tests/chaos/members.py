@@ -35,7 +35,7 @@ STOP_DEADLINE_S = 90.0
 AFRESH = "restarting the process"
 STOPPED = (0, 4, -signal.SIGTERM)
 """Exit statuses of a worker that is asked to stop. Only the first is a clean stop. With the second, a broker was too
-slow for the last transaction. With the third, the worker was restarting itself, and a new interpreter has no handler."""
+slow for the last transaction. With the third, the worker was restarting itself, and a new one has no handler."""
 
 READY = "compiled code is ready"
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"

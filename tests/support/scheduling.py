@@ -1,4 +1,4 @@
-"""The order in which pytest-xdist hands out the tests: the longest first, Kafka tests beside tests that compute.
+"""The order in which pytest-xdist runs the tests: the longest first, Kafka tests in parallel with tests that compute.
 
 A test on a real Kafka waits for brokers and worker processes most of the time, while most other tests compute all the
 time. Two queues keep the processors busy without making every Kafka test compete with several computing tests: one
@@ -17,7 +17,7 @@ COMPUTING_WORKERS = 1
 """Workers of pytest-xdist that start with tests that compute. The Kafka tests keep the other core of two busy."""
 
 SLOW_S = 10.0
-"""What a test takes at least that is marked `slow` without a number of seconds."""
+"""The assumed duration of a test that is marked `slow` without a number of seconds."""
 
 
 def expected_s(item: pytest.Item) -> float:
@@ -37,7 +37,7 @@ def longest_first(items: list[pytest.Item]) -> None:
 
 
 def _unit(item: pytest.Item) -> str:
-    """Return what names the tests that run in one worker, one after the other: their group, or the test."""
+    """Return the unit of tests that run in one worker, one after the other: their group, or the test."""
     mark = item.get_closest_marker("xdist_group")
     return item.nodeid if mark is None else f"@{mark.args[0]}"
 
@@ -50,8 +50,8 @@ def needs_kafka(node_id: str) -> bool:
 class LongestFirst(LoadGroupScheduling):  # type: ignore[misc]  # pytest-xdist publishes no types
     """A scheduler that keeps the order of the tests and binds at most one test in advance to a worker.
 
-    The schedulers of pytest-xdist bind up to three tests in advance. A test of a minute behind a test of five minutes
-    would then wait although other workers have nothing to do.
+    The schedulers of pytest-xdist bind up to three tests in advance. A test of a minute that is bound after a test of
+    five minutes would then wait although other workers have nothing to do.
     """
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
@@ -59,7 +59,7 @@ class LongestFirst(LoadGroupScheduling):  # type: ignore[misc]  # pytest-xdist p
         config.option.loadscopereorder = False
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Give a worker the first unit of its queue, or of the other queue where its own is empty.
+        """Give a worker the first unit of its queue, or of the other queue if its own is empty.
 
         A worker that has just begun its first unit, one of the longest, gets the last unit of its queue: what is bound
         to it must wait for that long unit.

@@ -97,7 +97,7 @@ def _records(draw: random.Random, side: Side, partition: int, start_ms: int, cou
 
 
 def _monsters(now_ms: int) -> list[RawRecord]:
-    """Return records that are small only while compressed: a large value, header or key, many headers, and all at once."""
+    """Return records that are small only when compressed: a large value, header or key, many headers, all at once."""
     zeros = bytes(LARGE_BYTES)
     many = [(b"traceparent", TRACE)] * 40_000
     return [

@@ -245,7 +245,7 @@ def test_inspect_and_verify_know_of_it() -> None:
     _goes_on(world, COUNT)
     assert inspect(world.cluster, world.config).ok
     report = verify(world.cluster, world.config)
-    assert [note for note in report.notes if "an operator accepted it: the task continues from models" in note]
+    assert [note for note in report.notes if "accepted it: the task continues from untrained models" in note]
     assert not {Code.WRONG_RANGE, Code.WRONG_SEQUENCE} & {finding.code for finding in report.findings}
 
 
