@@ -1,7 +1,7 @@
-"""What can go wrong, how a seed chooses among it, and the count of what really did.
+"""The kinds of faults, how a seed chooses among them, and the count of those that hit.
 
-Each seed enables a random part of the kinds at rates of its own (swarm testing: a world in which everything fails
-equally often never gets as far as one in which only commits do).
+Each seed enables a random part of the kinds, each at its own rate (swarm testing: a world in which everything fails
+equally often never gets as far as one in which only commits fail).
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from random import Random
 
 
 class Fault(StrEnum):
-    """Kinds of faults; one is counted where it hit, not where it was planned."""
+    """Kinds of faults; a fault counts where it hit, not where it was planned."""
 
     CRASH = "crash"
     STALL = "stall"
@@ -96,10 +96,10 @@ COSTLY = frozenset(
         Fault.MARKERS,
     }
 )
-"""Each makes somebody restore; a seed has a budget of them, so that it ends."""
+"""Faults that cause a restore; a seed has a budget of them, so that it ends."""
 
 ANYWHERE = (Fault.CRASH, Fault.STALL, Fault.OUTAGE)
-"""At any call of any port."""
+"""Faults at any call of any port."""
 
 DISASTERS = (
     Fault.JOIN,
@@ -116,11 +116,11 @@ DISASTERS = (
     Fault.RECOMMIT,
     Fault.GROWN,
 )
-"""At any time, whatever a worker does."""
+"""Faults at any time, independent of what a worker does."""
 
 
 class Event(StrEnum):
-    """What came of it: places that a fault must have reached for the count to mean anything."""
+    """Consequences of faults: places that a fault must have reached for the count to mean anything."""
 
     CRASH_IN_TRANSACTION = "crash in a transaction"
     STALL_IN_TRANSACTION = "stall in a transaction"
@@ -181,10 +181,10 @@ class Swarm:
     """The faults of one seed.
 
     Attributes:
-        rates: Chance at each opportunity, of the kinds that are enabled.
-        budget: How many costly ones there may be.
-        focus: The port call at which those that may be anywhere are much more frequent; "" for none.
-        longest_stall_s: Of a stall.
+        rates: Probability at each opportunity, for the enabled kinds.
+        budget: The number of costly faults at most.
+        focus: The port call at which the faults of `ANYWHERE` are much more frequent; "" for none.
+        longest_stall_s: The duration of the longest stall.
     """
 
     rates: Mapping[Fault, float]
@@ -243,7 +243,7 @@ _RANGES: Mapping[Fault, tuple[float, float]] = {
 
 
 def draw_swarm(draw: Random) -> Swarm:
-    """The faults of a seed: one in sixteen has none at all, most have about half of the kinds."""
+    """Draw the faults of a seed: one seed in sixteen has none at all, most have about half of the kinds."""
     share = draw.choice((0.0, *(0.25,) * 5, *(0.5,) * 6, *(0.8,) * 4))
     rates = {}
     for fault in Fault:
@@ -254,7 +254,7 @@ def draw_swarm(draw: Random) -> Swarm:
     if Fault.COMMIT_MARKERS in rates:
         rates.pop(Fault.LOSS, None)  # without their inputs, outputs that nobody can read cannot be computed again
         rates.pop(Fault.RESET, None)  # operators reset streams of a task that was stopped cleanly
-        rates.pop(Fault.RECOMMIT, None)  # and what they commit again a worker must have settled
+        rates.pop(Fault.RECOMMIT, None)  # and a worker must have settled the offsets that they commit again
     return Swarm(
         rates=rates,
         budget=draw.choice((1, 2, 3, 4, 5, 6, 8)),
@@ -264,12 +264,12 @@ def draw_swarm(draw: Random) -> Swarm:
 
 
 class Faults:
-    """Draws the faults of one world, and counts.
+    """Draws the faults of one world, and counts them.
 
     Attributes:
         hits: How often each kind hit.
-        events: What came of it.
-        is_calm: No more of them: the world is to come to its end.
+        events: How often each consequence occurred.
+        is_calm: Whether no more faults occur, so that the world can end.
     """
 
     def __init__(self, swarm: Swarm, draw: Random) -> None:
@@ -284,18 +284,18 @@ class Faults:
 
     @property
     def draw(self) -> Random:
-        """For the details of a fault."""
+        """The random numbers for details of a fault."""
         return self._draw
 
     def hit(self, fault: Fault) -> bool:
-        """Whether this fault comes now; if so it is counted."""
+        """Say whether this fault occurs now, and count it."""
         rate = self._swarm.rates.get(fault, 0.0)
         if not rate or self.is_calm or self._draw.random() >= rate:
             return False
         return self._count(fault)
 
     def anywhere(self, call: str) -> Fault | None:
-        """What comes at this port call."""
+        """Return the fault that occurs at this port call; None: there is none."""
         if self.is_calm or not self._left or not self._anywhere:
             return None
         factor = FOCUS_FACTOR if call == self._swarm.focus else 1.0
@@ -309,7 +309,7 @@ class Faults:
         return None
 
     def stall_s(self) -> float:
-        """How long somebody stands still: short ones are frequent."""
+        """Draw the duration of a stall: short ones are frequent."""
         return self._swarm.longest_stall_s * self._draw.random() ** 2
 
     def _count(self, fault: Fault) -> bool:

@@ -117,7 +117,7 @@ class Reader:
 
 
 class Verdict(NamedTuple):
-    """The verdict: `reason` is None for a good value, `check` names the failed check, `fields` belong to a good value."""
+    """The verdict: `reason` is None for a good value, which has `fields`; `check` names the failed check of bytes."""
 
     reason: Reason | None
     check: str | None
