@@ -1,15 +1,14 @@
 """Check statements against the figures of a run: what was found, and whether the statement holds.
 
-above       the learner's mean is higher, by the value at least where there is one; and the paired t-test tells them
-            apart where there is none
-above_other the same learner's mean is higher than in another experiment
-best        no other learner's mean is higher, or the tests do not tell it from the highest
+above       the learner's mean is higher: by the value at least if there is one, else significantly by the paired t-test
+above_other the mean of the same learner is higher than in another experiment
+best        no other learner's mean is higher, or none is significantly higher
 within      the two means differ by the value at most
 about       the mean is within `ABOUT` of the value
-ratio       the mean is the value times the other at least
+ratio       the mean is at least the value times the other mean
 overtakes   the learner's mean curve first reaches the other's at the value, give or take `EARLY_LATE`
 reaches     the learner's mean curve first reaches the value at the step, give or take `EARLY_LATE`
-recovers    the mean at the end is the value times that before the drift at least, less `ABOUT`
+recovers    the mean at the end is at least the value times the mean before the drift, less `ABOUT`
 """
 
 from collections.abc import Mapping

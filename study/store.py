@@ -71,7 +71,7 @@ def _code_of(file: Path) -> str:
         body = getattr(node, "body", None)
         if isinstance(body, list):
             kept = [part for part in body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
-            node.body = kept  # type: ignore[attr-defined]  # whatever has a body may lose its docstrings
+            node.body = kept  # type: ignore[attr-defined]  # all nodes with a body lose their docstrings
     return ast.dump(tree)
 
 

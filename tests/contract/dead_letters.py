@@ -22,7 +22,7 @@ EVERYTHING = Selection()
 TRACE: Header = ("traceparent", b"00-1")
 
 
-class Died(Exception):  # noqa: N818  (it stands for a SIGKILL)
+class Died(Exception):  # noqa: N818  (it simulates SIGKILL)
     """The tool was killed."""
 
 

@@ -119,7 +119,7 @@ def test_it_is_known_where_something_is_open(backend: Backend, topic: Callable[.
     transaction.abort()
     deadline = time.monotonic() + DEADLINE_S
     while cluster.ends([two])[two] != (4, 4):
-        assert time.monotonic() < deadline, "its end is not there"
+        assert time.monotonic() < deadline, "the transaction has not ended"
 
 
 def test_offsets_and_their_metadata_are_part_of_the_transaction(

@@ -395,7 +395,7 @@ def arriving(
         times = [np.array([record.time_ms for record in waiting[side]], np.int64) for side in SIDES]
         at_end = [read[side] >= len(sides[side]) for side in SIDES]
         taken = cut(times[0], times[1], examples_at_end=at_end[0], labels_at_end=at_end[1], limit=10_000)
-        assert sum(taken) > 0, "both heads are known, or a side is at its end: something must go on"
+        assert sum(taken) > 0, "both heads are known, or a side is at its end: something must continue"
         yield waiting[0][: taken[0]], waiting[1][: taken[1]]
         for side in SIDES:
             del waiting[side][: taken[side]]

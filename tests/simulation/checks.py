@@ -60,7 +60,7 @@ def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable
         check(world)
     except (WrongError, StuckError, DiffersError) as error:
         wrong = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  (whatever it is, it must be told with its seed)
+    except Exception:  # noqa: BLE001  (any error must be reported with its seed)
         wrong = traceback.format_exc()
     faults, scheduler = world.faults, world.scheduler
     return Result(seed, faults.hits, faults.events, wrong, scheduler.now_s, scheduler.switches)
@@ -321,7 +321,9 @@ def _redo(fresh: Fresh, record: Commit, number: int, inputs: Sequence[RawRecords
     if (ranges[0], ranges[2]) != fresh.at:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} does not start at {fresh.at}")
     if fresh.is_stopped:
-        raise WrongError(f"progress[{number}]: sequence {record.sequence} came behind the breaker, and no resume")
+        raise WrongError(
+            f"progress[{number}]: sequence {record.sequence} follows a stop of the breaker, without a resume"
+        )
     tripped = fresh.step(range_of(inputs[0], *ranges[:2]), range_of(inputs[1], *ranges[2:]), ranges)
     if record.tripped != tripped:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} says {record.tripped}, not {tripped}")

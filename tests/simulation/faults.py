@@ -49,34 +49,34 @@ class Fault(StrEnum):
 
 MEANINGS: Mapping[Fault, str] = {
     Fault.CRASH: "a process is killed at a port call",
-    Fault.STALL: "it stands still for up to a minute and a half, and wakes",
+    Fault.STALL: "it stands still for up to a minute and a half, then continues",
     Fault.OUTAGE: "it reaches no broker for a while",
-    Fault.JOIN: "one more joins the group",
-    Fault.LEAVE: "one stops cleanly and leaves",
-    Fault.EVICT: "the group throws a member out that lives",
+    Fault.JOIN: "another process joins the group",
+    Fault.LEAVE: "a process stops cleanly and leaves",
+    Fault.EVICT: "the group removes a live member",
     Fault.TWIN: "a second process of one name is started",
     Fault.FENCE: "the broker raises the epoch of a transactional id",
     Fault.ABORT: "a transaction is aborted at one of its calls",
-    Fault.COMMITTED_UNHEARD: "committed, but the outcome is told as unknown",
-    Fault.COMMIT_LOST: "not committed, and the outcome is told as unknown",
-    Fault.COMMIT_LATE: "the outcome is told as unknown; it is committed later, unless the epoch is over",
-    Fault.UNANSWERED: "a question (offsets, watermarks, fencing) stays without an answer",
+    Fault.COMMITTED_UNHEARD: "committed, but the outcome is reported as unknown",
+    Fault.COMMIT_LOST: "not committed, and the outcome is reported as unknown",
+    Fault.COMMIT_LATE: "the outcome is reported as unknown; it is committed later, unless the epoch is over",
+    Fault.UNANSWERED: "a request (offsets, watermarks, fencing) gets no answer",
     Fault.SHORT_POLL: "a poll gives one to three records",
     Fault.EMPTY_POLL: "a poll gives nothing",
     Fault.LAG: "one side of a task gives nothing for a while",
-    Fault.LATE_END: "the end of a partition is told some polls later",
-    Fault.LATE_RECORDS: "a reader of progress says nothing though there is more",
+    Fault.LATE_END: "the end of a partition is reported some polls later",
+    Fault.LATE_RECORDS: "a reader of progress returns nothing although there is more",
     Fault.OPEN_INPUT: "a producer's transaction holds the end of an input back",
     Fault.ABORTED_INPUT: "a producer's transaction is aborted",
     Fault.COMPACT: "the cleaner removes what it may from the changelog",
     Fault.RETENTION: "inputs are deleted below a snapshot of their task",
-    Fault.LOSS: "inputs are deleted that a task still needs; an operator lets it go on without them",
+    Fault.LOSS: "inputs are deleted that a task still needs; an operator lets it continue without them",
     Fault.MARKERS: "an aborted transaction gets no markers: its records and offsets hang",
     Fault.COMMIT_MARKERS: "a committed transaction lacks markers: some of its records, or its offsets, hang",
     Fault.DEPLOY: "new processes start with another configuration: more streams, more learners, others",
-    Fault.RESUMED_TWICE: "two operators let a task go on at once",
-    Fault.RESET: "an operator lets a stream begin anew, with examples pending and labels waiting",
-    Fault.SHRUNK: "max.message.bytes of the dead letters is lowered: records and letters are larger than they take",
+    Fault.RESUMED_TWICE: "two operators resume a task at once",
+    Fault.RESET: "an operator resets a stream with pending examples and waiting labels",
+    Fault.SHRUNK: "max.message.bytes of the dead letters is lowered: some records and letters are too large",
     Fault.RECOMMIT: "the group's offsets are deleted or reset; an operator commits them again",
     Fault.GROWN: "topics are given more partitions; a record is sent to each new partition of an input",
 }
@@ -132,23 +132,23 @@ class Event(StrEnum):
     TIMED_OUT = "transaction timed out"
     COMMITTED_LATE = "late commit came through"
     CLIENT_REPLACED = "client of a lost transaction replaced"
-    STARTED_AFRESH = "process started afresh by itself"
+    STARTED_AFRESH = "process restarted itself"
     STARTED = "process started by its supervisor"
     RESTORED = "task restored from progress"
     LOADED = "task restored from a snapshot"
-    SAVED = "snapshot is whole"
-    TRIMMED = "progress deleted that nobody needs"
+    SAVED = "snapshot complete"
+    TRIMMED = "unneeded progress records deleted"
     PARKED = "task parked: its inputs are gone"
     SKIPPED = "gap accepted"
     RESET = "stream was reset"
     CLOSED_BY_RESET = "record closed by the reset of its stream"
     OUTDATED = "snapshot dropped by later owners while it was read"
-    RESTORE_BROKEN_OFF = "restore broken off by a rebalance"
-    OFFSETS_HELD = "committed offsets waited for"
-    HELD = "task waits for a transaction that hangs"
-    SWEPT = "hanging transaction ended by one of its name that is aborted"
+    RESTORE_BROKEN_OFF = "restore interrupted by a rebalance"
+    OFFSETS_HELD = "waited for committed offsets"
+    HELD = "task waits for a hanging transaction"
+    SWEPT = "hanging transaction ended by the abort of another one of its id"
     REPAIRED = "committed outputs published again"
-    TAKEN_OVER = "hanging transaction of a process that is gone ended"
+    TAKEN_OVER = "hanging transaction of a dead process ended"
     TRIPPED = "breaker tripped"
     RESUMED = "resumed"
     CONFIGURED = "changed configuration recorded"
@@ -158,12 +158,12 @@ class Event(StrEnum):
     EVICTED = "evicted"
     DUPLICATE = "duplicate"
     DEAD_LETTER = "dead letter"
-    TOO_LARGE = "transaction aborted for a record that a topic does not take"
+    TOO_LARGE = "transaction aborted because of a record that is too large"
     LEFT_OUT = "dead letter without a part of its record"
     PROMOTED = "promoted"
     CORRECTED = "correction"
     RECOMMITTED = "offsets committed again"
-    UNREPAIRABLE = "task parked: its topic takes less than has to be published again"
+    UNREPAIRABLE = "task parked: its topic no longer accepts what has to be published again"
     UNCONFIGURED = "prediction for a stream that is not configured"
     AREBA = "learned by areba"
     QBR = "learned by qbr"

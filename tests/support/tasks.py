@@ -219,7 +219,7 @@ def run(
 
 
 def reason_of(row: Row) -> str:
-    """The reason that a dead letter carries."""
+    """Return the reason that a dead letter carries."""
     return dict(row.headers)["areba.reason"].decode()  # type: ignore[union-attr]
 
 

@@ -102,8 +102,8 @@ def test_topics_that_are_not_there_are_named(kafka: Broker, prefix: str) -> None
     """A topic that is created automatically would have one partition and the broker's settings."""
     code, output = _run(kafka, prefix, "sine:length=5")
     assert code == 2
-    assert f"topic {prefix}examples: there is none" in output
-    assert f"topic {prefix}labels: there is none" in output
+    assert f"topic {prefix}examples: it does not exist" in output
+    assert f"topic {prefix}labels: it does not exist" in output
 
 
 def test_a_span_above_the_retention_time_is_refused(kafka: Broker, prefix: str) -> None:

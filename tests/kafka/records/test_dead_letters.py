@@ -123,7 +123,7 @@ def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) 
         worker.start()
         _kill_on_the_way(app, file)
         sent = len(_marks(app))
-        assert 0 < sent < 2 * FANS, "it was not killed on the way"
+        assert 0 < sent < 2 * FANS, "it was not killed in between"
         again = areba(file, "dlq", "replay", "--reason", "unknown-stream")
         assert again.returncode == 0, again.stderr
         last = f"{2 * FANS - sent:,} dead letters sent back, {sent:,} of those selected were sent back before"

@@ -116,7 +116,7 @@ def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_p
         _check_stopped(worker, file)
         app.send(_pairs("good", 1, 20, 20, start_ms))
         progress.wait_for_ends({1: (40, 40)})
-        assert progress.offsets[0] == (20 + IN_A_ROW, 20), "what came behind waits"
+        assert progress.offsets[0] == (20 + IN_A_ROW, 20), "later records wait"
 
         resumed = areba(file, "resume", "--task", "0")
         assert (resumed.returncode, resumed.stderr) == (0, "")

@@ -144,7 +144,7 @@ def test_lost_offsets_are_committed_again(done: App, admin: AdminClient, lost: s
         future.result(DEADLINE_S)
     [problem] = _parked(done)
     assert "`areba state recommit` commits them again" in problem
-    wait_until(lambda: _has_no_members(admin, group), "the group hears that the worker is gone")
+    wait_until(lambda: _has_no_members(admin, group), "the group removes the dead worker")
     command = areba(file, "state", "recommit")
     assert command.returncode == 0, command.stderr
     assert [line.split(":")[0] for line in command.stdout.splitlines()] == ["task 0", "task 1"]
@@ -181,7 +181,7 @@ def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: Adm
     _delete_inputs(done, admin, min(map(min, ends.values())) - 30, *done.input_topics)
     [problem] = _parked(done)
     assert "`areba state skip` continues without what is gone" in problem
-    wait_until(lambda: _has_no_members(admin, done.config.group_id), "the group hears that the worker is gone")
+    wait_until(lambda: _has_no_members(admin, done.config.group_id), "the group removes the dead worker")
     command = areba(file, "state", "skip")
     assert command.returncode == 0, command.stderr
     for number, line in enumerate(command.stdout.splitlines()):

@@ -12,7 +12,7 @@ from stream_app.records import LEARN, PREDICT, REPORT
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
 
 # isort: split
-import torch  # behind stream_app, which sets the number of its threads
+import torch  # after stream_app, which sets the number of its threads
 
 
 class Net(torch.nn.Module):

@@ -27,7 +27,7 @@ from stream_app.records import Floats
 from tests.support.learner_steps import SEED, single_step_differences, stream
 
 # isort: split
-import torch  # behind stream_app, which sets the number of its threads
+import torch  # after stream_app, which sets the number of its threads
 
 TOLERANCE = 2e-6
 """Tolerance as a share of the largest magnitude: some thirty float32 roundings."""

@@ -267,7 +267,7 @@ class _QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A web server on this machine: its folder and its address."""
+    """Run a web server on this machine; yield its folder and its address."""
     folder = tmp_path / "www"
     folder.mkdir()
 

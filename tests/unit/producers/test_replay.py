@@ -543,7 +543,7 @@ def test_a_missing_data_set_is_one_line_and_exit_2(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
-        (FakeCluster(missing="labels"), "topic labels: there is none"),
+        (FakeCluster(missing="labels"), "topic labels: it does not exist"),
         (FakeCluster(partitions=0), "have 0 and 1 partitions"),
         (
             FakeCluster(message_timestamp_type="LogAppendTime"),
