@@ -129,9 +129,8 @@ def recovery(context: Context) -> list[str]:
         "## Time to recover",
         "",
         (
-            "Labelled examples after the drift until the mean G-mean (sums anew from the drift) is back at 90 % of"
-            " its value"
-            " before; in brackets, and as bars, a 95 % interval over resampled repetitions. *never*, and a hollow"
+            "Labelled examples after the drift until the mean G-mean (with sums that restart at the drift) is back at 90 %"
+            " of its value before; in brackets, and as bars, a 95 % interval over resampled repetitions. *never*, and a hollow"
             " triangle at the stream's end: not within the stream; *-*, and no mark: the G-mean before was below 0.1,"
             " there is nothing to recover."
         ),
@@ -252,7 +251,7 @@ class Duel:
     def verdict(self) -> str:
         """Which side wins."""
         if self.p_value >= ALPHA:
-            return "not told apart"
+            return "no significant difference"
         return "River wins" if self.theirs[1] > self.ours[1] else "ours wins"
 
 
@@ -294,10 +293,10 @@ def river(context: Context) -> list[str]:
         "",
         (
             "River's models as learners of the same task, with River's own settings: adaptive random forest (arf),"
-            " Hoeffding adaptive tree (hat), leveraging bagging (lb), logistic regression behind a running standardiser"
+            " Hoeffding adaptive tree (hat), leveraging bagging (lb), logistic regression after a running standardiser"
             " with the rarer class oversampled (lr_over) or the other undersampled (lr_under). The best of River's and"
             " of ours are chosen by their means, so p is that of the luckiest pair on both sides. Of 5 repetitions the"
-            " signed-rank tests tell nothing apart: there a dagger says nothing."
+            " signed-rank tests find no difference, so a dagger says nothing there."
         ),
         "",
         *context.figure("river", "River's models beside ours", [panels[k : k + 3] for k in range(0, len(panels), 3)]),

@@ -245,12 +245,12 @@ def scoring(context: Context) -> list[str]:
         "## What the reset at a drift does to the figures",
         "",
         (
-            "G-mean at the end with sums that start anew at the drift, as in the authors' program and everywhere else"
+            "G-mean at the end with sums that restart at the drift, as in the authors' program and everywhere else"
             " on this page / with sums that do not, as the running application has them:"
         ),
         "",
         *markdown(("experiment", *names), rows),
-        f"AREBA_20 is best, or not told from the best by Fisher's least significant difference, in {best[0]} of"
+        f"AREBA_20 is best, or not significantly worse by Fisher's least significant difference, in {best[0]} of"
         f" {len(own)} with the reset and in {best[1]} without; who is best changes in {len(changed)}"
         + (f" ({', '.join(summary.run.name for summary in changed)})." if changed else "."),
         "",

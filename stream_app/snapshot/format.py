@@ -165,7 +165,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     if found not in range(1, FORMAT + 1):
         raise StateError(f"{where}: a snapshot of format {found!r:.20}, this version reads {FORMAT}")
     if found == 1 and plain.pop("malformed", None) is not None:
-        content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # starts at zero
+        content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # the counts start at zero
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as problem:

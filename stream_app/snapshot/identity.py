@@ -43,9 +43,10 @@ def other_rules(rules: int, sequence: int, engine: str) -> str | None:
     if rules == RULES:
         return None
     return (
-        f"sequence {sequence} was processed under rules {rules} by areba {engine} and comes after the newest snapshot; "
-        f"this version has rules {RULES}, which give other outputs. Stop all workers, run areba {engine} until this "
-        "task is live there, and end it with SIGTERM: it then takes a snapshot, from which this version continues"
+        f"sequence {sequence} was processed under rules {rules} by areba {engine}, and comes after the newest "
+        f"snapshot; this version has rules {RULES}, which give other outputs. Stop all workers, run areba {engine} "
+        "until this task is live there, and end it with SIGTERM: it then takes a snapshot, from which this version "
+        "continues"
     )
 
 

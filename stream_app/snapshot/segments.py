@@ -115,8 +115,8 @@ class _Kept:
 class Book:
     """The blobs that a task's newest snapshot lists; decides what the next snapshot has to write.
 
-    If a draft is not committed, the book no longer describes the changelog: the caller then has to build a new
-    book from the last committed manifest.
+    If a draft is not committed, the book no longer describes the changelog: the caller then has to build a
+    new book from the last committed manifest.
     """
 
     def __init__(self) -> None:
