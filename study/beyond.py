@@ -129,9 +129,9 @@ def recovery(context: Context) -> list[str]:
         "## Time to recover",
         "",
         (
-            "Labelled examples after the drift until the mean G-mean (with sums that restart at the drift) is back at 90 %"
-            " of its value before; in brackets, and as bars, a 95 % interval over resampled repetitions. *never*, and a hollow"
-            " triangle at the stream's end: not within the stream; *-*, and no mark: the G-mean before was below 0.1,"
+            "Labelled examples after the drift until the mean G-mean (with sums that restart at the drift) is back at"
+            " 90 % of its value before; in brackets, and as bars, a 95 % interval over resampled repetitions. *never*,"
+            " and a hollow triangle at the stream's end: not within the stream; *-*, and no mark: the G-mean before was below 0.1,"
             " there is nothing to recover."
         ),
         "",

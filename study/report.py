@@ -92,8 +92,8 @@ def _head(context: Context, engine: str, command: str) -> list[str]:
         (
             "The paper: K. Malialis, C. G. Panayiotou, M. M. Polycarpou, *Online Learning With Adaptive Rebalancing in"
             " Nonstationary Environments*, TNNLS 2020. Our results are shown next to it; every number here is computed"
-            " from the repetitions by `python -m study report`, and is in `final.csv`, `repetitions.csv`, `tests.csv`, `claims.csv` or"
-            " `recovery.csv` beside this page."
+            " from the repetitions by `python -m study report`, and is in `final.csv`, `repetitions.csv`, `tests.csv`, "
+            "`claims.csv` or `recovery.csv` beside this page."
         ),
         "",
         *markdown(
