@@ -131,8 +131,8 @@ def recovery(context: Context) -> list[str]:
         (
             "Labelled examples after the drift until the mean G-mean (with sums that restart at the drift) is back at"
             " 90 % of its value before; in brackets, and as bars, a 95 % interval over resampled repetitions. *never*,"
-            " and a hollow triangle at the stream's end: not within the stream; *-*, and no mark: the G-mean before was below 0.1,"
-            " there is nothing to recover."
+            " and a hollow triangle at the stream's end: not within the stream; *-*, and no mark: the G-mean"
+            " before was below 0.1, there is nothing to recover."
         ),
         "",
         *context.figure("recovery", "Examples to recover after a drift", panels),
