@@ -28,7 +28,7 @@ GROUPS: Mapping[str, Callable[[], list[Row]]] = {
 
 
 def table(rows: list[Row]) -> Table:
-    """As people read it."""
+    """Return the table for people."""
     result = Table(title=f"Medians on {platform.machine()}, Python {platform.python_version()}")
     for column, justify in (("what", "left"), ("d", "right"), ("ours", "right"), ("reference", "right")):
         result.add_column(column, justify="left" if justify == "left" else "right")
@@ -44,7 +44,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def main(names: list[str]) -> None:
-    """Run the named groups, or all; only a full run is written."""
+    """Run the named groups, or all of them; only a full run writes `benchmarks/results.json`."""
     chosen = {name: GROUPS[name] for name in names} if names else GROUPS
     rows: list[Row] = []
     console = Terminal(width=160 if not sys.stdout.isatty() else None)

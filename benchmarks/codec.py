@@ -29,7 +29,7 @@ from stream_app.serialization.encode import (
 
 BATCH = 1_000
 BATCHES = 20
-"""Different values in each: 4 MB of examples, so that they do not sit in the processor's nearest caches."""
+"""Batches, each with other values: 4 MB of examples, which do not fit into the processor's fastest caches."""
 
 FEATURES = 30
 REPETITIONS = 11
@@ -37,12 +37,12 @@ SEED = 1
 
 
 def _ids(generator: np.random.Generator) -> list[str]:
-    """Ids as most producers make them: UUIDs, 36 bytes."""
+    """Return ids as most producers make them: UUIDs of 36 bytes."""
     return [str(uuid.UUID(bytes=generator.bytes(16))) for _ in range(BATCH)]
 
 
 def decode_examples(generator: np.random.Generator) -> Row:
-    """From a list of bytes to columns; the reference gives dictionaries and checks less."""
+    """Measure decoding from a list of bytes to columns; the reference returns dictionaries and checks less."""
     batches = [
         encode_examples("fraud", _ids(generator), generator.standard_normal((BATCH, FEATURES)).astype(np.float32))
         for _ in range(BATCHES)
@@ -66,7 +66,7 @@ def decode_examples(generator: np.random.Generator) -> Row:
 
 
 def _predictions(generator: np.random.Generator, ids: Sequence[str]) -> PredictionColumns:
-    """One batch of the champion's predictions."""
+    """Return a batch of the champion's predictions."""
     return PredictionColumns(
         stream_names=("fraud",),
         learner_names=("areba",),
@@ -81,7 +81,7 @@ def _predictions(generator: np.random.Generator, ids: Sequence[str]) -> Predicti
 
 
 def _outcomes(predictions: PredictionColumns) -> OutcomeColumns:
-    """One batch of joined examples."""
+    """Return a batch of outcomes of joined examples."""
     places: Longs = np.arange(BATCH) + 1_000_000
     return OutcomeColumns(
         stream_names=predictions.stream_names,
@@ -99,7 +99,7 @@ def _outcomes(predictions: PredictionColumns) -> OutcomeColumns:
 
 
 def encode_columns(name: str, encode: Callable[[], list[bytes]]) -> Row:
-    """From columns to a list of bytes; the reference starts with dictionaries."""
+    """Measure encoding from columns to a list of bytes; the reference starts from dictionaries."""
     records = codec.decode_many(encode())
     schema = avro.newest()[type(records[0])]
     plain: list[Mapping[str, Any]] = [
@@ -125,7 +125,7 @@ def encode_columns(name: str, encode: Callable[[], list[bytes]]) -> Row:
 
 
 def rows() -> list[Row]:
-    """The rows of the table that are about the codec."""
+    """Return the rows of the table that are about the codec."""
     generator = np.random.default_rng(SEED)
     predictions = _predictions(generator, _ids(generator))
     outcomes = _outcomes(predictions)

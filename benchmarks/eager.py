@@ -1,4 +1,4 @@
-"""Every method as one writes it with Torch: autograd, the fused Adam, deques; what ours is timed against."""
+"""The references: every method as people write it with Torch, that is with autograd, the fused Adam and deques."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,15 +20,15 @@ THETA = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Examples in order, and how the paper's network learns them.
+    """Examples in order, and the settings with which the paper's network learns them.
 
     Attributes:
-        name: What it is.
+        name: The name of the stream.
         examples: float32 `[n, d]`.
         labels: int8 `[n]`.
-        learning_rate: Of Adam.
+        learning_rate: The learning rate of Adam.
         hidden: Units of the hidden layers.
-        l2: Regularisation of the hidden weights.
+        l2: Weight of the L2 penalty on the hidden layers' weights.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Network:
         self.loss = torch.nn.BCEWithLogitsLoss()
 
     def predict(self, example: torch.Tensor) -> float:
-        """P(class 1)."""
+        """Return the probability of class 1."""
         with torch.no_grad():
             return torch.sigmoid(self.model(example[None])).item()
 
     def step(self, examples: torch.Tensor, targets: torch.Tensor, weight: float = 1.0) -> None:
-        """One step of Adam."""
+        """Take one step of Adam."""
         self.optimizer.zero_grad()
         loss = weight * self.loss(self.model(examples).squeeze(1), targets)
         if self.l2:
@@ -77,7 +77,7 @@ Queue = deque[torch.Tensor]
 
 
 class Method:
-    """What all methods have; on its own it is the Baseline."""
+    """The parts that all methods share; without overrides it is the Baseline."""
 
     networks = 1
 
@@ -87,27 +87,27 @@ class Method:
         self.sizes = [0.0, 0.0]
 
     def predict(self, example: torch.Tensor) -> float:
-        """P(class 1)."""
+        """Return the probability of class 1."""
         return sum(model.predict(example) for model in self.models) / len(self.models)
 
     def grow(self, label: int) -> None:
-        """The decayed class sizes."""
+        """Update the decayed class sizes with a label."""
         self.sizes = [THETA * size + (1 - THETA if label == kind else 0.0) for kind, size in enumerate(self.sizes)]
 
     def learn(self, example: torch.Tensor, label: int) -> None:
-        """One step on the example alone."""
+        """Take one step on the example alone."""
         self.models[0].step(example[None], torch.tensor([float(label)]))
 
 
 class Sliding(Method):
-    """The newest of both classes."""
+    """A window of the newest examples of both classes."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
         self.examples, self.labels = Queue(maxlen=WINDOW), deque[float](maxlen=WINDOW)
 
     def learn(self, example: torch.Tensor, label: int) -> None:
-        """One step on the window."""
+        """Take one step on the window."""
         self.examples.append(example)
         self.labels.append(float(label))
         self.models[0].step(torch.stack(list(self.examples)), torch.tensor(list(self.labels)))
@@ -121,7 +121,7 @@ class Qbr(Method):
         self.queues: tuple[Queue, Queue] = Queue(maxlen=1), Queue(maxlen=1)
 
     def learn(self, example: torch.Tensor, label: int) -> None:
-        """One step on both queues."""
+        """Take one step on both queues."""
         self.grow(label)
         self.queues[label].append(example)
         capacities = self.capacities(label)
@@ -134,7 +134,7 @@ class Qbr(Method):
         self.models[0].step(examples, targets)
 
     def capacities(self, label: int) -> list[int]:
-        """After a label: a full queue may grow to B / 2."""
+        """Return the capacities of the queues after a label: a full queue may grow up to B / 2."""
         capacities = [queue.maxlen or 1 for queue in self.queues]
         if len(self.queues[label]) == capacities[label] < BUDGET // 2:
             capacities[label] += 1
@@ -145,7 +145,7 @@ class Areba(Qbr):
     """Queues that adapt to each other: the paper's algorithm 2."""
 
     def capacities(self, label: int) -> list[int]:  # noqa: ARG002  (QBR's argument)
-        """Lines 19 to 45."""
+        """Return the capacities as lines 19 to 45 of the algorithm adapt them."""
         capacities = [queue.maxlen or 1 for queue in self.queues]
         if not all(self.queues):
             present = 0 if self.queues[0] else 1
@@ -170,7 +170,7 @@ class AdaptiveCs(Method):
         self.count = 0
 
     def learn(self, example: torch.Tensor, label: int) -> None:
-        """One step on the example alone, at its cost."""
+        """Take one step on the example alone, weighted by the cost of its class."""
         self.grow(label)
         if self.count % 250 == 0 and all(self.sizes) and self.sizes[0] != self.sizes[1]:
             minority = 1 if self.sizes[1] < self.sizes[0] else 0
@@ -181,7 +181,7 @@ class AdaptiveCs(Method):
 
 
 class Bagging(Method):
-    """Poisson's number of steps on each label: OOB, or with `under` UOB."""
+    """A number of steps on each label that is drawn from Poisson's distribution: OOB, or UOB with `under`."""
 
     under = False
 
@@ -190,7 +190,7 @@ class Bagging(Method):
         self.random = np.random.default_rng(0)
 
     def learn(self, example: torch.Tensor, label: int) -> None:
-        """As many steps on the example alone as each network draws."""
+        """Take as many steps on the example alone as each network draws."""
         self.grow(label)
         own, other = self.sizes[label], self.sizes[1 - label]
         rate = 1.0
@@ -203,13 +203,13 @@ class Bagging(Method):
 
 
 class Oob(Bagging):
-    """An ensemble."""
+    """Oversampling-based online bagging with an ensemble."""
 
     networks = ENSEMBLE
 
 
 class Uob(Oob):
-    """The same, undersampling."""
+    """Undersampling-based online bagging with an ensemble."""
 
     under = True
 
@@ -227,7 +227,7 @@ METHODS: dict[str, Callable[[Stream], Method]] = {
 
 
 def eager(stream: Stream, method: str) -> Callable[[int, int], int]:
-    """Predict and learn examples from one index to another, one by one; how many they were."""
+    """Return a function that predicts and learns the examples from one index to another and returns their number."""
     model = METHODS[method](stream)
     examples, labels = torch.from_numpy(stream.examples), stream.labels.tolist()
 
@@ -241,5 +241,5 @@ def eager(stream: Stream, method: str) -> Callable[[int, int], int]:
 
 
 def names() -> Sequence[str]:
-    """The methods in the order of the table."""
+    """Return the names of the methods in the order of the table."""
     return tuple(METHODS)

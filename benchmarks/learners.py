@@ -1,4 +1,4 @@
-"""Each method: predict and learn, microseconds an example, ours against eager Torch; ensembles against one network."""
+"""Time to predict and learn an example: each method against eager Torch, and ensembles against one network."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,23 +20,23 @@ from stream_app.learners.registry import build
 from stream_app.records import ID_WORDS, Operation
 
 BATCH = 1000
-"""Examples of one call: what a worker has at hand under load."""
+"""Examples of one call: as many as a worker has buffered under load."""
 
 
 def of(data: DataSet, count: int) -> Stream:
-    """The first examples of a data set, in order, with the network that the paper gives it."""
+    """Return the first examples of a data set, in order, with the network that the paper uses for it."""
     part = data.prefix(count)
     return Stream(data.name, part.features, part.labels, data.learning_rate, data.hidden, data.l2)
 
 
 def ours(stream: Stream, method: str = "areba") -> Learner:
-    """The learner that a configuration would make for this stream."""
+    """Return the learner that a configuration would create for this stream."""
     settings = LearnerSettings(method=method, learning_rate=stream.learning_rate, hidden=stream.hidden, l2=stream.l2)
     return build(method, settings, stream.examples.shape[1], bytes(32))
 
 
 def learn(learner: Learner, stream: Stream, start: int, stop: int) -> None:
-    """Predict and learn these examples, each before the next one comes, in batches."""
+    """Predict and learn these examples in batches; each example is learned before the next is predicted."""
     for first in range(start, stop, BATCH):
         part = slice(first, min(first + BATCH, stop))
         labels = stream.labels[part]
@@ -52,15 +52,15 @@ def learn(learner: Learner, stream: Stream, start: int, stop: int) -> None:
 def compare(
     stream: Stream, method: str, *, warm: int, ours_steps: int, eager_steps: int, repetitions: int
 ) -> tuple[float, float]:
-    """Median microseconds an example, ours and eager Torch's, over the same stretches of the stream where both reach.
+    """Return the median microseconds per example, ours and eager Torch's; both start at the same example of the stream.
 
     Args:
-        stream: At least `warm` and `repetitions` times `ours_steps` long.
-        method: Its name.
-        warm: Examples that both learn before the clock runs: the queues are full then.
+        stream: A stream of at least `warm` + `repetitions` * `ours_steps` examples.
+        method: The name of the method.
+        warm: Examples that both learn before the measurement, which fill the queues.
         ours_steps: Examples of one repetition.
-        eager_steps: The same for eager Torch.
-        repetitions: How many times.
+        eager_steps: Examples of one repetition of eager Torch.
+        repetitions: The number of repetitions.
     """
     learner, reference = ours(stream, method), eager(stream, method)
     learn(learner, stream, 0, warm)
@@ -81,7 +81,7 @@ def compare(
 
 
 def converged(stream: Stream) -> tuple[float, float]:
-    """Median microseconds an example at the steps 50,000 to 60,000 and 1,000 to 11,000, a thousand at a time."""
+    """Return the median microseconds per example of the steps 50,000 to 60,000 and of 1,000 to 11,000."""
     learner = ours(stream)
     position = 0
 
@@ -99,7 +99,7 @@ def converged(stream: Stream) -> tuple[float, float]:
 
 
 class Effort(NamedTuple):
-    """How long to look at a method: examples before, examples of one repetition of ours and of eager Torch's, times."""
+    """The size of a measurement: examples before it, examples of a repetition (ours, eager Torch's), repetitions."""
 
     warm: int
     ours: int
@@ -112,7 +112,7 @@ ONE_WIDE, WINDOW_WIDE, MANY_WIDE = Effort(20, 60, 30, 5), Effort(110, 20, 20, 3)
 
 
 def others(streams: Sequence[Stream], wide: Stream) -> list[Row]:
-    """Each other method on streams with the small network, and on one with the paper's large one."""
+    """Measure all methods but AREBA on streams with the small network, and on one with the paper's large network."""
     table = []
     for method, small, large in (
         ("qbr", ONE, ONE_WIDE),
@@ -133,7 +133,7 @@ def others(streams: Sequence[Stream], wide: Stream) -> list[Row]:
 
 
 def networks(stream: Stream, count: int) -> Learner:
-    """So many networks that each take one step on each label: an ensemble whose every draw is 1."""
+    """Return a learner of so many networks that each take one step on each label: an ensemble whose every draw is 1."""
     features, generator = stream.examples.shape[1], random_generator(bytes(32))
     method = Method(new_method_state(BASELINE, features, networks=count))
     members = [DenseNetwork(features, stream.hidden, generator) for _ in range(count)]
@@ -142,7 +142,7 @@ def networks(stream: Stream, count: int) -> Learner:
 
 
 def ensemble(stream: Stream, steps: int, repetitions: int) -> tuple[float, float]:
-    """Median microseconds an example of an ensemble of 20 and of one network, in turns."""
+    """Return the median microseconds per example of an ensemble of 20 networks, and of one network."""
     figures = []
     for count in (ENSEMBLE, 1):
         learner = networks(stream, count)
@@ -157,7 +157,7 @@ def ensemble(stream: Stream, steps: int, repetitions: int) -> tuple[float, float
 
 
 def rows() -> list[Row]:
-    """The rows of the table that are about learners."""
+    """Return the rows of the table that are about learners."""
     require_one_thread()
     name = "predict and learn, AREBA_20, against eager Torch with fused Adam"
     sine, fraud = of(synthetic(SyntheticSpec("sine", length=60_000)), 60_000), of(load("fraud"), 60_000)
@@ -190,7 +190,7 @@ def rows() -> list[Row]:
 
 
 def late(sine: Stream, fraud: Stream) -> list[Row]:
-    """A converged stream against itself when it was young."""
+    """Compare the speed late in a stream, when the model has converged, with the speed at its beginning."""
     what = "a converged stream, examples 50,000 to 60,000 against 1,000 to 11,000"
     forest = of(load("forest"), 60_000)
     table = [

@@ -1,4 +1,4 @@
-"""What it costs to meet a stream for the first time: its join, its learners, and its first example."""
+"""The cost of a new stream: to create its join and its learners, and to process its first example."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), [], [])
 
 
 def _batch(start: int) -> RawRecords:
-    """One example of each of so many new streams."""
+    """Return one example of each of the new streams of a batch."""
     offsets = np.arange(start, start + BATCH)
     names = [f"shop-{number:05}" for number in offsets.tolist()]
     values = [codec.encode(Example(name, "first", [1.0] * FEATURES)) for name in names]
@@ -43,5 +43,5 @@ def _opened(methods: tuple[str, ...]) -> Row:
 
 
 def rows() -> list[Row]:
-    """With AREBA alone, and with the learners of the default configuration."""
+    """Measure with AREBA alone, and with the learners of the default configuration."""
     return [_opened(("areba",)), _opened(("areba", "baseline"))]

@@ -1,6 +1,7 @@
-"""How long a task stands still when its worker is killed: from SIGKILL to the next commit, with default timeouts.
+"""Downtime of a task whose worker is killed: from SIGKILL to the next commit, with default timeouts.
 
-Three brokers, records all the time, a new interpreter for each worker; `tests.chaos.restarts` kills and waits.
+There are three brokers, a steady flow of records, and a new interpreter for each worker. `tests.chaos.restarts` kills
+the workers and measures.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,14 @@ from ops.keeper import temporary_folder
 from tests.chaos.restarts import STREAMS, measure
 
 RESTARTS = 50
-"""Of each kind: ten minutes."""
+"""Restarts of each kind; all of them take ten minutes."""
 
 SAME_S, OTHER_S = 15.0, 30.0
-"""What is asked of the slowest but one in a hundred."""
+"""Limits of the 99th percentile: the same instance comes back, or another takes over."""
 
 
 def rows() -> list[Row]:
-    """Half of the restarts, and nearly all of them."""
+    """Return the median and the 99th percentile of both kinds of restart."""
     with temporary_folder("areba-restarts-") as folder:
         times = measure(folder / "run", RESTARTS, lambda: None)
     return [

@@ -1,4 +1,4 @@
-"""One row of the table of speeds, and how it is timed."""
+"""The rows of the table of speeds, and the timer."""
 
 import statistics
 import time
@@ -8,17 +8,17 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A measurement beside its reference.
+    """A measurement and its reference.
 
     Attributes:
-        name: What was measured, against what.
-        d: Features of an example.
-        ours_us: Median microseconds an event, ours; another figure where `unit` says so.
-        reference_us: The same for the reference; None where there is none.
+        name: What was measured, and against which reference.
+        d: The number of features of an example.
+        ours_us: Our median microseconds per event; another figure if `unit` says so.
+        reference_us: The same for the reference; None: there is no reference.
         ratio: How many times faster (`reference / ours`) or slower (`ours / reference`): `reach` says which.
-        reach: The figure to reach, in words: `>= 300x faster`, `<= 1.3x its time`.
-        reached: Whether it was reached; None where nothing was asked.
-        unit: Of both figures.
+        reach: The target, in words: `>= 300x faster`, `<= 1.3x its time`.
+        reached: Whether the target was reached; None: there is no target.
+        unit: The unit of both figures.
     """
 
     name: str
@@ -31,29 +31,29 @@ class Row:
     unit: str = "us"
 
     def as_json(self) -> dict[str, object]:
-        """As `benchmarks/results.json` has it."""
+        """Return the row as `benchmarks/results.json` stores it."""
         return asdict(self)
 
 
 def faster(name: str, d: int, ours_us: float, reference_us: float, times: float) -> Row:
-    """A row that asks to be so many times faster than the reference."""
+    """Return a row whose target is to be so many times faster than the reference."""
     ratio = reference_us / ours_us
     return Row(name, d, ours_us, reference_us, ratio, f">= {times:g}x faster", ratio >= times)
 
 
 def at_most(name: str, d: int, ours_us: float, reference_us: float, times: float) -> Row:
-    """A row that asks to take at most so many times what the reference takes."""
+    """Return a row whose target is at most so many times the reference's time."""
     ratio = ours_us / reference_us
     return Row(name, d, ours_us, reference_us, ratio, f"<= {times:g}x its time", ratio <= times)
 
 
 def below(name: str, d: int, figure: float, unit: str, most: float) -> Row:
-    """A row that asks for less than so much of a unit."""
+    """Return a row whose target is a figure below `most`."""
     return Row(name, d, figure, None, None, f"< {most:g} {unit}", figure < most, unit)
 
 
 def median_cpu_us(run: Callable[[], int], repetitions: int) -> float:
-    """Median CPU microseconds an event over the repetitions; `run` returns how many events it handled."""
+    """Return the median CPU microseconds per event of the repetitions; `run` returns how many events it handled."""
     figures = []
     for _ in range(repetitions):
         start = time.process_time_ns()

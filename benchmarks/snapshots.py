@@ -1,7 +1,7 @@
-"""What snapshots cost a worker on a real Kafka, and how fast it is back.
+"""The cost of snapshots for a worker on a real Kafka, and the time that it needs to restore them.
 
-Each life of a worker runs in a process of its own (`python -m benchmarks.snapshots CASE SERVERS PREFIX APPLICATION
-POLICY_MS`), so that its CPU time and its memory are its own. It ends with a clean stop, which takes a last snapshot.
+Each run of a worker has a separate process (`python -m benchmarks.snapshots CASE SERVERS PREFIX APPLICATION
+POLICY_MS`), whose CPU time and memory are measured. It ends with a clean stop, which takes a last snapshot.
 """
 
 import json
@@ -35,7 +35,7 @@ from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 
 LIMIT_S = 120.0
-"""No life may take longer."""
+"""No run may take longer."""
 
 REPETITIONS = 3
 
@@ -49,7 +49,7 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Case:
-    """A stream, how often it is there, how many examples each has, and the limits of what is asked of it."""
+    """A stream, the number of its copies, the number of examples of each, and the limits of the measurements."""
 
     dataset: str
     streams: int
@@ -65,7 +65,7 @@ CASES: Mapping[str, Case] = {
 
 @dataclass(frozen=True)
 class Life:
-    """What one process did: CPU and wall seconds from assignment to the end, of it to be back, snapshots, memory."""
+    """The figures of one process: CPU and wall seconds, those of the restore among them, snapshots, and memory."""
 
     cpu_s: float
     wall_s: float
@@ -77,7 +77,7 @@ class Life:
 
 
 class _Counting(Observer):
-    """Counts snapshots, and notes when the task was back."""
+    """Counts snapshots, and records when the task was restored."""
 
     snapshots = 0
     saved_bytes = 0
@@ -85,13 +85,13 @@ class _Counting(Observer):
     back_s = 0.0
 
     def saving(self, task: int, sequence: int, size: int) -> None:
-        """A snapshot is taken."""
+        """Count a snapshot that the task takes."""
         super().saving(task, sequence, size)
         self.snapshots += 1
         self.saved_bytes += size
 
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
-        """The task is live."""
+        """Record that the task is live."""
         super().restored(task, sequence, snapshot, records)
         self.back_s = time.monotonic()
         self.reprocessed = records
@@ -100,7 +100,7 @@ class _Counting(Observer):
 def configuration(
     servers: str, prefix: str, case: Case, application: str = "bench", snapshot_after_ms: int = DEFAULT_MS
 ) -> Config:
-    """One task with the case's streams, one learner each."""
+    """Return the configuration of a case: one task with its streams, each with one learner."""
     data = datasets.load(case.dataset)
     stream: dict[str, Any] = {
         "features": data.features.shape[1],
@@ -120,7 +120,7 @@ def configuration(
 
 
 def send(config: Config, case: Case) -> None:
-    """All records of a case, the streams in turns, labels a hundred examples late."""
+    """Send all records of a case, the streams in turns, each label a hundred examples late."""
     data = datasets.load(case.dataset).prefix(case.examples)
     sender = KafkaSender(config.kafka.bootstrap_servers)
     now = int(time.time() * 1000) - 10 * case.examples
@@ -138,7 +138,7 @@ def send(config: Config, case: Case) -> None:
 
 
 def live(name: str, servers: str, prefix: str, application: str, snapshot_after_ms: int) -> Life:
-    """One life of a worker: until it has processed all records, and stopped."""
+    """Run a worker until it has processed all records, stop it, and return its figures."""
     case = CASES[name]
     config = configuration(servers, prefix, case, application, snapshot_after_ms)
     warm_up(config.task_settings())
@@ -173,7 +173,7 @@ def live(name: str, servers: str, prefix: str, application: str, snapshot_after_
 
 
 def _peak_bytes() -> int:
-    """Of this process; what `getrusage` tells is not less than what its parent had."""
+    """Return the peak memory of this process; `getrusage` reports at least that of the parent."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return 1024 * int(line.split()[1])
 
@@ -185,7 +185,7 @@ def _life(name: str, servers: str, prefix: str, application: str = "bench", poli
 
 
 def _cost(servers: str) -> list[Row]:
-    """All lives read the same inputs, each as an application of its own."""
+    """Measure the cost of snapshots; all runs read the same inputs, each as a separate application."""
     case, lives = CASES["cost"], {DEFAULT_MS: list[Life](), NEVER_MS: list[Life]()}
     for number in range(REPETITIONS):
         for policy_ms, found in lives.items():
@@ -207,7 +207,7 @@ def _cost(servers: str) -> list[Row]:
 
 
 def _back(servers: str, name: str) -> list[Row]:
-    """A first life that processes all and stops cleanly, then one that finds nothing to do but to be back."""
+    """Measure the restore: a first run processes everything and stops cleanly, a second run only restores the state."""
     case, prefix = CASES[name], f"{name}."
     config = configuration(servers, prefix, case)
     create_topics(config, 1, 1)
@@ -215,7 +215,7 @@ def _back(servers: str, name: str) -> list[Row]:
     first = _life(name, servers, prefix)
     back = [_life(name, servers, prefix) for _ in range(REPETITIONS)]
     if any(life.reprocessed for life in back):
-        raise AssertionError(f"{name}: {back[0].reprocessed} records were re-processed behind a clean stop")
+        raise AssertionError(f"{name}: {back[0].reprocessed} records were re-processed after a clean stop")
     d, what = datasets.load(case.dataset).features.shape[1], f"{case.streams} x {case.dataset}"
     return [
         below(f"restore from a snapshot, {what}", d, median(life.back_s for life in back), "s", 3.0),
@@ -224,7 +224,7 @@ def _back(servers: str, name: str) -> list[Row]:
 
 
 def rows() -> list[Row]:
-    """Cost, restore and memory on a broker of our own."""
+    """Measure cost, restore and memory on a local broker."""
     with start_kafka(1) as kafka:
         servers = kafka.bootstrap_servers
         return [*_cost(servers), *_back(servers, "ten"), *_back(servers, "mnist")]

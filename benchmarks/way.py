@@ -1,4 +1,4 @@
-"""The pure way, decode to encode: ours against a plain loop of fastavro, a dict join and eager Torch."""
+"""The pure pipeline, from decode to encode: ours against a plain loop of fastavro, a dict join and eager Torch."""
 
 import io
 import json
@@ -26,17 +26,17 @@ from stream_app.serialization.encode import encode_examples, encode_labels
 import torch
 
 BATCH = 1000
-"""Examples of one batch, and as many labels: what a worker has at hand under load."""
+"""Examples of one batch, and as many labels: as many as a worker has buffered under load."""
 
 DELAY_EXAMPLES = 100
-"""A label comes this many examples after its own."""
+"""A label comes so many examples after its own example."""
 
 STREAMS = 1_000
 LARGE_BATCH = 5_000
-"""Examples of one batch, and as many labels: `worker.max_batch_records` as it is unless set."""
+"""Examples of one batch, and as many labels: the default of `worker.max_batch_records`."""
 
 WARM_EXAMPLES = 150
-"""Of each stream, on average: more than fill both queues, whatever the order of the classes."""
+"""Examples of each stream, on average: enough to fill both queues, in any order of the classes."""
 
 DEALT_REPETITIONS = 7
 DEALT_BATCHES = 5
@@ -46,13 +46,13 @@ HEADER_BYTES = 10
 
 
 def fraud(count: int) -> Stream:
-    """The first examples of the shipped Fraud set, in order."""
+    """Return the first examples of the shipped Fraud set, in order."""
     data = datasets.load("fraud").prefix(count)
     return Stream("fraud", data.features, data.labels, data.learning_rate, data.hidden, data.l2)
 
 
 class Inputs:
-    """A stream as it lies on the two input topics, batch by batch."""
+    """A stream as the two input topics have it, in batches."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -64,7 +64,7 @@ class Inputs:
         ]
 
     def batch(self, number: int) -> tuple[RawRecords, RawRecords]:
-        """One batch; a label's time is that of an example further on, so that the merge has work."""
+        """Return a batch; a label's time lies between the times of later examples, so that the merge has work."""
         start = number * BATCH
         numbers = np.arange(start, start + BATCH, dtype=np.int64)
         key = self.stream.name.encode()
@@ -79,10 +79,10 @@ class Inputs:
 
 
 class Dealt:
-    """Examples dealt at random to so many streams, each event's label behind `DELAY_EXAMPLES` others.
+    """Examples dealt at random to so many streams; each label comes `DELAY_EXAMPLES` examples after its own example.
 
-    The events are the same for any number of streams. The first `WARM_EXAMPLES` of each stream have labels of both
-    classes alike: then all queues are full, and every label costs the same in one stream and in many.
+    The events are the same for any number of streams. In the first `WARM_EXAMPLES` of each stream both classes are
+    equally frequent: they fill all queues, and then every label costs the same in one stream and in many.
     """
 
     def __init__(self, stream: Stream, streams: int, count: int) -> None:
@@ -104,11 +104,11 @@ class Dealt:
                 own, examples, encode_labels(name, own_ids, labels[own].astype(np.int8)), strict=True
             ):
                 self._examples[k], self._labels[k] = example, label
-        # as they come from a broker: one behind the other in memory
+        # adjacent in memory, as they come from a broker
         self._examples, self._labels = ([bytes(bytearray(v)) for v in side] for side in (self._examples, self._labels))
 
     def batch(self, number: int) -> tuple[RawRecords, RawRecords]:
-        """As many examples, and their labels, as the worker takes at most."""
+        """Return a batch of as many examples and labels as the worker takes at most."""
         part = slice(number * LARGE_BATCH, (number + 1) * LARGE_BATCH)
         numbers = np.arange(part.start, part.stop, dtype=np.int64)
         keys = [self.names[stream].encode() for stream in self._of[part]]
@@ -119,7 +119,7 @@ class Dealt:
 
 
 def task_of(stream: Stream, names: Sequence[str]) -> Task:
-    """A task that is configured for these streams."""
+    """Return a task that is configured for these streams."""
     own = {
         "features": stream.examples.shape[1],
         "learning_rate": stream.learning_rate,
@@ -136,13 +136,13 @@ def task_of(stream: Stream, names: Sequence[str]) -> Task:
 
 
 def dealt_us() -> tuple[float, float]:
-    """Median CPU microseconds a labelled example over `STREAMS` streams, and over one; in turns."""
+    """Return the median CPU microseconds per labelled example with `STREAMS` streams, and with one; in turns."""
     warm = WARM_EXAMPLES * STREAMS // LARGE_BATCH
     batches = warm + DEALT_REPETITIONS * DEALT_BATCHES
     stream = fraud(60_000)
 
     def way(streams: int) -> Callable[[], Callable[[], int]]:
-        """What takes the next batches; they are made before, which is not timed."""
+        """Return a function that prepares the next batches, untimed, and returns a function that processes them."""
         inputs = Dealt(stream, streams, batches * LARGE_BATCH)
         task = task_of(stream, inputs.names)
         for number in range(warm):
@@ -168,7 +168,7 @@ def dealt_us() -> tuple[float, float]:
 
 
 def ours(inputs: Inputs) -> Callable[[], int]:
-    """One batch after the other through the stages, again from the first when the stream is over."""
+    """Return a function that processes the next batches of the stream."""
     batches = [inputs.batch(number) for number in range(len(inputs.examples) // BATCH)]
     task = task_of(inputs.stream, [inputs.stream.name])
     at = iter(batches)
@@ -182,7 +182,7 @@ def ours(inputs: Inputs) -> Callable[[], int]:
 
 
 def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
-    """The same as one writes it with fastavro, a dict and Torch."""
+    """Return the reference: the same work as people write it with fastavro, a dict and Torch."""
     texts = schemas.sources()
     example_schema, label_schema, prediction_schema, outcome_schema = (
         fastavro.parse_schema(json.loads(texts[name, 1])) for name in ("example", "label", "prediction", "outcome")
@@ -228,7 +228,7 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
 
 
 def rows() -> list[Row]:
-    """CPU microseconds a labelled example: two records in, two out."""
+    """Measure the CPU microseconds per labelled example: two records in, two out."""
     require_one_thread()
     inputs = Inputs(fraud(61_000))
     reference = plain(inputs, 500)

@@ -1,7 +1,7 @@
-"""The worker on a real Kafka: CPU of its process beside a loop that only consumes and produces, and its latency.
+"""The worker on a real Kafka: the CPU time of its process, against a loop that only consumes and produces; its latency.
 
-Each side runs in a process of its own (`python -m benchmarks.worker ours|loop SERVERS PREFIX COUNT`), so that its CPU
-time is its own; the clock starts when the member has joined the group and its code is compiled.
+Each side runs in a separate process (`python -m benchmarks.worker ours|loop SERVERS PREFIX COUNT`), whose CPU time is
+measured from the moment when the member has joined the group and its code is compiled.
 """
 
 import json
@@ -38,26 +38,26 @@ from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 
 COUNT = 50_000
-"""Labelled examples of one run: the fixed cost of some fifty rounds is in it."""
+"""Labelled examples of one run, which include the fixed cost of some fifty rounds."""
 
 REPETITIONS = 3
 RATE = 2_000
 LATENCY_S = 30.0
 WARM_S = 10.0
-"""The first seconds of the latency run are not counted: a broker that has just come up compiles itself meanwhile."""
+"""The first seconds of the latency run do not count: a broker that has just started still compiles its own code."""
 
 LIMIT_S = 120.0
 """No run may take longer."""
 
 STOP_S = 30.0
-"""A worker that is asked to stop ends its round and leaves the group."""
+"""Time for a worker to stop: it ends its round and leaves the group."""
 
 P99_MS = 60.0
 POLL_S = 0.02
 
 
 def configuration(servers: str, prefix: str, instance: str = "worker-1") -> Config:
-    """One stream, one learner, d = 30."""
+    """Return a configuration with one stream of 30 features and one learner."""
     return Config.model_validate(
         {
             "application": {"id": "bench", "instance": instance},
@@ -69,7 +69,7 @@ def configuration(servers: str, prefix: str, instance: str = "worker-1") -> Conf
 
 
 def send(servers: str, config: Config, count: int) -> None:
-    """Put the stream onto the topics, labels a hundred examples late."""
+    """Send the stream to the topics, each label a hundred examples late."""
     inputs = Inputs(fraud(count))
     sender = KafkaSender(servers)
     now = int(time.time() * 1000) - 2 * count
@@ -85,7 +85,7 @@ def send(servers: str, config: Config, count: int) -> None:
 
 
 def run_ours(servers: str, prefix: str, count: int) -> float:
-    """CPU seconds of a worker from the assignment to the last commit."""
+    """Return the CPU seconds of a worker from the assignment to the last commit."""
     config = configuration(servers, prefix)
     warm_up(config.task_settings())
     clock = SystemClock()
@@ -114,7 +114,7 @@ def run_ours(servers: str, prefix: str, count: int) -> float:
 
 
 def run_loop(servers: str, prefix: str, count: int) -> float:
-    """CPU seconds of a loop with the same clients and guarantees: a record in, a record of our output's size out."""
+    """Return the CPU seconds of a loop with the same clients and guarantees, and outputs of the same size as ours."""
     config = configuration(servers, prefix)
     topics = config.topics
     source = KafkaSource(servers, "bench-loop")
@@ -155,7 +155,7 @@ def run_loop(servers: str, prefix: str, count: int) -> float:
 
 
 def _side(side: str, servers: str, prefix: str, count: int) -> float:
-    """CPU seconds of one side in a new process."""
+    """Return the CPU seconds of one side in a new process."""
     command = [sys.executable, "-m", "benchmarks.worker", side, servers, prefix, str(count)]
     process = KeptProcess(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -185,7 +185,7 @@ def _throughput(servers: str) -> Row:
 
 @contextmanager
 def _worker(config: Config) -> Iterator[None]:
-    """A worker process of its own, as users run it."""
+    """Run a worker process during the block, as users run it."""
     with temporary_folder("areba-bench-") as folder:
         file = folder / "bench.json"
         file.write_text(
@@ -230,7 +230,7 @@ def _latency(servers: str) -> list[Row]:
 
 
 def _send_at_rate(servers: str, config: Config, seen: dict[str, float]) -> dict[str, float]:
-    """Send examples, and labels a tenth of a second later, on a steady clock; when each example was sent, by id."""
+    """Send examples at a steady rate, and labels a tenth of a second later; return when each was sent, by id."""
     sender = KafkaSender(servers, {"linger.ms": "2"})
     stream = fraud(int(RATE * LATENCY_S))
     values = encode_examples("fraud", [f"e{number}" for number in range(len(stream.labels))], stream.examples)
@@ -261,7 +261,7 @@ def _send_at_rate(servers: str, config: Config, seen: dict[str, float]) -> dict[
 
 
 def _read(reader: LogReader, seen: dict[str, float], stop: threading.Event) -> None:
-    """Note when each prediction could be read."""
+    """Record when each prediction could be read."""
     while not stop.is_set():
         fetched = reader.poll(1000, POLL_S)
         if fetched is not None:
@@ -271,7 +271,7 @@ def _read(reader: LogReader, seen: dict[str, float], stop: threading.Event) -> N
 
 
 def rows() -> list[Row]:
-    """Throughput and latency on a broker of our own."""
+    """Measure throughput and latency on a local broker."""
     with start_kafka(1) as kafka:
         return [_throughput(kafka.bootstrap_servers), *_latency(kafka.bootstrap_servers)]
 

@@ -1,4 +1,4 @@
-"""The G-mean along each stream as a PNG: one panel a stream, one line a learner, drift and kills marked."""
+"""Draw the G-mean along each stream as a PNG: a panel per stream, a line per learner, marks for drift and kills."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,20 +11,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 COLUMNS = 3
-"""Panels beside one another: six streams make two rows on a wide screen."""
+"""Panels in a row: six streams make two rows on a wide screen."""
 
 MAX_POINTS = 600
-"""Points drawn a line; a panel is about 450 pixels wide, more would only be drawn over one another."""
+"""Points of a line: a panel is about 450 pixels wide, so more points would only be drawn over one another."""
 
 INK, GREY, GRID = "#222222", "#6b6b6b", "#e4e4e4"
 LINE_COLOURS = ("#0b5fa5", "#e08214", "#3a8f6f", "#8f5ea8", "#7a7a7a", "#b8860b")
-"""Told apart by readers with a colour weakness too: blue and orange first."""
+"""Colours that colour-blind readers can distinguish, blue and orange first."""
 DRIFT_COLOUR, KILL_COLOUR = "#9e1b5c", "#222222"
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One learner's G-mean: `positions` are examples seen by then, `gmeans` None until both classes were seen."""
+    """A learner's G-mean by the number of examples (`positions`); None until both classes were seen."""
 
     learner: str
     champion: bool
@@ -38,10 +38,10 @@ class Panel:
 
     Attributes:
         stream: Its name.
-        curves: One a learner.
-        drifts: Examples before the drift, by its kind: `{"posterior": 10000}`.
-        kills: Examples seen when a worker was killed.
-        note: A line under the name: imbalance, delay.
+        curves: One curve for each learner.
+        drifts: Number of examples before each drift, by the kind of drift: `{"posterior": 10000}`.
+        kills: Numbers of examples when a worker was killed.
+        note: A remark beside the name, about imbalance and delay.
     """
 
     stream: str
@@ -52,7 +52,7 @@ class Panel:
 
 
 def thinned(curve: Curve) -> tuple[list[int], list[float]]:
-    """At most `MAX_POINTS` points with a G-mean, evenly chosen, the last one among them; gaps are NaN."""
+    """Return at most `MAX_POINTS` points of a curve, evenly chosen and including the last; a missing G-mean is NaN."""
     points = list(zip(curve.positions, curve.gmeans, strict=True))
     step = max(1, math.ceil(len(points) / MAX_POINTS))
     chosen = points[::step] + ([points[-1]] if points and (len(points) - 1) % step else [])
@@ -60,10 +60,7 @@ def thinned(curve: Curve) -> tuple[list[int], list[float]]:
 
 
 def draw(panels: Sequence[Panel], path: Path, title: str, subtitle: str = "") -> Path:
-    """Write the figure to `path` (PNG, 150 dots an inch) and return it.
-
-    The canvas is made here and no display is needed.
-    """
+    """Write the figure to `path` (PNG, 150 dots per inch) and return the path; no display is needed."""
     columns = min(COLUMNS, max(1, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
     figure = Figure(figsize=(4.6 * columns, 2.9 * rows + 1.1), dpi=150, facecolor="white")
@@ -139,13 +136,13 @@ def _draw_panel(axis: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
     for kind, position in panel.drifts.items():
         axis.axvline(position, color=DRIFT_COLOUR, linewidth=1.1, linestyle=(0, (4, 2)), zorder=1)
         crowded = any(0 <= kill - position < 0.3 * end for kill in panel.kills)
-        behind = position < 0.3 * end or (position < 0.7 * end and not crowded)
+        is_right = position < 0.3 * end or (position < 0.7 * end and not crowded)
         axis.annotate(
             f"{kind} drift",
             (position, 0.03),
-            xytext=(4 if behind else -4, 0),
+            xytext=(4 if is_right else -4, 0),
             textcoords="offset points",
-            ha="left" if behind else "right",
+            ha="left" if is_right else "right",
             color=DRIFT_COLOUR,
             fontsize=8,
             bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
@@ -153,13 +150,13 @@ def _draw_panel(axis: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
         )
     for position in panel.kills:
         axis.axvline(position, color=KILL_COLOUR, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=1)
-    _dress(axis, panel, end)
+    _style_axis(axis, panel, end)
 
 
-def _dress(axis: Axes, panel: Panel, end: int) -> None:
+def _style_axis(axis: Axes, panel: Panel, end: int) -> None:
     axis.set_title(panel.stream, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=6)
     axis.set_title(panel.note, loc="right", fontsize=8, color=GREY, pad=6)
-    axis.set_ylim(-0.04, 1.02)  # a line at 0 is not hidden by the axis
+    axis.set_ylim(-0.04, 1.02)  # the axis does not hide a line at 0
     axis.set_xlim(0, max(end, 1) * 1.01)
     axis.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
     axis.grid(visible=True, axis="y", color=GRID, linewidth=0.8)

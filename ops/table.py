@@ -1,4 +1,4 @@
-"""The tables of the demo: one live while it runs, one at its end."""
+"""The two tables of the demo: one is live while it runs, the other is printed at its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from stream_app.records import Metric
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """One learner of a stream while it runs; `lag` counts input records of its partition not yet committed."""
+    """One learner of a stream while the demo runs; `lag` counts the input records that are not committed yet."""
 
     metric: Metric
     lag: int
@@ -19,19 +19,19 @@ class LiveRow:
 
 @dataclass(frozen=True, slots=True)
 class FinalRow:
-    """One learner of a stream at the end: its last metric, and the predictions counted on the topic."""
+    """One learner of a stream at the end: its last metric, and the number of its predictions in the topic."""
 
     metric: Metric
     predictions: int
 
 
 def percentage(value: float | None) -> str:
-    """`97.3`, or a dash where both classes were not yet seen."""
+    """Format a share as a percentage, such as `97.3`; a dash if both classes were not seen yet."""
     return "-" if value is None else f"{100 * value:.1f}"
 
 
 def duration(milliseconds: int | None) -> str:
-    """A delay in its natural unit: `250 ms`, `12.0 s`, `3.5 min`, `2.1 h`."""
+    """Format a delay in a suitable unit: `250 ms`, `12.0 s`, `3.5 min`, `2.1 h`."""
     if milliseconds is None:
         return "-"
     for bound, divisor, unit in ((1_000, 1, "ms"), (60_000, 1_000, "s"), (3_600_000, 60_000, "min")):
@@ -60,7 +60,7 @@ def _table(title: str, headings: Sequence[str]) -> Table:
 
 
 def live(rows: Sequence[LiveRow]) -> Table:
-    """The table while it runs; rows in the order given."""
+    """Return the table that is shown while the demo runs, with the rows in the given order."""
     headings = ("stream", "learner", "examples", "labelled", "recall", "specif.", "G-mean", "updates", "lag")
     table = _table("", headings)
     stream = None
@@ -83,7 +83,7 @@ def live(rows: Sequence[LiveRow]) -> Table:
 
 
 def final(rows: Sequence[FinalRow]) -> Table:
-    """One row a stream and learner; rows in the order given."""
+    """Return the table that is shown at the end, with the rows in the given order."""
     headings = (
         *("stream", "learner", "examples", "predicted", "labelled", "unlabelled"),
         *("recall", "specif.", "G-mean", "median delay"),
@@ -109,7 +109,7 @@ def final(rows: Sequence[FinalRow]) -> Table:
 
 
 def plain(rows: Sequence[LiveRow]) -> str:
-    """One line for logs and pipes: `fraud areba 12,000 labelled G-mean 91.2; ...`, champions only."""
+    """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 91.2; ...`."""
     return "; ".join(
         f"{row.metric.stream} {row.metric.labelled:,} labelled G-mean {percentage(row.metric.gmean)}"
         for row in rows

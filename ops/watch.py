@@ -1,4 +1,4 @@
-"""What an application has done so far, read from its topics while it works: metrics, and how far the group has come."""
+"""Follow the metrics and the committed offsets of a running application by reading its topics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from stream_app.records import Commit, Metric
 from stream_app.serialization.codec import decode_one
 
 MAX_POINTS = 4_000
-"""Points kept of one learner's curve; when there are more, every second one is dropped."""
+"""Points that are kept of a learner's curve; if there are more, every second point is dropped."""
 
 POLL_RECORDS = 5_000
 
 
 @dataclass(slots=True)
 class Curve:
-    """One learner's G-mean by the examples seen, thinned as it grows, and its newest metric."""
+    """A learner's G-mean by the number of examples, thinned as it grows, and its newest metric."""
 
     latest: Metric
     positions: list[int] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Curve:
     _seen: int = 0
 
     def add(self, metric: Metric) -> None:
-        """The next metric."""
+        """Add the next metric."""
         self.latest = metric
         if self._seen % self._every == 0:
             self.positions.append(metric.examples)
@@ -37,12 +37,12 @@ class Curve:
 
 
 class Watch:
-    """Reads the metrics and progress topics of an application, committed records only.
+    """Reads the committed records of the metrics and progress topics of an application.
 
     Args:
-        cluster: Where they are.
-        topics: Their names.
-        partitions: How many each has.
+        cluster: Where the topics are.
+        topics: Names of the topics.
+        partitions: Number of partitions of each topic.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics, partitions: int) -> None:
@@ -54,11 +54,11 @@ class Watch:
 
     @property
     def processed(self) -> int:
-        """Input records that the group has committed (where offsets begin at 0 and have no gaps)."""
+        """Number of input records that the group has committed, if offsets start at 0 and none is missing."""
         return sum(examples + labels for examples, labels in self.ends.values())
 
     def poll(self) -> None:
-        """Take what is there."""
+        """Read the records that have arrived."""
         for number, reader in enumerate(self._progress):
             for value in _values(reader):
                 record = decode_one(value)
@@ -79,7 +79,7 @@ class Watch:
         self.partition_of[metric.stream] = partition
 
     def examples(self) -> Mapping[str, int]:
-        """Examples predicted by stream, as of the newest metrics."""
+        """Return the number of predicted examples by stream, from the newest metrics."""
         return {stream: curve.latest.examples for (stream, _), curve in self.curves.items()}
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Watch:
 
 
 def _values(reader: LogReader) -> Sequence[bytes]:
-    """What is there now, without waiting."""
+    """Return the values that have arrived, without waiting."""
     values: list[bytes] = []
     while (fetched := reader.poll(POLL_RECORDS, 0.0)) is not None:
         values += [value for value in fetched.records.values if value is not None]

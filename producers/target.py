@@ -45,7 +45,9 @@ def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) ->
     """
     names = (plan.examples_topic, plan.labels_topic)
     found = cluster.topics(names)
-    lines = [f"topic {name}: there is none; `areba topics create` creates it" for name in names if name not in found]
+    lines = [
+        f"topic {name}: it does not exist; `areba topics create` creates it" for name in names if name not in found
+    ]
     if not lines:
         examples, labels = (found[name] for name in names)
         if partitions is None and examples.partitions != labels.partitions:

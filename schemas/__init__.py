@@ -13,7 +13,7 @@ FILE_NAME = re.compile(r"([a-z]+)\.v([0-9]+)\.avsc")
 
 
 def sources() -> Mapping[tuple[str, int], str]:
-    """The JSON text of each schema, by record type in small letters and version, read from this package."""
+    """Return the JSON text of each schema, by record type in small letters and version, read from this package."""
     found = {}
     for entry in files(__name__).iterdir():
         name = FILE_NAME.fullmatch(entry.name)

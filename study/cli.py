@@ -13,14 +13,14 @@ from stream_app.terminal import Terminal
 from study.run.experiment import FOLDER, choose, load_all, runs_of
 
 INTERRUPTED_EXIT_CODE = 130
-"""What shells report for Ctrl-C."""
+"""Exit status that shells report after Ctrl-C."""
 
 EXTRA = ("statsmodels", "scipy", "pandas")
-"""Modules of the optional extra that a report needs."""
+"""Modules of the optional extra that the report needs."""
 
 
 def list_runs(store: Path, experiments: Path | None) -> int:
-    """Print every run: what it is, what a repetition varies, how many are finished."""
+    """Print every run: its title, what varies between repetitions, and how many of them are finished."""
     from study.run.store import Store, engine_version  # noqa: PLC0415  (Torch and Numba take seconds)
 
     finished = Store(store, engine_version())
@@ -35,7 +35,7 @@ def list_runs(store: Path, experiments: Path | None) -> int:
 
 
 def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: Path, experiments: Path | None) -> int:
-    """Run what is missing of these experiments; the exit status."""
+    """Run the missing repetitions of these experiments; return the exit status."""
     chosen = choose(runs_of(load_all(experiments or FOLDER)), names)
     from study.run.parallel import missing, run_all  # noqa: PLC0415  (as above)
     from study.run.store import Store, engine_version  # noqa: PLC0415
@@ -44,18 +44,18 @@ def run(names: Sequence[str], repetitions: int | None, jobs: int | None, store: 
     engine = engine_version()
     todo = missing(chosen, Store(store, engine), repetitions)
     if not todo:
-        console.print("every repetition is there; `python -m study report` shows them")
+        console.print("every repetition is finished; `python -m study report` reports them")
         return 0
     try:
         run_all(todo, store, engine, jobs or os.cpu_count() or 1, console)
     except KeyboardInterrupt:
-        console.print("stopped; what is finished is kept, the same command goes on from there")
+        console.print("stopped; finished repetitions are kept, and the same command continues from there")
         return INTERRUPTED_EXIT_CODE
     return 0
 
 
 def report(names: Sequence[str], store: Path, results: Path, experiments: Path | None, compare: Path | None) -> int:
-    """Write the report of what is finished; with `compare`, hold it against committed results; the exit status."""
+    """Write the report of the finished repetitions, and compare it with earlier results if `compare` is given."""
     missing = [name for name in EXTRA if not _there(name)]
     if missing:
         raise ConfigurationError(f"the report needs {', '.join(missing)}: pip install 'areba[study]'")

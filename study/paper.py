@@ -1,7 +1,7 @@
-"""What the paper says, transcribed from its source: the figures of its table, and the statements of its text.
+"""The paper's results, transcribed from its source: the figures of its table, and the statements of its text.
 
-`paper/table1.csv` has every figure of the paper's one table of results; `paper/statements.csv` what its text says of
-the figures, each as a relation that a program can check. Steps count examples; levels are G-means.
+`paper/table1.csv` has every figure of the paper's one table of results. `paper/statements.csv` has what the text says
+about the figures, each statement as a relation that a program can check. Steps count examples; levels are G-means.
 """
 
 import csv
@@ -16,17 +16,17 @@ PAPER_REPETITIONS = 50
 
 @dataclass(frozen=True, slots=True)
 class TableFigure:
-    """One cell of the paper's table: mean and standard deviation of the final G-mean.
+    """A cell of the paper's table: mean and standard deviation of the final G-mean.
 
     Attributes:
-        table: Its label in the source.
-        row: As printed.
-        column: As printed.
-        experiment: Ours that measures it.
-        learners: Ours; two where the paper does not say which budget it used.
-        mean: Over 50 repetitions.
-        standard_deviation: In brackets there.
-        bold: The best, or not told from it.
+        table: Label of the table in the source.
+        row: Name of the row, as printed.
+        column: Name of the column, as printed.
+        experiment: Our experiment that measures the figure.
+        learners: Our learners; two if the paper does not say which budget it used.
+        mean: Mean over 50 repetitions.
+        standard_deviation: Standard deviation, which the table has in brackets.
+        bold: Whether the figure is the best, or not significantly worse.
     """
 
     table: str
@@ -41,17 +41,17 @@ class TableFigure:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that the paper's text says.
+    """A statement of the paper's text.
 
     Attributes:
-        source: Label of the figure or table.
-        text: What it says, in our words.
-        experiment: Ours that can tell.
-        relation: What is checked: see `study.claims`.
-        learner: Of whom it is said.
-        against: With whom it is compared: a learner, or learners with `*`.
+        source: Label of the figure or table that it is about.
+        text: The statement in our words.
+        experiment: Our experiment that can confirm it.
+        relation: The relation to check; see `study.claims`.
+        learner: The learner that it is about.
+        against: The learner that it is compared with; `*` matches several.
         step: `last`, or the step that the paper gives.
-        value: The paper's number; None where there is none.
+        value: The paper's number; None: there is none.
     """
 
     source: str
@@ -70,7 +70,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 
 def table_figures() -> Sequence[TableFigure]:
-    """Every figure of the paper's table, row by row."""
+    """Return every figure of the paper's table, row by row."""
     return [
         TableFigure(
             table=row["table"],
@@ -87,7 +87,7 @@ def table_figures() -> Sequence[TableFigure]:
 
 
 def statements() -> Sequence[Statement]:
-    """Every statement, in the paper's order."""
+    """Return every statement, in the paper's order."""
     return [
         Statement(
             source=row["source"],

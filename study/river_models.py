@@ -1,7 +1,7 @@
-"""River's models as learners of one's own (`method: "study.river_models:AdaptiveRandomForest"`), for the study only.
+"""River's models as custom learners (`method: "study.river_models:AdaptiveRandomForest"`), for the study only.
 
-They have River's own settings, but for the seed. What a River model holds has no form but a pickle, which areba never
-reads, so `arrays()` is empty and `load` refuses: no worker can recover them.
+They have River's own settings, except for the seed. A River model can only be stored as a pickle, which areba never
+reads, so `arrays()` is empty and `load` refuses: no worker can recover these models.
 """
 
 from collections.abc import Mapping
@@ -14,26 +14,26 @@ from river import ensemble, forest, imblearn, linear_model, preprocessing, tree
 from stream_app.records import Floats
 
 BALANCED = {0: 0.5, 1: 0.5}
-"""What the samplers bring the classes to."""
+"""The class frequencies that the samplers aim at."""
 
 
 class _RiverLearner:
-    """One River classifier behind the form that `stream_app` asks for."""
+    """A River classifier as a learner of `stream_app`."""
 
     def __init__(self, model: Any) -> None:  # noqa: ANN401  (River's classifiers publish no type)
         self._model = model
 
     def predict(self, example: Floats) -> float:
-        """P(class 1); 0.0 before the first label."""
+        """Return the probability of class 1; 0.0 before the first label."""
         shares = self._model.predict_proba_one(dict(enumerate(example.tolist())))
         return min(max(float(shares.get(1, 0.0)), 0.0), 1.0)
 
     def learn(self, example: Floats, label: int) -> None:
-        """One example."""
+        """Learn one example."""
         self._model.learn_one(dict(enumerate(example.tolist())), label)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """Nothing: see the module."""
+        """Return nothing; see the module's docstring."""
         return {}
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
@@ -50,21 +50,21 @@ def _seed(seed: bytes) -> int:
 
 
 class AdaptiveRandomForest(_RiverLearner):
-    """Gomes et al. 2017: ten trees, each with a drift detector of its own."""
+    """Adaptive random forest (Gomes et al. 2017): ten trees, each with its own drift detector."""
 
     def __init__(self, features: int, seed: bytes, options: Mapping[str, Any]) -> None:  # noqa: ARG002  (the form)
         super().__init__(forest.ARFClassifier(seed=_seed(seed), **options))
 
 
 class HoeffdingAdaptiveTree(_RiverLearner):
-    """Bifet and Gavaldà 2009: one tree whose branches are replaced when they drift."""
+    """Hoeffding adaptive tree (Bifet and Gavaldà 2009): a tree whose branches are replaced when they drift."""
 
     def __init__(self, features: int, seed: bytes, options: Mapping[str, Any]) -> None:  # noqa: ARG002  (the form)
         super().__init__(tree.HoeffdingAdaptiveTreeClassifier(seed=_seed(seed), **options))
 
 
 class LeveragingBagging(_RiverLearner):
-    """Bifet et al. 2010: ten Hoeffding trees on resampled examples."""
+    """Leveraging bagging (Bifet et al. 2010): ten Hoeffding trees on resampled examples."""
 
     def __init__(self, features: int, seed: bytes, options: Mapping[str, Any]) -> None:  # noqa: ARG002  (the form)
         model = tree.HoeffdingTreeClassifier()
@@ -72,7 +72,7 @@ class LeveragingBagging(_RiverLearner):
 
 
 class OversampledLogistic(_RiverLearner):
-    """Logistic regression on standardised features, the rarer class oversampled to one half."""
+    """Logistic regression on standardised features, with the rarer class oversampled to one half."""
 
     def __init__(self, features: int, seed: bytes, options: Mapping[str, Any]) -> None:  # noqa: ARG002  (the form)
         model = linear_model.LogisticRegression(**options)
@@ -81,7 +81,7 @@ class OversampledLogistic(_RiverLearner):
 
 
 class UndersampledLogistic(_RiverLearner):
-    """Logistic regression on standardised features, the more frequent class undersampled to one half."""
+    """Logistic regression on standardised features, with the more frequent class undersampled to one half."""
 
     def __init__(self, features: int, seed: bytes, options: Mapping[str, Any]) -> None:  # noqa: ARG002  (the form)
         model = linear_model.LogisticRegression(**options)

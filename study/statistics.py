@@ -1,8 +1,8 @@
-"""Which learners differ: the paper's tests, and beside them tests that do not assume sphericity.
+"""Tests that find out which learners differ: the paper's tests, and tests that do not assume sphericity.
 
-The paper: a one-way repeated-measures ANOVA (statsmodels' `AnovaRM`), and where it finds a difference Fisher's least
+The paper uses a one-way repeated-measures ANOVA (statsmodels' `AnovaRM`), and if it finds a difference, Fisher's least
 significant difference: pairwise t-tests on the same repetitions (SciPy's `ttest_rel`) without a correction for their
-number. Beside it: Friedman's test, and where it finds a difference Wilcoxon's signed-rank tests on all pairs with
+number. We also use Friedman's test, and if it finds a difference, Wilcoxon's signed-rank tests on all pairs with
 Holm's correction. A repetition is a subject: all learners saw the same data in it.
 """
 
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 ALPHA = 0.05
 
 Pairs = Mapping[tuple[str, str], float]
-"""p-values by pairs of learners, in the order of the learners."""
+"""The p-values by pairs of learners, in the order of the learners."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One omnibus test with its pairwise tests.
+    """An omnibus test with its pairwise tests.
 
     Attributes:
-        statistic: F or chi-squared; NaN where nothing differs at all.
-        p_value: Of the omnibus test.
+        statistic: F or chi-squared; NaN if nothing differs at all.
+        p_value: The p-value of the omnibus test.
         pairs: p-values of the pairwise tests.
-        best: The learner with the highest mean, and those that the tests do not tell from it.
+        best: The learner with the highest mean, and those that are not significantly worse.
     """
 
     statistic: float
@@ -38,7 +38,7 @@ class Comparison:
 
 
 def fisher(values: NDArray[np.float64], learners: Sequence[str]) -> Comparison:
-    """Repeated-measures ANOVA and Fisher's least significant difference.
+    """Compare learners by a repeated-measures ANOVA and Fisher's least significant difference.
 
     Args:
         values: float64 `[repetitions, learners]`.
@@ -55,14 +55,14 @@ def fisher(values: NDArray[np.float64], learners: Sequence[str]) -> Comparison:
 
 
 def paired_difference(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """The p-value of one of Fisher's pairs alone: of two learners on the same repetitions."""
+    """Return the p-value of Fisher's test of a single pair: two learners on the same repetitions."""
     from scipy.stats import ttest_rel  # noqa: PLC0415  (an optional extra)
 
     return _p_value(ttest_rel, one, two)
 
 
 def friedman(values: NDArray[np.float64], learners: Sequence[str]) -> Comparison:
-    """Friedman's test and Wilcoxon's signed-rank tests with Holm's correction; as `fisher`."""
+    """Compare learners by Friedman's test and Wilcoxon's signed-rank tests with Holm's correction; see `fisher`."""
     from scipy.stats import friedmanchisquare, wilcoxon  # noqa: PLC0415  (an optional extra)
     from statsmodels.stats.multitest import multipletests  # noqa: PLC0415
 
@@ -80,7 +80,7 @@ def friedman(values: NDArray[np.float64], learners: Sequence[str]) -> Comparison
 
 
 def _anova(values: NDArray[np.float64], learners: Sequence[str]) -> tuple[float, float]:
-    """F and p of the ANOVA; NaN and 1 where it has nothing to test."""
+    """Return F and p of the ANOVA; NaN and 1 if there is nothing to test."""
     import pandas as pd  # noqa: PLC0415  (an optional extra)
     from statsmodels.stats.anova import AnovaRM  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ def _anova(values: NDArray[np.float64], learners: Sequence[str]) -> tuple[float,
     if count < 2 or width < 2 or (values == values[:, :1]).all():
         return float("nan"), 1.0
     if (values == values[:1]).all():
-        return float("inf"), 0.0  # no repetition differs from another, and the learners do
+        return float("inf"), 0.0  # no repetition differs from another, but the learners do
     table = pd.DataFrame(
         {
             "repetition": np.repeat(np.arange(count), width),
@@ -101,14 +101,16 @@ def _anova(values: NDArray[np.float64], learners: Sequence[str]) -> tuple[float,
 
 
 def _p_value(test: object, one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """The p-value of a paired test; 1 where all pairs are equal, 0 where all differ by the same."""
+    """Return the p-value of a paired test; 1 if all pairs are equal, 0 if all differ by the same amount."""
     difference = one - two
     if len(difference) < 2 or not difference.any():
         return 1.0
     if (difference == difference[0]).all() and getattr(test, "__name__", "") == "ttest_rel":
         return 0.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SciPy warns of ties and of tiny variances; the p-values are what it has
+        warnings.simplefilter(
+            "ignore"
+        )  # SciPy warns about ties and tiny variances, but its p-values are the ones to use
         return float(test(one, two).pvalue)  # type: ignore[operator]  # SciPy's tests share no published type
 
 

@@ -1,7 +1,7 @@
-"""Networks and a learner that differ from the paper's in one thing, to find out what explains a difference.
+"""Networks and a learner that differ from the paper's in one respect, to find out what explains a difference.
 
 Networks are a learner's `network` setting (`study.variants:GlorotNetwork`), trained through autograd; `PlainAreba` is a
-learner of its own.
+custom learner.
 """
 
 import math
@@ -19,19 +19,19 @@ from stream_app.learners.networks.dense import random_generator
 from stream_app.records import Floats
 
 HIDDEN = (8,)
-"""As in the paper, except for MNIST."""
+"""Hidden units, as in the paper except for MNIST."""
 
 LEAK = 0.01
 THETA = 0.99
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-7
-"""As in the paper and in Keras."""
+"""Constants of Adam, as in the paper and in Keras."""
 
 KERAS_LEAK = 0.3
-"""The slope that Keras' LeakyReLU has when none is given; the authors' program gives 0.01."""
+"""The slope that Keras' LeakyReLU has by default; the authors' program sets 0.01."""
 
 
 class GlorotNetwork(DenseNetwork):
-    """Weights uniform as Glorot and Bengio (2010) have them: what Keras' layers do when nothing is said."""
+    """A network with uniform weights after Glorot and Bengio (2010), the default of Keras' layers."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features, HIDDEN)
@@ -42,7 +42,7 @@ class GlorotNetwork(DenseNetwork):
 
 
 class UntruncatedNetwork(DenseNetwork):
-    """He-normal weights that are not cut at two deviations: what Torch's `kaiming_normal_` gives."""
+    """A network with He-normal weights that are not cut at two deviations, as from Torch's `kaiming_normal_`."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features, HIDDEN)
@@ -52,14 +52,14 @@ class UntruncatedNetwork(DenseNetwork):
 
 
 class LeakyNetwork(DenseNetwork):
-    """A LeakyReLU of slope 0.3."""
+    """A network whose LeakyReLU has a slope of 0.3."""
 
     def __init__(self, features: int) -> None:
         seed = int(torch.randint(2**62, ()).item())
         super().__init__(features, HIDDEN, np.random.Generator(np.random.Philox(seed)))
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits `[n]` of examples `[n, d]`."""
+        """Return the logits `[n]` of examples `[n, d]`."""
         values = examples
         for layer in range(0, len(self.layers), 2):
             if layer > 0:
@@ -69,16 +69,16 @@ class LeakyNetwork(DenseNetwork):
 
 
 class PlainAreba:
-    """AREBA on an 8-neuron network, with Adam as Keras 2.2.4 or as Torch has it: a learner of one's own.
+    """AREBA on an 8-neuron network, with Adam as in Keras 2.2.4 or in Torch, as a custom learner.
 
-    Keras puts its epsilon beside the root of the second moment before its bias is corrected; Torch, and the paper on
-    Adam, behind that. All else is Algorithm 2 in float32, one step at a time.
+    Keras adds its epsilon to the root of the second moment before the bias correction; Torch and the paper on Adam add
+    it after the correction. Everything else is Algorithm 2 in float32, one step at a time.
 
     Args:
-        features: d.
-        seed: Of the weights.
+        features: The number of features of an example.
+        seed: The seed of the weights.
         options: `adam`: `keras` or `torch`; `budget`; `learning_rate`; `order`: `paper`, or `adapt-first` (capacities
-            before the example is in its queue), or `sizes-last` (class sizes grow behind that).
+            before the example is in its queue), or `sizes-last` (class sizes grow after that).
     """
 
     def __init__(self, features: int, seed: bytes, options: Mapping[str, Any]) -> None:
@@ -94,7 +94,7 @@ class PlainAreba:
         self._steps = 0
 
     def predict(self, example: Floats) -> float:
-        """P(class 1)."""
+        """Return the probability of class 1."""
         return float(self._forward(example[None])[2][0])
 
     def _forward(self, examples: Floats) -> tuple[Floats, Floats, Floats]:
@@ -105,7 +105,7 @@ class PlainAreba:
         return sums, hidden, (1.0 / (1.0 + np.exp(-logits))).astype(np.float32)
 
     def learn(self, example: Floats, label: int) -> None:
-        """Algorithm 2 from the class sizes on."""
+        """Run Algorithm 2 from the update of the class sizes on."""
         if self._order != "sizes-last":
             self._grow(label)
         if self._order == "adapt-first":
@@ -162,7 +162,7 @@ class PlainAreba:
             self._weights[place] -= change.astype(np.float32)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """The weights: enough for the study, which restores nothing."""
+        """Return the weights, which is enough for the study: it restores nothing."""
         return {f"layer{number}": weights for number, weights in enumerate(self._weights)}
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:

@@ -1,6 +1,6 @@
-"""Fixtures for all tests: brokers, started when the first test asks and shared by the session.
+"""Fixtures for all tests: brokers, which start when a test first asks for them and which all tests of a session share.
 
-With pytest-xdist each worker has a session, and so brokers, of its own.
+With pytest-xdist each worker has a separate session, and therefore separate brokers.
 """
 
 import os
@@ -28,7 +28,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _without_kafka(reason: str) -> None:
-    """Skip on a developer's machine; a build server that has no Kafka has tested nothing."""
+    """Skip on a developer's machine; fail on a build server, where a run without Kafka would have tested nothing."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -36,7 +36,7 @@ def _without_kafka(reason: str) -> None:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[broker.Broker]:
-    """A Kafka of any kind with one broker or more; tests tell their topics apart by `prefix`."""
+    """Start a Kafka of any kind with at least one broker; tests keep their topics apart by `prefix`."""
     with broker.choose() as chosen:
         if chosen.bootstrap_servers is None:
             _without_kafka(chosen.reason)
@@ -55,17 +55,17 @@ def _local_kafka(brokers: int) -> Iterator[local_kafka.LocalKafka]:
 
 @pytest.fixture(scope="session")
 def kafka3() -> Iterator[local_kafka.LocalKafka]:
-    """Three brokers, everything replicated to all; a test that kills one restarts it."""
+    """Start three brokers with everything replicated to all of them; a test that kills a broker restarts it."""
     yield from _local_kafka(3)
 
 
 @pytest.fixture
 def own_kafka() -> Iterator[local_kafka.LocalKafka]:
-    """One broker for one test, which may do with it what it likes."""
+    """Start one broker for one test, which may do anything to it."""
     yield from _local_kafka(1)
 
 
 @pytest.fixture
 def prefix() -> str:
-    """Goes before the names of topics, groups and transactional ids, so that no test meets another."""
+    """Return a prefix for topics, groups and transactional ids, so that tests do not interfere."""
     return f"t{uuid.uuid4().hex[:8]}-"

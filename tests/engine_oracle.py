@@ -1,4 +1,4 @@
-"""The reference join with the memories of AREBA and QBR: the whole engine but the arithmetic of networks."""
+"""The reference join together with the memories of AREBA and QBR: the whole engine except the networks' arithmetic."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from tests.learner_oracle import NEGATIVE, POSITIVE, Kept, Queues
 
 
 class Memory(NamedTuple):
-    """What a metric says of a learner: lengths and capacities of both queues, and the sizes of both classes."""
+    """The memory of a learner as a metric reports it: lengths and capacities of both queues, and both class sizes."""
 
     negative_queue: int
     positive_queue: int
@@ -22,28 +22,28 @@ class Memory(NamedTuple):
 
     @classmethod
     def of(cls, queues: Queues) -> "Memory":
-        """What should be said."""
+        """Return what a metric should report."""
         negative, positive = queues.of[NEGATIVE], queues.of[POSITIVE]
         lengths = len(negative.examples), len(positive.examples)
         return cls(*lengths, negative.capacity, positive.capacity, *queues.sizes)
 
     @classmethod
     def of_metric(cls, metric: Metric) -> "Memory":
-        """What is said."""
+        """Return what a metric reports."""
         return cls(*(getattr(metric, name) for name in cls._fields))
 
 
 class EngineOracle(ReferenceJoin):
-    """Takes all records of a task in merge order, and keeps what AREBA and QBR keep.
+    """Processes all records of a task in merge order, and keeps what AREBA and QBR keep.
 
     Args:
-        settings: Of the task.
-        queues: Makes the memory of a learner.
+        settings: Settings of the task.
+        queues: Creates the memory of a learner.
 
     Attributes:
         learners: The memories by stream and learner; other methods have none.
         features: Of each stream's examples that were predicted, by id.
-        memories: What was in them at each event `Reported`, in order; None for other methods.
+        memories: Their content at each event `Reported`, in order; None for other methods.
     """
 
     def __init__(self, settings: TaskSettings, queues: Callable[..., Queues] = Queues) -> None:
@@ -54,7 +54,7 @@ class EngineOracle(ReferenceJoin):
         self._queues = queues
 
     def begin(self, stream: Stream, learner: str) -> None:
-        """Both queues are empty."""
+        """Start with empty queues."""
         settings = stream.learners[learner]
         self.learners.pop((stream.name, learner), None)
         if settings.method in {"areba", "qbr"}:
@@ -62,22 +62,22 @@ class EngineOracle(ReferenceJoin):
             self.learners[stream.name, learner] = queues
 
     def predict(self, stream: Stream, example: Example, offset: int) -> None:
-        """What is learned is what came."""
+        """Store the features, from which the label will be learned."""
         self.features[stream.name, example.id] = tuple(example.features)
         super().predict(stream, example, offset)
 
     def learn(self, stream: Stream, learner: str, id_: str, label: int) -> None:
-        """One time step of the paper."""
+        """Do one time step of the paper."""
         if queues := self.learners.get((stream.name, learner)):
             queues.learn(Kept(id_, self.features[stream.name, id_]), label)
 
     def correct(self, stream: Stream, learner: str, id_: str, label: int) -> None:
-        """The example moves."""
+        """Move the example to the other queue."""
         if queues := self.learners.get((stream.name, learner)):
             queues.correct(id_, label)
 
     def report(self, stream: Stream) -> None:
-        """As it is now."""
+        """Store the current memories."""
         super().report(stream)
         for learner in stream.learners:
             queues = self.learners.get((stream.name, learner))

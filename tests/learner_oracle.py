@@ -1,4 +1,4 @@
-"""What AREBA and QBR must do with their labels, in plain Python: lists and floats, one number after the other.
+"""The learning rules of AREBA and QBR in plain Python: lists and floats, one number after the other.
 
 Written from the paper (Malialis, Panayiotou, Polycarpou 2020: algorithms 1 and 2, equations 1 and 2, "Compared
 methods"). It shares no code with stream_app. The reference join says when an example is predicted and when its label is

@@ -65,7 +65,7 @@ def prepare_folders(folder: Path, plan: ClusterPlan, library: Path) -> None:
 
 
 def _write_pid(folder: Path, node: int, pid: int) -> None:
-    """Record the id of the process that runs for this broker, for whatever has to end it."""
+    """Record the id of the process that runs for this broker, so that other processes can end it."""
     (folder / f"broker-{node}.pid").write_text(f"{pid}\n", encoding="utf-8")
 
 

@@ -29,7 +29,7 @@ REASONS: Mapping[Reason, str] = {
     Reason.UNKNOWN_LEARNER: "A `promote` mark names a learner that the stream does not have.",
     Reason.WRONG_KEY: "The key of the record is not the name of its stream.",
 }
-"""What each reason means to whoever sent the record."""
+"""What each reason means to the sender of the record."""
 
 
 def metrics_section() -> Iterator[str]:

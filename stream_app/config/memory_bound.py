@@ -58,22 +58,22 @@ class MemoryBound(NamedTuple):
     process: int
 
     def total(self, tasks: int) -> int:
-        """Of a worker that has all configured streams and so many tasks."""
+        """Return the bound of a worker that has all configured streams and so many tasks."""
         return self.streams + tasks * self.task + self.process
 
     def text(self, tasks: int) -> str:
-        """For people."""
+        """Return the bound and its parts, for people."""
         parts = (self.total(tasks), self.streams, self.task, self.process)
         total, streams, task, process = (size >> 20 for size in parts)
         return f"{total} MB (configured streams {streams} MB, each task {task} MB, process and queues {process} MB)"
 
 
 def bound_of(config: Config, settings: TaskSettings, largest_label_bytes: int) -> MemoryBound:
-    """The bound of a worker.
+    """Return the bound of a worker.
 
     Args:
-        config: For buffers, batches and queues.
-        settings: Of its tasks, `config.task_settings()`.
+        config: The configuration, for the sizes of buffers, batches and queues.
+        settings: The settings of its tasks, `config.task_settings()`.
         largest_label_bytes: `max.message.bytes` of the topic of labels.
     """
     kafka, worker = config.kafka, config.worker

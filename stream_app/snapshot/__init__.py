@@ -1,6 +1,7 @@
-"""What is stored of a task: the formats of snapshots, of models in files, and of recorded acts. No IO.
+"""The formats in which the state of a task is stored: snapshots, model files, and the texts of acts in progress. No IO.
 
-Formats of earlier versions are read for ever; a state that does not fit is refused, never guessed.
+Formats of earlier versions stay readable. A state that does not fit is refused with a `StateError`.
 
-Imports nothing but `config`. Public: `format`, `segments`, `model_file`, `identity`.
+Imports only `config`. Public: `format`, `segments`, `parts`, `imported_state`, `skipped_inputs`, `model_file` and
+`identity`.
 """

@@ -1,16 +1,17 @@
-"""Snapshots as bytes: arrays to blobs, blobs to chunks, and the manifest that lists them. No IO here.
+"""The format of snapshots: arrays are packed into blobs, blobs are cut into chunks, a manifest lists the blobs. No IO.
 
-A snapshot of a task is a manifest, and by stream what it lists:
+A snapshot of a task is a manifest and the blobs that it lists. A stream has blobs of three kinds:
 
-    core        everything that changes with any record: learners, sums, counters, waiting labels, what is newest of
+    core        everything that changes with any record: learners, sums, counters, waiting labels, and the newest of
                 the pending and the closed examples
-    pending     a segment of pending examples; never written twice, however few of them still wait
-    closed      a segment of closed ids; never written twice
+    pending     a segment of pending examples; written once, however few of them are still pending later
+    closed      a segment of closed ids; written once
 
 A blob is one safetensors file (its reader checks every size against the bytes that are there, and runs no code), cut
-into chunks below the broker's record limit, which follow one another in the changelog. A manifest is JSON in chunks.
-Each is named by the offset of its first chunk and checked by its SHA-256. Every chunk has a key of its own, so that
-compaction keeps what a manifest lists until a tombstone says that none of the two newest does.
+into chunks below the broker's limit for records, which follow one another in the changelog. A manifest is JSON, cut in
+the same way. Both are found by the offset of their first chunk and checked by their SHA-256. Every chunk has its own
+record key, so compaction keeps a chunk until a tombstone deletes it, which is written once neither of the two newest
+manifests lists it.
 """
 
 import hashlib
@@ -27,29 +28,36 @@ from safetensors.numpy import load, save
 from stream_app.errors import StateError
 
 FORMAT = 2
-"""Of manifests and blobs; a reader knows its own and those before it.
+"""Format of manifests and blobs. A version reads its own format and all earlier ones.
 
-1: the breaker counted the records of both inputs together.
+In format 1 the breaker counted the records of both inputs together.
 """
 
 CHUNK_BYTES = 900_000
 """Below the broker's default limit of 1,048,588 bytes a record, with room for key, headers and batch."""
 
 MAX_BLOB_BYTES = 1 << 30
-"""A blob that says it is larger is not read; a network of 80 million parameters with its moments is below."""
+"""Larger blobs are not read; a network of 80 million parameters with its optimizer state is smaller."""
 
 MANIFEST_SUFFIX = "/manifest"
-"""Of its key; no blob has it."""
+"""Suffix of a manifest's key; no key of a blob ends with it."""
 
 MAX_MANIFEST_CHUNKS = 64
-"""58 MB: some 300,000 listed blobs."""
+"""Chunks of a manifest at most: 58 MB, which list some 300,000 blobs."""
 
 Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 Columns: TypeAlias = dict[str, NDArray[Any]]
 
 
 class Place(NamedTuple):
-    """Where bytes are in the changelog, and what they must be."""
+    """Where a blob or manifest is in the changelog, and how its bytes are checked.
+
+    Attributes:
+        offset: Offset of the first chunk.
+        chunks: Number of chunks.
+        length: Number of bytes in all chunks.
+        checksum: SHA-256 of these bytes, hexadecimal.
+    """
 
     offset: int
     chunks: int
@@ -58,21 +66,21 @@ class Place(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot, as the metadata of committed offsets names it: its manifest, and where its commit record is."""
+    """A snapshot as the metadata of committed offsets names it: its manifest, and the offset of its commit record."""
 
     manifest: Place
     progress_offset: int
 
     def __str__(self) -> str:
-        """`offset:chunks:length:checksum:progress offset`."""
+        """Return `offset:chunks:length:checksum:progress offset`."""
         return ":".join(map(str, (*self.manifest, self.progress_offset)))
 
 
 def parse_snapshot(text: str) -> Snapshot:
-    """The inverse of `str`.
+    """Parse what `str` of a snapshot returns.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text does not have this form.
     """
     offset, chunks, length, checksum, progress_offset = text.split(":")
     place = Place(int(offset), int(chunks), int(length), checksum)
@@ -82,7 +90,7 @@ def parse_snapshot(text: str) -> Snapshot:
 
 
 class Entry(BaseModel):
-    """One blob of a manifest."""
+    """One blob that a manifest lists."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -97,7 +105,7 @@ class Entry(BaseModel):
 
     @property
     def place(self) -> Place:
-        """Where its bytes are."""
+        """Where its bytes are in the changelog."""
         return Place(self.offset, self.chunks, self.length, self.checksum)
 
 
@@ -106,19 +114,19 @@ Counts: TypeAlias = tuple[Count, Count, Count]
 
 
 class Manifest(BaseModel):
-    """The state of a task behind one commit record.
+    """The list of blobs that hold the state of a task after one commit record.
 
     Attributes:
-        format: `FORMAT` of the version that wrote it.
-        engine: That version.
+        format: `FORMAT` of the version that wrote the manifest.
+        engine: The version of areba that wrote the manifest.
         partition: The task's number.
-        sequence: Of the commit record.
-        digest: Of the commit record, hexadecimal.
-        offsets: Examples and labels, processed + 1.
+        sequence: Sequence of the commit record.
+        digest: Digest of the commit record, hexadecimal.
+        offsets: Last processed offsets of examples and labels, plus 1.
         settings: The configuration in force, as `TaskSettings.to_json` writes it.
         unreadable: The breaker's counts of examples and of labels; see `breaker.Count`.
-        entries: What belongs to it, streams in the task's order.
-        dropped: Keys and chunks of what was part of the snapshot two before, and is of none now.
+        entries: The blobs, with the streams in the task's order.
+        dropped: Keys and numbers of chunks of blobs that the last snapshot but one listed, and that are not listed now.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -135,15 +143,19 @@ class Manifest(BaseModel):
     dropped: tuple[tuple[str, Annotated[int, Field(ge=1, le=MAX_BLOB_BYTES // CHUNK_BYTES + 1)]], ...] = ()
 
     def to_bytes(self) -> bytes:
-        """As the changelog has it."""
+        """Return the manifest as the changelog stores it."""
         return self.model_dump_json().encode()
 
 
 def read_manifest(content: bytes, where: str) -> Manifest:
-    """The manifest of these bytes.
+    """Parse a manifest.
+
+    Args:
+        content: Its bytes.
+        where: The record that they were read from, for error messages.
 
     Raises:
-        StateError: They are none, or of a format that this version does not read.
+        StateError: The bytes are not a manifest, or of a format that this version does not read.
     """
     try:
         plain = json.loads(content)
@@ -153,7 +165,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     if found not in range(1, FORMAT + 1):
         raise StateError(f"{where}: a snapshot of format {found!r:.20}, this version reads {FORMAT}")
     if found == 1 and plain.pop("malformed", None) is not None:
-        content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # counting begins anew
+        content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # the counts start at zero
     try:
         return Manifest.model_validate_json(content)
     except ValidationError as problem:
@@ -163,59 +175,63 @@ def read_manifest(content: bytes, where: str) -> Manifest:
 
 
 def pack(arrays: Arrays) -> bytes:
-    """One safetensors file; equal arrays give equal bytes."""
+    """Return arrays as one safetensors file; equal arrays give equal bytes."""
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     return save(plain, metadata={"format": f"areba {FORMAT}"})
 
 
 def unpack(content: bytes, where: str) -> Columns:
-    """The arrays of a file, writable.
+    """Return the arrays of a safetensors file, writable.
+
+    Args:
+        content: The bytes of the file.
+        where: The place that they were read from, for error messages.
 
     Raises:
-        StateError: The bytes are no such file.
+        StateError: The bytes are not a safetensors file.
     """
     try:
         loaded: Columns = load(content)
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as problem:
-        raise StateError(f"{where}: not a blob of ours ({problem})") from None
+        raise StateError(f"{where}: not a blob ({problem})") from None
     return {name: array if array.flags.writeable else array.copy() for name, array in loaded.items()}
 
 
 def named(prefix: str, arrays: Arrays) -> Columns:
-    """The same with the prefix before their names."""
+    """Return the arrays with a prefix before their names."""
     return {f"{prefix}{name}": np.asarray(array) for name, array in arrays.items()}
 
 
 def part_of(arrays: Arrays, prefix: str) -> Columns:
-    """The inverse: those whose names begin so, by the rest of their names."""
+    """Return the arrays whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def chunks_of(content: bytes, size: int = CHUNK_BYTES) -> list[bytes]:
-    """Pieces that fit into a record; of nothing, one empty piece."""
+    """Cut bytes into pieces that fit into a record; no bytes are one empty piece."""
     return [content[start : start + size] for start in range(0, max(1, len(content)), size)]
 
 
 def checksum_of(content: bytes) -> str:
-    """SHA-256, hexadecimal."""
+    """Return the SHA-256 of bytes, hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def manifest_key(sequence: int) -> str:
-    """The key of a manifest."""
+    """Return the key of the manifest of a commit record."""
     return f"{sequence}{MANIFEST_SUFFIX}"
 
 
 def chunk_key(key: str, number: int) -> bytes:
-    """The record key of one chunk."""
+    """Return the record key of one chunk."""
     return f"{key}/{number}".encode()
 
 
 def join_chunks(place: Place, chunks: Sequence[bytes], where: str) -> bytes:
-    """The bytes that were cut.
+    """Join the chunks of a blob or manifest, and check the bytes.
 
     Raises:
-        StateError: They are not those that the place names.
+        StateError: The bytes do not have the length or the checksum of the location.
     """
     content = b"".join(chunks)
     if len(content) != place.length or checksum_of(content) != place.checksum:

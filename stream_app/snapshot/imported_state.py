@@ -1,6 +1,6 @@
-"""A learner's state that an operator gives to a task: an act in progress.
+"""The state of a learner that an operator imports into a task (`areba state import`): the text of an act in progress.
 
-Progress holds the state itself, not a name of it, so that whoever goes through progress later comes to the same bits.
+Progress holds the state itself, not a reference to a file, so every later reader of progress restores the same bits.
 """
 
 import base64
@@ -14,11 +14,19 @@ from stream_app.errors import StateError
 from stream_app.snapshot.format import Arrays, checksum_of, pack, unpack
 
 MAX_PARTS = 200
-"""Of a seed that an older version wrote: 90 MB, ten times the state of the paper's largest network."""
+"""Parts of a state that an older version wrote: 90 MB, ten times the state of the paper's largest network."""
 
 
 class Seed(NamedTuple):
-    """What to begin with: the state of a learner, how it was made, and the numbers in an example."""
+    """A state that a learner starts from.
+
+    Attributes:
+        stream: Name of the stream that the learner belongs to.
+        learner: Name of the learner.
+        features: Number of features of an example.
+        settings: Settings that the state was trained with.
+        state: The learner's arrays by name, as in a snapshot.
+    """
 
     stream: str
     learner: str
@@ -27,7 +35,7 @@ class Seed(NamedTuple):
     state: Arrays
 
     def text(self) -> str:
-        """Write it as the text of an act."""
+        """Return the text of the act, as `Seeds` reads it."""
         content = pack(self.state)
         plain = {
             "stream": self.stream,
@@ -44,16 +52,19 @@ class Seed(NamedTuple):
 
 @dataclass(slots=True)
 class Seeds:
-    """Read seeds, and put those together that an older version cut; forget parts without an end when records follow."""
+    """Reads imported states, and joins those that an older version cut into several acts.
+
+    Parts without an end are dropped with `clear` when other records follow.
+    """
 
     parts: list[bytes] = field(default_factory=list)
     checksum: str = ""
 
     def add(self, text: str) -> Seed | None:
-        """Take the next part in; the seed, if it is whole.
+        """Take the text of the next act; return the state if it is complete, otherwise None.
 
         Raises:
-            StateError: It is no part, or not the next one.
+            StateError: The text is not a part of an imported state, or not the next part.
         """
         try:
             data = json.loads(text)
@@ -61,20 +72,22 @@ class Seeds:
             if number == 0:
                 self.parts, self.checksum = [], checksum
             if number != len(self.parts) or checksum != self.checksum or not number < count <= MAX_PARTS:
-                raise StateError(f"part {number} of {count} of a seed does not follow part {len(self.parts) - 1}")
+                raise StateError(
+                    f"part {number} of {count} of an imported state does not follow part {len(self.parts) - 1}"
+                )
             self.parts.append(base64.b64decode(data["content"], validate=True))
             if len(self.parts) < count:
                 return None
             content = b"".join(self.parts)
             if checksum_of(content) != checksum:
-                raise StateError("a seed has another checksum than its parts tell")
+                raise StateError("an imported state has another checksum than its parts say")
             self.clear()
             settings = LearnerSettings.model_validate(data["settings"], context={"stored": True})
-            state = unpack(content, "seed")
+            state = unpack(content, "imported state")
             return Seed(str(data["stream"]), str(data["learner"]), int(data["features"]), settings, state)
         except (ValueError, TypeError, KeyError, RecursionError, binascii.Error) as problem:
-            raise StateError(f"an act is no part of a seed: {problem!r}") from None
+            raise StateError(f"an act is not a part of an imported state: {problem!r}") from None
 
     def clear(self) -> None:
-        """Forget what there is."""
+        """Drop the parts read so far."""
         self.parts, self.checksum = [], ""

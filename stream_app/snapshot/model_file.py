@@ -1,10 +1,10 @@
-"""A learner as a safetensors file: for Torch to use, for another application to begin with, to be compared.
+"""The state of a learner as a safetensors file, which Torch can load, and which can be imported and compared.
 
-    state.*        the whole state, as a snapshot has it
-    model.*        dense networks as `torch.nn.Sequential` names them (of an ensemble: model.0.*, model.1.*, ...)
-    input.mean, input.deviation    what a learner with a scaler does to features first
+    state.*        the whole state, as in a snapshot
+    model.*        dense networks, with the names of `torch.nn.Sequential` (an ensemble: model.0.*, model.1.*, ...)
+    input.mean, input.deviation    with which a learner that has a scaler standardizes the features
 
-A dense network with hidden layers of 8 units, without a scaler, in plain Torch:
+Load a dense network with one hidden layer of 8 units, without a scaler, in plain Torch:
 
     from safetensors.torch import load_file
     model = torch.nn.Sequential(torch.nn.Linear(30, 8), torch.nn.LeakyReLU(0.01), torch.nn.Linear(8, 1))
@@ -34,13 +34,13 @@ FORMAT = "areba model 1"
 
 
 class ModelFile(NamedTuple):
-    """A learner's state and where it comes from.
+    """A learner's state, and where it was exported from.
 
     Attributes:
-        state: Its arrays, in its own order.
-        settings: How it was made.
-        features: Numbers in an example.
-        source: Application, stream, learner, task, offsets, digest: for people.
+        state: The learner's arrays, in the order in which the learner lists them.
+        settings: The learner's settings.
+        features: Number of features of an example.
+        source: Application, stream, learner, task, offsets and digest, for people.
     """
 
     state: Columns
@@ -49,7 +49,7 @@ class ModelFile(NamedTuple):
     source: Mapping[str, str]
 
     def to_bytes(self) -> bytes:
-        """As a file."""
+        """Return the content of the file."""
         tensors = {f"{STATE}{name}": array for name, array in self.state.items()}
         if self.settings.network == "dense" and "parameters" in self.state:
             widths = (self.features, *self.settings.hidden, 1)
@@ -68,27 +68,27 @@ class ModelFile(NamedTuple):
 
 
 def read_model_file(path: str) -> ModelFile:
-    """The inverse of `to_bytes`.
+    """Read a file that `ModelFile.to_bytes` made.
 
     Raises:
-        StateError: It is no such file.
+        StateError: The file cannot be read, or is not such a file.
     """
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (it is no mapping)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
         if metadata.pop("format", None) != FORMAT:
-            raise StateError(f"{path}: no file of `areba state export`")
+            raise StateError(f"{path}: not a file of `areba state export`")
         order = json.loads(metadata.pop("order"))
         state = {name: tensors[f"{STATE}{name}"] for name in order}
         settings = LearnerSettings.model_validate_json(metadata.pop("settings"))
         return ModelFile(state, settings, int(metadata.pop("features")), metadata)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
-        raise StateError(f"{path}: no file of `areba state export` ({problem})") from None
+        raise StateError(f"{path}: not a file of `areba state export` ({problem})") from None
 
 
 def digest_of(state: Arrays) -> str:
-    """SHA-256 over names, types, shapes and bytes; of equal learners equal."""
+    """Return the SHA-256 of names, types, shapes and bytes of a state, hexadecimal; equal states have equal digests."""
     digest = hashlib.sha256()
     for name, array in state.items():
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -97,7 +97,14 @@ def digest_of(state: Arrays) -> str:
 
 
 class Difference(NamedTuple):
-    """An array that two learners do not have alike; `largest` is None where shapes or types differ."""
+    """An array that differs between two states.
+
+    Attributes:
+        name: Its name.
+        here: Its type and shape in the first state; "none" if the state does not have it.
+        there: The same in the second state.
+        largest: Largest absolute difference of two elements; None if types or shapes differ.
+    """
 
     name: str
     here: str
@@ -106,7 +113,7 @@ class Difference(NamedTuple):
 
 
 def differences(here: Arrays, there: Arrays) -> Sequence[Difference]:
-    """What differs, array by array."""
+    """Return the arrays that differ between two states."""
     found = []
     for name in dict.fromkeys((*here, *there)):
         one, two = here.get(name), there.get(name)
@@ -124,7 +131,7 @@ def _shape(array: NDArray[Any] | None) -> str:
 
 
 def _layers(parameters: NDArray[Any], widths: Sequence[int]) -> Columns:
-    """Weights (units by inputs, as Torch has them) and biases, by the names of `torch.nn.Sequential`."""
+    """Return weights `[units, inputs]` and biases `[units]` of layers, by their names in `torch.nn.Sequential`."""
     size = sum((inputs + 1) * units for inputs, units in pairwise(widths))
     networks = len(parameters) // size
     layers: Columns = {}
@@ -140,7 +147,10 @@ def _layers(parameters: NDArray[Any], widths: Sequence[int]) -> Columns:
 
 
 def _scaling(state: Arrays) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and deviation as prediction has them; where nothing varied, a deviation of infinity gives 0."""
+    """Return mean and standard deviation, float32 `[features]`, with which a learner standardizes features.
+
+    A feature that never varied has an infinite deviation, so that its standardized value is 0.
+    """
     count, mean, squares = (np.asarray(state[f"scaler.{name}"], np.float64) for name in ("examples", "mean", "squares"))
     variance = squares / max(float(count[0]), 1.0)
     deviation = np.where(variance > 0, np.sqrt(variance), np.inf)

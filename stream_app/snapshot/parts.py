@@ -1,8 +1,8 @@
-"""Cut long acts into records of progress, and put them together again.
+"""Cut long acts into several records of progress, and join them again.
 
-A configuration of 10,000 streams is a text of some megabytes, and a record of progress holds less than one. So a text
-is cut, and no record grows with the number of streams. Each part has a sequence of its own: who reads progress checks
-the chain of sequences record by record, and asks here for the acts.
+The configuration of 10,000 streams is a text of several megabytes, and a record of progress holds less than one. So the
+text is cut, and the size of a record does not grow with the number of streams. Each part has its own sequence, so that
+readers of progress can check that sequences follow one another before they join the parts here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,14 +12,14 @@ from stream_app.errors import StateError
 from stream_app.records import Act, Commit
 
 PART_CHARACTERS = 120_000
-"""At most 480,000 bytes in UTF-8: half of what a broker takes by default."""
+"""At most 480,000 bytes in UTF-8: half of what a broker accepts by default."""
 
 MAX_PARTS = 1_000
-"""More than the settings of 100,000 streams with sixteen learners each have."""
+"""More than the settings of 100,000 streams with sixteen learners each need."""
 
 
 def in_parts(act: Act) -> tuple[Act, ...]:
-    """Cut an act; the first part has its sequence, the others those that follow.
+    """Cut an act into parts; the first has the sequence of the act, the others have the sequences after it.
 
     Raises:
         StateError: The text is too long.
@@ -34,16 +34,19 @@ def in_parts(act: Act) -> tuple[Act, ...]:
 
 
 class WholeActs:
-    """Put parts together as they are read; forget parts without an end, since their writer died."""
+    """Joins parts as they are read, and drops those without an end, whose writer was killed."""
 
     def __init__(self) -> None:
         self._parts: list[Act] = []
 
     def add(self, act: Act) -> Act | None:
-        """Take the next act of progress; the whole act, with the sequence of its last part, or None before that.
+        """Take the next act of progress.
+
+        Returns:
+            The whole act, with the sequence of its last part; None if parts are still missing.
 
         Raises:
-            StateError: It is a part that does not follow the part before it.
+            StateError: The act is a part that does not follow the part before it.
         """
         if act.part == 0:
             self._parts = []
@@ -63,7 +66,7 @@ class WholeActs:
 
 
 def whole_acts(records: Iterable[Commit | Act]) -> Iterator[Commit | Act]:
-    """Give the same records with each act whole.
+    """Yield the records with the parts of each act joined.
 
     Raises:
         StateError: A part does not follow the part before it.

@@ -1,9 +1,9 @@
-"""Which blobs a snapshot of a task writes, and which of older snapshots it lists again.
+"""Decide which blobs a snapshot of a task writes, and which blobs of older snapshots it lists again.
 
-A stream's rows fall into segments that are written once: pending examples by arrival, closed ids by number. What is in
-no segment yet, or was in one of which little is left, is part of the stream's core; the core is written when its bytes
-have changed. So a snapshot costs what has changed since the last one, not what is held. Only a segment of which a
-closed id was corrected is written again.
+The rows of a stream are grouped into segments that are written once: pending examples by arrival, closed ids by number.
+Rows that are in no segment yet, or whose segment was dropped since few of its rows are left, are part of the stream's
+core. The core is written if its bytes have changed. So the cost of a snapshot grows with what has changed since the
+last one, not with the size of the state. A segment is written again only if a closed id in it was corrected.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,43 +30,43 @@ from stream_app.snapshot.format import (
 CORE, PENDING, CLOSED = "core", "pending", "closed"
 
 SEGMENT_BYTES = 262_144
-"""Pending rows that are in no segment yet are part of every snapshot, up to so many bytes."""
+"""Size at which pending rows that are in no segment yet become one; until then every snapshot contains them."""
 
 CLOSED_ROWS = 4_096
-"""Closed ids of a segment, some 400 kB; those after the last whole segment are part of every snapshot."""
+"""Closed ids in a segment, some 400 kB; every snapshot contains those after the last complete segment."""
 
 LEAST_SHARE = 4
-"""A segment of which less than 1 / 4 still waits is given up: its rows move to the core."""
+"""A segment of which less than 1 / `LEAST_SHARE` is still pending is dropped, and its rows move to the core."""
 
 
 class Exporting(Protocol):
-    """A stream as a snapshot sees it."""
+    """The port through which a snapshot reads a stream."""
 
     name: str
     has_changed: bool
 
     @property
     def amended(self) -> Collection[int]:
-        """Numbers of closed ids whose rows have changed since the snapshot before."""
+        """Numbers of the closed ids whose rows have changed since the last snapshot."""
 
     def core_state(self) -> Arrays:
-        """All but the rows of pending examples and closed ids."""
+        """Return all of its state but the rows of pending examples and closed ids."""
 
     def pending_arrivals(self) -> Longs:
-        """int64, ascending: the number in the stream of every example that waits for its label."""
+        """Return the numbers in the stream of all examples that wait for their labels, int64 `[n]`, ascending."""
 
     def pending_rows(self, arrivals: Longs) -> Arrays:
-        """Their columns."""
+        """Return the columns of these pending examples."""
 
     def closed_span(self) -> tuple[int, int]:
-        """The first number of a closed id that is remembered, and the next one."""
+        """Return the number of the first closed id that is remembered, and the number after the last."""
 
     def closed_rows(self, first: int, end: int) -> Arrays:
-        """Their columns."""
+        """Return the columns of the closed ids from `first` up to, but without, `end`."""
 
 
 class Blob(NamedTuple):
-    """Bytes to be written; `key` is new in the changelog."""
+    """A blob that has to be written; the changelog does not have its `key` yet."""
 
     stream: str
     kind: str
@@ -75,7 +75,7 @@ class Blob(NamedTuple):
     content: bytes
 
     def entry(self, offset: int) -> Entry:
-        """As the manifest lists it, once its first chunk is at this offset."""
+        """Return the manifest's entry for this blob, whose first chunk was written at this offset."""
         return Entry(
             stream=self.stream,
             kind=self.kind,
@@ -90,7 +90,7 @@ class Blob(NamedTuple):
 
 @dataclass(slots=True)
 class _Segment:
-    """A segment of pending examples that is in the changelog, or on its way there."""
+    """A segment of pending examples that is in the changelog, or is being written."""
 
     arrivals: Longs
     listed: Entry | Blob
@@ -98,14 +98,14 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Kept:
-    """What is written of one stream."""
+    """The blobs of one stream that are in the changelog, or are being written."""
 
     core: Entry | Blob | None = None
     pending: dict[int, _Segment] = field(default_factory=dict)
     closed: dict[int, Entry | Blob] = field(default_factory=dict)
 
     def listed(self) -> Iterable[Entry | Blob]:
-        """Core first."""
+        """Yield all of them, the core first."""
         if self.core is not None:
             yield self.core
         yield from (segment.listed for segment in self.pending.values())
@@ -113,16 +113,17 @@ class _Kept:
 
 
 class Book:
-    """What a task's newest snapshot lists; gives what the next one has to write.
+    """The blobs that a task's newest snapshot lists; decides what the next snapshot has to write.
 
-    A draft that is not committed must not be built upon: make a new book of the last committed manifest then.
+    If a draft is not committed, the book no longer describes the changelog: the caller then has to build a
+    new book from the last committed manifest.
     """
 
     def __init__(self) -> None:
         self._streams: dict[str, _Kept] = {}
 
     def remember(self, entry: Entry, arrivals: Longs | None = None) -> None:
-        """Take over a blob of the manifest that was restored; `arrivals` of a pending segment."""
+        """Add a blob of the manifest that was restored; `arrivals` are those of a segment of pending examples."""
         kept = self._streams.setdefault(entry.stream, _Kept())
         if entry.kind == CORE:
             kept.core = entry
@@ -132,7 +133,12 @@ class Book:
             kept.pending[entry.number] = _Segment(np.zeros(0, np.int64) if arrivals is None else arrivals, entry)
 
     def draft(self, streams: Sequence[Exporting], sequence: int) -> list[Entry | Blob]:
-        """What a manifest of this moment lists, in the streams' order: blobs that are new, and entries of old ones."""
+        """Return what a manifest of the current state lists: blobs to be written, and entries of blobs that are reused.
+
+        Args:
+            streams: The streams, in the order of the manifest.
+            sequence: Sequence of the commit record that the state belongs to.
+        """
         listed: list[Entry | Blob] = []
         for stream in streams:
             kept = self._streams.setdefault(stream.name, _Kept())
@@ -156,7 +162,7 @@ class Book:
         return listed
 
     def settle(self, places: Mapping[str, Entry]) -> None:
-        """The new blobs are in the changelog, by key."""
+        """Note that the new blobs were written; `places` are their entries, by key."""
         for kept in self._streams.values():
             if isinstance(kept.core, Blob):
                 kept.core = places[kept.core.key]
@@ -169,7 +175,11 @@ class Book:
 
 
 def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
-    """Drop segments of which little waits, make one of what is loose if that is much; the arrivals left loose."""
+    """Drop segments with few pending rows, and make a segment of the rows in none if they are large enough.
+
+    Returns:
+        The arrivals that are in no segment, int64 `[n]`, ascending.
+    """
     waiting = stream.pending_arrivals()
     loose = np.ones(len(waiting), np.bool_)
     for number, segment in list(kept.pending.items()):
@@ -191,7 +201,11 @@ def _pending(kept: _Kept, stream: Exporting, prefix: str) -> Longs:
 
 
 def _closed(kept: _Kept, stream: Exporting, prefix: str) -> tuple[int, int]:
-    """Drop segments that are forgotten or amended, make those that are whole; the numbers that are in none."""
+    """Drop segments that are no longer remembered or were corrected, and make those that are complete.
+
+    Returns:
+        The numbers of closed ids that are in no segment: the first, and the one after the last.
+    """
     first, end = stream.closed_span()
     amended = {number // CLOSED_ROWS for number in stream.amended}
     for number in [number for number in kept.closed if (number + 1) * CLOSED_ROWS <= first or number in amended]:
@@ -211,26 +225,26 @@ def _checksum(listed: Entry | Blob) -> str:
 
 
 class Loading(Protocol):
-    """A new task, as far as a snapshot fills it."""
+    """The port through which a snapshot fills a new task."""
 
     def load_stream(self, name: str, core: Columns, pending: Columns, closed: Columns) -> None:
-        """Open a stream and let it go on where the snapshot was taken."""
+        """Add a stream, which continues where the snapshot was taken."""
 
 
 def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], where: str) -> Book:
-    """Fill a new task.
+    """Fill a new task from a snapshot.
 
     Args:
-        task: Under the manifest's settings.
-        manifest: What there is.
+        task: A task with the manifest's settings, and without streams.
+        manifest: The list of blobs.
         contents: The bytes of each entry, by key; their checksums were compared.
-        where: For errors.
+        where: The place that they were read from, for error messages.
 
     Returns:
-        The book to go on with.
+        The book from which the next snapshot is drafted.
 
     Raises:
-        StateError: A blob is not what it should be.
+        StateError: A blob is malformed, or does not fit the task.
     """
     book = Book()
     parts: dict[str, dict[str, list[Columns]]] = {}
@@ -252,7 +266,7 @@ def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], 
 
 
 def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Columns]) -> tuple[Columns, Columns, Columns]:
-    """Core, pending and closed rows of a stream, of its blobs: the inverse of `Book.draft`."""
+    """Return core, pending rows and closed rows of a stream from its blobs: the inverse of `Book.draft`."""
     own = {name: array for name, array in core.items() if not name.startswith((f"{PENDING}.", f"{CLOSED}."))}
     loose, tail = part_of(core, f"{PENDING}."), part_of(core, f"{CLOSED}.")
     rows = _stacked([*pending, loose])
@@ -267,5 +281,5 @@ def _gathered(core: Columns, pending: Iterable[Columns], closed: Iterable[Column
 
 
 def _stacked(parts: Sequence[Columns]) -> Columns:
-    """The same columns of all, one part behind the other."""
+    """Return the columns of all parts, one part after the other."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[-1]}

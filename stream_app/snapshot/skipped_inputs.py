@@ -1,8 +1,8 @@
-"""An accepted gap: inputs are gone, and an operator let a task go on without them; an act in progress.
+"""Deleted inputs that an operator lets a task skip (`areba state skip`): the text of an act in progress.
 
-The task goes on from the state that its newest readable snapshot holds. What it had processed behind that is committed
-and stays so, but its models have forgotten it; what lies between the committed offsets and the first that is left was
-never processed.
+The task continues from the state that its newest readable snapshot holds. Inputs that it had processed after this
+snapshot are skipped by the state: their outputs are committed and remain valid, but no model learns from them again.
+Inputs between the committed offsets and the first offset that is left were never processed, and never will be.
 """
 
 import json
@@ -11,18 +11,18 @@ from typing import NamedTuple
 from stream_app.errors import StateError
 
 Offsets = tuple[int, int]
-"""Of examples and labels."""
+"""Offsets of examples and of labels."""
 
 
 class Gap(NamedTuple):
-    """What was accepted.
+    """The inputs that a task skips, and the state that it continues from.
 
     Attributes:
-        behind: Sequence of the commit record whose state the task goes on from; -1: it begins afresh.
-        digest: Of the last commit record before the gap, 32 bytes.
-        processed: Offsets behind what that state has seen.
-        start: Offsets behind the last commit record.
-        end: Where the task goes on.
+        behind: Sequence of the commit record that this state belongs to; -1: the task begins with new models.
+        digest: Digest of the last commit record, 32 bytes; the chain of digests continues from it.
+        processed: The offsets after the last records that the state has processed.
+        start: The offsets after the last records that were processed and committed.
+        end: The offsets at which the task continues.
     """
 
     behind: int
@@ -33,41 +33,41 @@ class Gap(NamedTuple):
 
     @property
     def forgotten(self) -> Offsets:
-        """Offsets, by side, whose outputs are committed, but which the state has not seen."""
+        """Numbers of offsets (examples, labels) whose outputs are committed, but which the state has not processed."""
         return self.start[0] - self.processed[0], self.start[1] - self.processed[1]
 
     @property
     def skipped(self) -> Offsets:
-        """Offsets, by side, that are never processed."""
+        """Numbers of offsets (examples, labels) that are never processed."""
         return self.end[0] - self.start[0], self.end[1] - self.start[1]
 
     def words(self) -> str:
-        """What is lost, for people."""
-        state = f"the snapshot behind sequence {self.behind}" if self.behind >= 0 else "models that know nothing"
+        """Return what is lost, for people; the text follows "continues"."""
+        state = f"the snapshot of sequence {self.behind}" if self.behind >= 0 else "untrained models"
         lost = "{:,} offsets of examples and {:,} of labels"
         return (
-            f"from {state}: forgets {lost.format(*self.forgotten)} that were processed, "
-            f"skips {lost.format(*self.skipped)} that were not"
+            f"from {state}: skips {lost.format(*self.forgotten)} that were processed after this state, and "
+            f"{lost.format(*self.skipped)} that were never processed"
         )
 
     def text(self) -> str:
-        """Of the act."""
+        """Return the text of the act, as `read_gap` reads it."""
         whole = {**self._asdict(), "digest": self.digest.hex()}
         return json.dumps(whole, sort_keys=True, separators=(",", ":"))
 
 
 def read_gap(text: str) -> Gap:
-    """What `Gap.text` wrote.
+    """Parse what `Gap.text` wrote.
 
     Raises:
-        StateError: It is none.
+        StateError: The text does not have this form, or its offsets are not in order.
     """
     try:
         data = json.loads(text)
         behind, digest = int(data["behind"]), bytes.fromhex(data["digest"])
         processed, start, end = ((int(one), int(two)) for one, two in (data[n] for n in ("processed", "start", "end")))
     except (ValueError, TypeError, KeyError, RecursionError) as problem:
-        raise StateError(f"an act is no gap: {problem!r}") from None
+        raise StateError(f"the text of a skip cannot be read: {problem!r}") from None
     if behind < -1 or not all(0 <= a <= b <= c for a, b, c in zip(processed, start, end, strict=True)):
-        raise StateError(f"an act is no gap: behind {behind}, {processed} {start} {end}")
+        raise StateError(f"the text of a skip cannot be read: sequence {behind}, {processed} {start} {end}")
     return Gap(behind, digest, processed, start, end)

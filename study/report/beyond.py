@@ -12,11 +12,11 @@ from study.report.tables import markdown
 from study.statistics import ALPHA
 
 MUCH = 0.5
-"""A G-mean that is worth losing."""
+"""G-mean whose loss counts as a large loss."""
 
 
 def latency(context: Context) -> list[str]:
-    """G-mean by verification latency."""
+    """Write the part on verification latency: the G-mean by the delay of labels."""
     own = {
         level: context.summaries[f"latency-{level}"]
         for level in (0, 10, 100, 1_000, 10_000)
@@ -26,7 +26,7 @@ def latency(context: Context) -> list[str]:
 
 
 def shares(context: Context) -> list[str]:
-    """G-mean by the share of labels that come."""
+    """Write the part on missing labels: the G-mean by the share of labels that come."""
     runs = {100: "latency-0", 50: "share-50", 10: "share-10", 1: "share-1"}
     own = {level: context.summaries[name] for level, name in runs.items() if name in context.summaries}
     return _levels(context, "Share of labels that come", "shares", own, "labels that come, in percent", "share")
@@ -108,7 +108,7 @@ def _by_level(own: Mapping[int, RunSummary], learners: Sequence[str]) -> tuple[S
 
 
 def recovery(context: Context) -> list[str]:
-    """Examples after a drift until the G-mean is back."""
+    """Write the part on recovery: the number of examples after a drift until the G-mean has recovered."""
     panels: list[list[Panel]] = []
     rows: list[list[str]] = []
     runs: dict[str, RunSummary] = {}
@@ -129,11 +129,10 @@ def recovery(context: Context) -> list[str]:
         "## Time to recover",
         "",
         (
-            "Labelled examples after the drift until the mean G-mean (sums anew from the drift) is back at 90 % of"
-            " its value"
-            " before; in brackets, and as bars, a 95 % interval over resampled repetitions. *never*, and a hollow"
-            " triangle at the stream's end: not within the stream; *-*, and no mark: the G-mean before was below 0.1,"
-            " there is nothing to recover."
+            "Labelled examples after the drift until the mean G-mean (with sums that restart at the drift) is back at"
+            " 90 % of its value before; in brackets, and as bars, a 95 % interval over resampled repetitions. *never*,"
+            " and a hollow triangle at the stream's end: not within the stream; *-*, and no mark: the G-mean"
+            " before was below 0.1, there is nothing to recover."
         ),
         "",
         *context.figure("recovery", "Examples to recover after a drift", panels),
@@ -203,7 +202,7 @@ def _recovery_conclusions(runs: Mapping[str, RunSummary], learners: Sequence[str
 
 
 def scale(context: Context) -> list[str]:
-    """Long, wide, rare and recurring streams."""
+    """Write the part on long, wide, rare and recurring streams."""
     names = ("long-sine", "long-recurring", "rare-sine", "wide-sine")
     own = context.some(names)
     if not own:
@@ -234,13 +233,13 @@ def scale(context: Context) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Duel:
-    """River's best model against the best of ours, by their means.
+    """River's best model against our best model, chosen by their means.
 
     Attributes:
         summary: The run.
-        theirs: Name and mean of River's.
-        ours: Name and mean of ours.
-        p_value: Of the paired t-test.
+        theirs: Name and mean of River's model.
+        ours: Name and mean of our model.
+        p_value: The p-value of the paired t-test.
     """
 
     summary: RunSummary
@@ -250,14 +249,14 @@ class Duel:
 
     @property
     def verdict(self) -> str:
-        """Who wins."""
+        """Which side wins."""
         if self.p_value >= ALPHA:
-            return "not told apart"
+            return "no significant difference"
         return "River wins" if self.theirs[1] > self.ours[1] else "ours wins"
 
 
 def duels(context: Context) -> list[Duel]:
-    """One for each stream that River's models saw."""
+    """Return a duel for each stream that River's models were run on."""
     found = []
     for name, summary in context.summaries.items():
         if name.startswith("river-"):
@@ -278,7 +277,7 @@ def _is_rivers(settings: LearnerSettings) -> bool:
 
 
 def river(context: Context) -> list[str]:
-    """River's models on the same streams."""
+    """Write the part on River's models, which were run on the same streams."""
     found = duels(context)
     if not found:
         return []
@@ -294,10 +293,10 @@ def river(context: Context) -> list[str]:
         "",
         (
             "River's models as learners of the same task, with River's own settings: adaptive random forest (arf),"
-            " Hoeffding adaptive tree (hat), leveraging bagging (lb), logistic regression behind a running standardiser"
+            " Hoeffding adaptive tree (hat), leveraging bagging (lb), logistic regression after a running standardiser"
             " with the rarer class oversampled (lr_over) or the other undersampled (lr_under). The best of River's and"
             " of ours are chosen by their means, so p is that of the luckiest pair on both sides. Of 5 repetitions the"
-            " signed-rank tests tell nothing apart: there a dagger says nothing."
+            " signed-rank tests find no difference, so a dagger says nothing there."
         ),
         "",
         *context.figure("river", "River's models beside ours", [panels[k : k + 3] for k in range(0, len(panels), 3)]),
@@ -309,7 +308,7 @@ def river(context: Context) -> list[str]:
 
 
 def _standardised(context: Context) -> list[str]:
-    """What our learners do with standardised features, which River's logistic regression makes for itself."""
+    """Write how our learners do with standardised features, which River's logistic regression makes for itself."""
     lines = []
     for source in ("cervical", "credit"):
         summary = context.summaries.get(f"variant-{source}-standard-shuffled")

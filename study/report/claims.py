@@ -1,15 +1,14 @@
-"""Statements checked against the figures of a run: what was found, and whether it holds.
+"""Check statements against the figures of a run: what was found, and whether the statement holds.
 
-above       the learner's mean is higher, by the value at least where there is one; and the paired t-test tells them
-            apart where there is none
-above_other the same learner's mean is higher than in another experiment
-best        no other learner's mean is higher, or the tests do not tell it from the highest
+above       the learner's mean is higher: by the value at least if there is one, else significantly by the paired t-test
+above_other the mean of the same learner is higher than in another experiment
+best        no other learner's mean is higher, or none is significantly higher
 within      the two means differ by the value at most
 about       the mean is within `ABOUT` of the value
-ratio       the mean is the value times the other at least
+ratio       the mean is at least the value times the other mean
 overtakes   the learner's mean curve first reaches the other's at the value, give or take `EARLY_LATE`
 reaches     the learner's mean curve first reaches the value at the step, give or take `EARLY_LATE`
-recovers    the mean at the end is the value times that before the drift at least, less `ABOUT`
+recovers    the mean at the end is at least the value times the mean before the drift, less `ABOUT`
 """
 
 from collections.abc import Mapping
@@ -23,29 +22,29 @@ from study.report.summary import LearnerSummary, RunSummary
 from study.statistics import ALPHA, fisher, paired_difference
 
 ABOUT = 0.1
-"""What `about` allows: the paper's numbers of this kind are read off figures."""
+"""The tolerance of `about`: the paper's numbers of this kind are read off figures."""
 
 EARLY_LATE = 2.0
-"""A step that is read off a figure agrees with ours up to this factor."""
+"""The factor within which a step that is read off a figure agrees with our step."""
 
 LEVEL = 0.005
-"""Curves this near are level: no reader of a figure sees a difference."""
+"""Two curves whose difference is smaller are level: no reader of a figure sees the difference."""
 
 HELD_SHARE = 0.05
-"""Of the stream that a learner must stay level with another, so that a chance crossing is none."""
+"""The share of the stream for which two learners must stay level, so that a chance crossing does not count."""
 
 SETTLED_STEPS = 20
-"""Curves begin at 1 by convention; who overtakes whom is asked from here on."""
+"""Curves begin at 1 by convention, so a crossing counts only from this step on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What we found.
+    """The result of a check.
 
     Attributes:
-        statement: What was said.
+        statement: The statement.
         found: Our numbers, as text.
-        holds: Whether it holds here; None: it could not be asked.
+        holds: Whether it holds here; None: it could not be checked.
     """
 
     statement: Statement
@@ -54,7 +53,7 @@ class Finding:
 
 
 def check(statement: Statement, summaries: Mapping[str, RunSummary]) -> Finding:
-    """Check a statement against the runs by name."""
+    """Check a statement against the runs, given by name."""
     summary = summaries.get(statement.experiment)
     if summary is None or statement.learner not in summary.learners or not _compared(statement, summary):
         return Finding(statement, "not run", None)
@@ -63,7 +62,7 @@ def check(statement: Statement, summaries: Mapping[str, RunSummary]) -> Finding:
 
 
 def _compared(statement: Statement, summary: RunSummary) -> bool:
-    """Whether the one learner that is named beside it is there too."""
+    """Say whether the learner that the statement compares with was run, too."""
     return statement.relation not in {"above", "within", "ratio", "overtakes"} or statement.against in summary.learners
 
 
@@ -115,7 +114,7 @@ def _ratio(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary
 
 
 def _near(step: int | None, said: float, length: int) -> tuple[str, bool]:
-    """Whether a step is where the paper has it; one at the stream's end may be just beyond it."""
+    """Say whether a step is where the paper has it; a step at the end of the paper's stream may be a little later."""
     if step is None:
         return f"not within {length:,} steps", said >= length
     return f"step {step:,}", said / EARLY_LATE <= step <= said * EARLY_LATE

@@ -1,27 +1,27 @@
-"""Results held against other results, repetition by repetition: does a fresh clone find what is committed?"""
+"""Compare results with other results, repetition by repetition: does a fresh clone find what is committed?"""
 
 import csv
 from pathlib import Path
 
 MAX_LINES = 20
-"""Differences that are printed; the rest is counted."""
+"""Differences that are printed; further differences are only counted."""
 
 Key = tuple[str, ...]
 
 
 def _rows(folder: Path) -> dict[Key, Key]:
-    """Figures by experiment, learner, budget, repetition and step, as text."""
+    """Return figures by experiment, learner, budget, repetition and step, as text."""
     with (folder / "repetitions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
     return {tuple(row[:5]): tuple(row[5:]) for row in rows}
 
 
 def compare_repetitions(new: Path, old: Path) -> tuple[list[str], bool]:
-    """Lines about what differs, and whether nothing does.
+    """Return a line for each difference, and whether there is none.
 
     Args:
         new: A folder of results.
-        old: What they should be, as far as they are in both.
+        old: The folder of the expected results; only repetitions that are in both folders are compared.
     """
     found, expected = _rows(new), _rows(old)
     common = [key for key in found if key in expected]

@@ -14,11 +14,11 @@ from study.run.experiment import VARIES_TEXT
 from study.statistics import ALPHA, fisher
 
 MOST_ROWS = 15
-"""Of a table of differences; the largest come first."""
+"""Rows of a table of differences at most; the largest differences come first."""
 
 
 def varies(context: Context) -> list[str]:
-    """The same experiments with another thing varied."""
+    """Write the part that compares experiments in which data, weights or both vary."""
     rows = []
     for name, summary in context.summaries.items():
         own = context.summaries.get(summary.run.experiment.name)
@@ -65,7 +65,7 @@ def varies(context: Context) -> list[str]:
 
 
 def differences(context: Context) -> list[str]:
-    """Variants that were tried to explain where our figures are not the paper's."""
+    """Write the part on variants, which were tried to explain where our figures differ from the paper's."""
     tried = {base: rows for base in _experiments() if (rows := _rows(context, base))}
     other = [
         summary
@@ -104,7 +104,7 @@ def differences(context: Context) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """One row: a run, or a way of scoring, held against the paper's figures of a data set."""
+    """A row of the table: a run, or a way of scoring, compared with the paper's figures of a data set."""
 
     name: str
     what: str
@@ -122,7 +122,7 @@ def _experiments() -> list[str]:
 
 
 def _rows(context: Context, base: str) -> list[_Tried]:
-    """The study's run first, then all that was tried."""
+    """Return the row of the study's own run, then the rows of all that was tried."""
     own = context.summaries.get(base)
     if own is None:
         return []
@@ -143,7 +143,7 @@ def _rows(context: Context, base: str) -> list[_Tried]:
 
 
 Scoring = Callable[[RunSummary, LearnerSummary], tuple[float, float]]
-"""Mean and standard error of a learner's figure."""
+"""A function that returns mean and standard error of a learner's figure."""
 
 
 def _final(summary: RunSummary, learner: LearnerSummary) -> tuple[float, float]:
@@ -167,7 +167,7 @@ def _of_means(summary: RunSummary, learner: LearnerSummary) -> tuple[float, floa
 
 
 def _held(name: str, what: str, figures: Sequence[TableFigure], summary: RunSummary, scoring: Scoring) -> _Tried | None:
-    """None where a method is missing."""
+    """Compare a run with the paper's figures; None if one of the methods was not run."""
     gaps, within = [], []
     for figure in figures:
         scored = [scoring(summary, summary.learners[one]) for one in figure.learners if one in summary.learners]
@@ -224,7 +224,7 @@ def _or_nothing(texts: Sequence[str]) -> str:
 
 
 def scoring(context: Context) -> list[str]:
-    """What the reset of the sums at a known drift does to the figures."""
+    """Write the part on the reset of the sums at a known drift: how it changes the figures."""
     own = context.some(f"{concept}-1-{kind}" for concept in CONCEPTS for kind in DRIFTS)
     if not own:
         return []
@@ -245,12 +245,12 @@ def scoring(context: Context) -> list[str]:
         "## What the reset at a drift does to the figures",
         "",
         (
-            "G-mean at the end with sums that start anew at the drift, as in the authors' program and everywhere else"
+            "G-mean at the end with sums that restart at the drift, as in the authors' program and everywhere else"
             " on this page / with sums that do not, as the running application has them:"
         ),
         "",
         *markdown(("experiment", *names), rows),
-        f"AREBA_20 is best, or not told from the best by Fisher's least significant difference, in {best[0]} of"
+        f"AREBA_20 is best, or not significantly worse by Fisher's least significant difference, in {best[0]} of"
         f" {len(own)} with the reset and in {best[1]} without; who is best changes in {len(changed)}"
         + (f" ({', '.join(summary.run.name for summary in changed)})." if changed else "."),
         "",

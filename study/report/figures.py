@@ -19,7 +19,7 @@ from study.report.scores import METRICS
 from study.report.summary import RunSummary
 
 MAX_POINTS = 500
-"""Points drawn a line; a panel is about 500 pixels wide."""
+"""Points of a line; a panel is about 500 pixels wide."""
 
 INK, GREY, GRID = "#222222", "#6b6b6b", "#e4e4e4"
 DRIFT_COLOUR = "#9e1b5c"
@@ -45,7 +45,7 @@ COLOURS: Mapping[str, str] = {
     "1 %": "#e08214",
     "0.1 %": "#7a7a7a",
 }
-"""A learner, budget or imbalance has the same colour in every figure; what is not here takes `MORE_COLOURS`."""
+"""Colours of learners, budgets and imbalances, the same in every figure; other names take `MORE_COLOURS`."""
 
 MORE_COLOURS = ("#0b5fa5", "#e08214", "#3a8f6f", "#8f5ea8", "#d1495b", "#7a7a7a", "#b8860b", "#1b9e9e", "#222222")
 
@@ -56,13 +56,13 @@ TITLE_INCHES = 0.8
 LEGEND_ROW_INCHES = 0.2
 DOTS_PER_INCH = 110
 FONT = "DejaVu Sans"
-"""Comes with matplotlib: a figure is the same wherever it is drawn."""
+"""A font that comes with matplotlib, so that figures are the same on every machine."""
 
 PALETTE_COLOURS = 128
-"""Of a picture: no reader sees the difference to all of them, and it takes a third of the bytes."""
+"""Colours of a picture: readers do not see the difference, and the file takes a third of the bytes."""
 
 ERROR_ROWS = 2
-"""Errors below and above, where they differ."""
+"""Rows of an error array whose lower and upper errors differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class CurvePanel:
     """Learning curves of one run.
 
     Attributes:
-        title: Above it.
+        title: The title above the panel.
         summary: The run.
         metric: One of `METRICS`.
-        learners: Those that are drawn; empty: all.
-        by_budget: Whether the legend, and so the colour, is that of the budget at the end of the learner's name.
-        last_step: Where the axis ends; 0: with the stream.
+        learners: The learners that are drawn; empty: all.
+        by_budget: Whether legend and colour are those of the budget at the end of the learner's name.
+        last_step: Where the axis ends; 0: at the end of the stream.
     """
 
     title: str
@@ -87,27 +87,27 @@ class CurvePanel:
 
     @property
     def lines(self) -> Mapping[str, str]:
-        """Names in the legend by learner."""
+        """Names in the legend, by learner."""
         names = self.learners or tuple(self.summary.learners)
         return {name: f"B = {name.rpartition('_')[2]}" if self.by_budget else name for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class LevelPanel:
-    """Some figure of each learner at a few levels of something.
+    """A figure of each learner at several levels of something.
 
     Attributes:
-        title: Above it.
+        title: The title above the panel.
         levels: Names of the levels, from left to right.
-        values: By learner, one mean for each level; NaN where there is none.
+        values: By learner, one mean for each level; NaN: there is no figure.
         errors: By learner, the standard errors, `[levels]`, or how far bars go down and up, `[2, levels]`.
-        x_label: What the levels are.
-        y_label: What the figure is.
-        logarithmic: Whether the figure's axis is.
-        connected: Whether lines go from level to level: not where levels have no order.
-        limits: Of the figure's axis; None: from 0 to 1, or as the figures are where the axis is logarithmic.
-        beyond: By learner, levels whose value is a bound: the figure lies above it. Hollow triangles.
-        own_legend: Whether the panel has a legend of its own: where it does not show learners.
+        x_label: Label of the axis of the levels.
+        y_label: Label of the axis of the figure.
+        logarithmic: Whether the figure's axis is logarithmic.
+        connected: Whether lines connect the levels; not if the levels have no order.
+        limits: Limits of the figure's axis; None: 0 and 1, or those of the figures if the axis is logarithmic.
+        beyond: By learner, levels whose value is only a lower bound; they are drawn as hollow triangles.
+        own_legend: Whether the panel has a separate legend, because it does not show learners.
     """
 
     title: str
@@ -124,7 +124,7 @@ class LevelPanel:
 
     @property
     def lines(self) -> Mapping[str, str]:
-        """Names in the legend by learner."""
+        """Names in the legend, by learner."""
         return {name: name for name in self.values}
 
 
@@ -132,7 +132,7 @@ Panel = CurvePanel | LevelPanel
 
 
 def colours_of(learners: Sequence[str]) -> dict[str, str]:
-    """A colour for each learner, all different as far as there are colours."""
+    """Return a colour for each learner, all different as long as there are enough colours."""
     taken = [COLOURS[name] for name in learners if name in COLOURS]
     free = iter([colour for colour in MORE_COLOURS if colour not in taken] + list(MORE_COLOURS) * 3)
     return {name: COLOURS[name] if name in COLOURS else next(free) for name in learners}
@@ -173,7 +173,7 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path, title: str) -> Path:
 
 
 def _legend(rows: Sequence[Sequence[Panel]]) -> Sequence[str]:
-    """What the figure's legend names, in the order of the panels."""
+    """Return the names in the figure's legend, in the order of the panels."""
     shared = [panel for row in rows for panel in row if isinstance(panel, CurvePanel) or not panel.own_legend]
     return list(dict.fromkeys(line for panel in shared for line in panel.lines.values()))
 
@@ -198,7 +198,7 @@ def _head(figure: Figure, title: str, colours: Mapping[str, str], columns: int) 
 
 
 def _write(figure: Figure, path: Path) -> None:
-    """As a PNG with a palette."""
+    """Write the figure as a PNG with a palette."""
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = BytesIO()
     figure.savefig(raw, metadata={"Software": None})
@@ -258,7 +258,7 @@ def _draw_levels(axis: Axes, panel: LevelPanel, colours: Mapping[str, str]) -> N
 
 
 def _dress(axis: Axes, panel: Panel, below: Panel | None, *, first: bool) -> None:
-    """Titles and axes; what the panel to the left or below says is not said again."""
+    """Draw titles and axes, without labels that the panel to the left or below already has."""
     axis.set_title(panel.title, loc="left", fontsize=10, fontweight="bold", color=INK, fontfamily=FONT)
     if isinstance(panel, LevelPanel) and panel.limits is not None:
         axis.set_ylim(*panel.limits)

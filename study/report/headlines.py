@@ -1,4 +1,4 @@
-"""The report in a few lines, counted from the same figures as its parts."""
+"""A summary of the report in a few lines, counted from the same figures as its parts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ AREBA, QBR = "areba_20", "qbr_20"
 
 
 def headlines(context: Context) -> list[str]:
-    """What was found, for people who read no further."""
+    """Write the summary for people who read no further."""
     lines = [
         *_paper(context),
         *_comparison(context),
@@ -51,7 +51,7 @@ def _comparison(context: Context) -> list[str]:
     best = {name: sum(name in context.fisher[one.run.name].best for one in own) for name in (AREBA, QBR)}
     sound = {name: sum(name in context.friedman[one.run.name].best for one in own) for name in (AREBA, QBR)}
     line = (
-        f"- Synthetic streams: AREBA_20 is best, or not told from the best, in {best[AREBA]} of {len(own)} experiments"
+        f"- Synthetic streams: AREBA_20 is best, or not significantly worse, in {best[AREBA]} of {len(own)} experiments"
         f" by the paper's tests and in {sound[AREBA]} by those without sphericity; QBR_20, its predecessor, in"
         f" {best[QBR]} and in {sound[QBR]}."
     )
@@ -106,5 +106,5 @@ def _river(context: Context) -> list[str]:
     return [
         f"- River's models against ours on {len(found)} streams: River wins {verdicts['River wins']}"
         + (f" ({named})" if wins else "")
-        + f", ours {verdicts['ours wins']}, not told apart {verdicts['not told apart']}."
+        + f", ours {verdicts['ours wins']}, no significant difference {verdicts['no significant difference']}."
     ]

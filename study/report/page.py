@@ -1,4 +1,4 @@
-"""What the parts of the report share: the figures they are written from, marks, tables of final G-means."""
+"""The parts that all pages of the report share: the context, marks, and tables of final G-means."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ CONCEPTS = ("sine", "circle", "sea")
 DRIFTS = ("prior", "likelihood", "posterior")
 
 OUTSIDE = 2.0
-"""Standard errors of the difference beyond which a figure is marked."""
+"""A figure that differs by more standard errors of the difference is marked."""
 
 SMALLEST_DIFFERENCE = 0.00005
-"""The paper prints four decimals: nothing below is a difference."""
+"""The paper prints four decimals, so a smaller difference does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the parts are written from.
+    """The data that the parts of the report are written from.
 
     Attributes:
-        summaries: Every run that has a repetition, by name.
+        summaries: All runs with a finished repetition, by name.
         fisher: The paper's tests on the final G-means, by run.
-        friedman: Those without sphericity, by run.
+        friedman: The tests that do not assume sphericity, by run.
         findings: The paper's statements, checked.
-        folder: Where figures go.
+        folder: The folder of the figures.
     """
 
     summaries: Mapping[str, RunSummary]
@@ -42,13 +42,13 @@ class Context:
     folder: Path
 
     def some(self, names: Iterable[str]) -> list[RunSummary]:
-        """Those of these runs that there are."""
+        """Return the summaries of these runs, without those that were not run."""
         return [self.summaries[name] for name in names if name in self.summaries]
 
     def figure(
         self, name: str, title: str, rows: Sequence[Sequence[Panel]], shown: Sequence[RunSummary] = ()
     ) -> list[str]:
-        """Draw panels, and the lines that show them and name the paper's figures; nothing without panels."""
+        """Draw the panels; return the lines that show the figure and name the paper's, or no lines without panels."""
         rows = [row for row in rows if row]
         if not rows:
             return []
@@ -59,18 +59,18 @@ class Context:
 
 
 def cell(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
-    """Mean, and the standard error in brackets."""
+    """Return mean and, in brackets, standard error as text."""
     mean, _, error = mean_and_error(values)
     return f"{mean:.4f} ({error:.4f})"
 
 
 def signed(difference: float) -> str:
-    """With its sign, if four decimals show one."""
+    """Return a difference with its sign, or zero if four decimals do not show it."""
     return f"{difference:+.4f}" if abs(difference) >= SMALLEST_DIFFERENCE else "0.0000"
 
 
 def marked(one: Comparison, two: Comparison, repetitions: int, name: str, text: str) -> str:
-    """The text with its marks, of Fisher's and of Friedman's tests; one repetition tells nothing apart."""
+    """Return a text with the marks of Fisher's and of Friedman's tests; a single repetition distinguishes nothing."""
     if repetitions < 2:
         return text
     if name in one.best:
@@ -79,7 +79,7 @@ def marked(one: Comparison, two: Comparison, repetitions: int, name: str, text: 
 
 
 def finals_table(context: Context, summaries: Sequence[RunSummary], headings: Sequence[str]) -> list[str]:
-    """Final G-means: a row a learner, a column a run, the best ones marked."""
+    """Return a table of final G-means: a row per learner, a column per run, the best ones marked."""
     names = list(dict.fromkeys(name for summary in summaries for name in summary.learners))
     rows = []
     for name in names:

@@ -1,4 +1,4 @@
-"""The report: one Markdown page with tables and figures, and the CSV files that all of its claims come from."""
+"""The report: a Markdown page with tables and figures, and the CSV files that contain all figures of the page."""
 
 import importlib.metadata
 import platform
@@ -42,7 +42,7 @@ SECTIONS: tuple[Callable[[Context], list[str]], ...] = (
 
 
 def write_report(runs: Sequence[Run], store_folder: Path, results: Path, command: str, console: Terminal) -> Path:
-    """Write everything that the finished repetitions say; the path of the page.
+    """Write the report of all finished repetitions and return the path of the page.
 
     Raises:
         StateError: A stored repetition is damaged.
@@ -91,10 +91,9 @@ def _head(context: Context, engine: str, command: str) -> list[str]:
         "",
         (
             "The paper: K. Malialis, C. G. Panayiotou, M. M. Polycarpou, *Online Learning With Adaptive Rebalancing in"
-            " Nonstationary Environments*, TNNLS 2020. Ours beside it; every number here is computed from the"
-            " repetitions"
-            " by `python -m study report`, and stands in `final.csv`, `repetitions.csv`, `tests.csv`, `claims.csv` or"
-            " `recovery.csv` beside this page."
+            " Nonstationary Environments*, TNNLS 2020. Our results are shown next to it; every number here is computed"
+            " from the repetitions by `python -m study report`, and is in `final.csv`, `repetitions.csv`, `tests.csv`, "
+            "`claims.csv` or `recovery.csv` beside this page."
         ),
         "",
         *markdown(
@@ -115,12 +114,12 @@ def _head(context: Context, engine: str, command: str) -> list[str]:
         (
             "- Each repetition goes through the worker's own stages: encoded records, merge, join, all learners on"
             " the same"
-            " stream, labels directly behind their examples unless an experiment says otherwise."
+            " stream, labels directly after their examples unless an experiment says otherwise."
         ),
         *(f"- A repetition of kind *{way}* varies {VARIES_TEXT[way]}." for way in ways),
         (
             "- Prequential recall, specificity and G-mean, fading factor 0.99. A class counts as 1.0 before its first"
-            " example. At a known drift the sums start anew, and a class counts as 0.0 until it comes again (the"
+            " example. At a known drift the sums restart, and a class counts as 0.0 until it comes again (the"
             " authors'"
             " program does the same; the running application never resets). With label noise the learner gets the noisy"
             " label, the scorer the clean one."

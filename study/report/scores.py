@@ -1,7 +1,7 @@
-"""Prequential recall, specificity and G-mean at every step, as the authors' program has them.
+"""Prequential recall, specificity and G-mean at every step, as the authors' program computes them.
 
 The sums are those of `stream_app.pipeline.prequential`. A class that has not come yet counts as 1.0. At a drift whose
-step is known the sums start anew, and a class counts as 0.0 until it comes again. The running application does neither.
+step is known the sums restart, and a class counts as 0.0 until it comes again. The running application does neither.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from stream_app.pipeline.prequential import COLUMNS, Prequential
 METRICS = ("recall", "specificity", "gmean")
 
 BEFORE_FIRST, AFTER_RESET = 1.0, 0.0
-"""The figure of a class that has no example yet: from the start, and from a reset on."""
+"""The figure of a class that has no example yet: at the beginning, and after a reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Figures after each of n steps, float64 `[n]`."""
+    """The figures after each of n steps, float64 `[n]`."""
 
     recall: NDArray[np.float64]
     specificity: NDArray[np.float64]
@@ -41,13 +41,13 @@ def prequential_sums(
 def curves_of(
     predicted: NDArray[np.int8], labels: NDArray[np.int8], resets: Sequence[int] = (), fading: float = 0.99
 ) -> Curves:
-    """Figures at every step.
+    """Compute the figures at every step.
 
     Args:
         predicted: int8 `[n]`, the classes on arrival.
         labels: int8 `[n]`, the clean classes.
         resets: Steps of known drifts, ascending.
-        fading: Factor of the sums.
+        fading: Fading factor of the sums.
     """
     sums = prequential_sums(predicted, labels, resets, fading)
     missing = np.full(len(labels), BEFORE_FIRST)

@@ -1,6 +1,6 @@
 """The parts of the report that follow the paper; a part whose experiments were not run is left out.
 
-Sentences are made by code from the figures: what is not measured is not said.
+Code makes the sentences from the figures, so they never claim what was not measured.
 """
 
 import math
@@ -19,11 +19,11 @@ IMBALANCES = ("10", "1", "0.1")
 REAL = ("cervical", "fraud", "credit", "mnist", "forest")
 
 FOREST_STEPS = 20_000
-"""Of 202,000 in its picture: from there on every learner is at 1."""
+"""Steps that the picture shows, of 202,000: after them every learner is at 1."""
 
 
 def real_table(context: Context) -> list[str]:
-    """Table I, ours beside the paper's."""
+    """Write Table I: our figures next to the paper's."""
     rows: list[list[str]] = []
     compared = {name: _compared(summary) for name, summary in context.summaries.items() if name in _measured()}
     for figure in table_figures():
@@ -43,18 +43,18 @@ def real_table(context: Context) -> list[str]:
         (
             "The paper gives standard deviations in brackets here, and does not say for Fraud and MNIST whether its"
             " AREBA_20/50 is 20 or 50: both are shown. Our bold and dagger: among these methods alone, as in the paper"
-            " (what they mean stands above). *Beyond 2 SE*: the difference is larger than twice its standard error,"
+            " (they are explained above). *Beyond 2 SE*: the difference is larger than twice its standard error,"
             f" made of both standard deviations and numbers of repetitions ({PAPER_REPETITIONS} in the paper)."
         ),
         "",
         *markdown(headings, rows, left=3),
-        f"{outside} of {asked} figures lie outside two standard errors; what explains them stands below.",
+        f"{outside} of {asked} figures lie outside two standard errors; the explanation is below.",
         "",
     ]
 
 
 def _measured() -> dict[str, list[str]]:
-    """Learners of the table's rows by experiment."""
+    """Return the learners of the table's rows, by experiment."""
     found: dict[str, list[str]] = {}
     for figure in table_figures():
         found.setdefault(figure.experiment, []).extend(figure.learners)
@@ -62,7 +62,7 @@ def _measured() -> dict[str, list[str]]:
 
 
 def _compared(summary: RunSummary) -> tuple[Comparison, Comparison]:
-    """The tests among the table's rows alone."""
+    """Test the learners of the table's rows alone."""
     names = list(dict.fromkeys(_measured()[summary.run.name]))
     values = np.column_stack([summary.learners[name].figures[summary.last][2] for name in names])
     return fisher(values, names), friedman(values, names)
@@ -85,7 +85,7 @@ def _is_outside(summary: RunSummary, name: str, figure: TableFigure) -> bool:
 
 
 def table_counts(context: Context) -> dict[str, tuple[int, int]]:
-    """Figures outside two standard errors, and all that were asked, by data set."""
+    """Return by data set how many figures lie outside two standard errors, and how many were compared."""
     counts: dict[str, tuple[int, int]] = {}
     for figure in table_figures():
         summary = context.summaries.get(figure.experiment)
@@ -98,7 +98,7 @@ def table_counts(context: Context) -> dict[str, tuple[int, int]]:
 
 
 def statements(context: Context) -> list[str]:
-    """What the paper's text says, checked."""
+    """Write the statements of the paper's text with the results of their checks."""
     asked = [finding for finding in context.findings if finding.holds is not None]
     if not asked:
         return []
@@ -129,7 +129,7 @@ def statements(context: Context) -> list[str]:
 
 
 def budget(context: Context) -> list[str]:
-    """QBR against AREBA over B."""
+    """Write the part that compares QBR and AREBA by budget."""
     stationary = context.some(f"budget-circle-{imbalance}-stationary" for imbalance in IMBALANCES)
     drifting = context.some(f"budget-{c}-{i}-posterior" for c in CONCEPTS for i in IMBALANCES)
     if not (stationary or drifting):
@@ -166,7 +166,7 @@ def _percent(summary: RunSummary) -> str:
 
 
 def _before_and_after(summaries: Sequence[RunSummary]) -> list[Panel]:
-    """Final figures before and after the drift, by B: the last two panels of the paper's figures."""
+    """Return panels of the final figures before and after the drift by budget: the last two of the paper's figures."""
     panels: list[Panel] = []
     for title in ("before the drift", "after the drift"):
         values, errors = {}, {}
@@ -186,7 +186,7 @@ def _at_drift(learner: LearnerSummary, summary: RunSummary, when: str) -> tuple[
 
 
 def stationary(context: Context) -> list[str]:
-    """The three synthetic streams without drift."""
+    """Write the part on the three synthetic streams without drift."""
     lines: list[str] = []
     for concept in CONCEPTS:
         own = context.some(f"{concept}-{imbalance}-stationary" for imbalance in IMBALANCES)
@@ -206,7 +206,7 @@ def stationary(context: Context) -> list[str]:
 
 
 def drift(context: Context) -> list[str]:
-    """The three kinds of drift, with and without label noise."""
+    """Write the part on the three kinds of drift, with and without label noise."""
     lines: list[str] = []
     for concept, tail in (*((concept, "") for concept in CONCEPTS), ("sea", "-long")):
         clean = context.some(f"{concept}-1-{kind}{tail}" for kind in DRIFTS)
@@ -226,7 +226,7 @@ def _kind(summary: RunSummary) -> str:
 
 
 def real(context: Context) -> list[str]:
-    """The real data sets."""
+    """Write the part on the real data sets."""
     own = context.some(f"real-{name}" for name in REAL)
     if not own:
         return []
@@ -254,7 +254,7 @@ def _real_panel(summary: RunSummary) -> CurvePanel:
 
 
 def tests(context: Context) -> list[str]:
-    """The omnibus tests."""
+    """Write the table of the omnibus tests."""
     rows = [
         [
             name,

@@ -1,4 +1,4 @@
-"""What the repetitions of a run come to: figures at chosen steps, mean curves with their error, time to recover."""
+"""Summaries of the repetitions of a run: figures at chosen steps, mean curves with their errors, time to recover."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,36 +13,36 @@ from study.run.experiment import Run
 from study.run.store import Store, Stored
 
 STEPS = (500, 1_000, 2_500, 5_000)
-"""Steps whose figures are published beside those of the last one, where a stream is so long."""
+"""Steps whose figures are published in addition to those of the last step, if the stream is long enough."""
 
 MAX_POINTS = 5_000
-"""Points kept of a curve: every step of the paper's short streams."""
+"""Points of a stored curve: every step of the paper's short streams."""
 
 RECOVERED_SHARE = 0.9
-"""A learner is back when its G-mean is at this share of its value before the drift."""
+"""A learner has recovered when its G-mean is back at this share of its value before the drift."""
 
 LOWEST_BEFORE = 0.1
 """A learner whose G-mean is lower than this before a drift has nothing to recover."""
 
 RESAMPLES = 200
-"""Of the repetitions, for the interval of the time to recover."""
+"""Resamples of the repetitions, for the interval of the time to recover."""
 
 MAX_RESAMPLED_STEPS = 50_000
-"""Longer stretches are not resampled: the products would take gigabytes."""
+"""Longer stretches are not resampled, because the products would take gigabytes."""
 
 Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One learner after one drift, by the mean over repetitions; steps count from the drift.
+    """The recovery of a learner after a drift, by the mean over repetitions; steps count from the drift.
 
     Attributes:
-        drift_step: First example after the drift.
+        drift_step: The first example after the drift.
         before: G-mean directly before it.
-        steps: Until the G-mean is back; None: not before the next drift or the end; NaN-free.
-        low: Lower bound of a 95 % interval over resampled repetitions; None: not computed or not back.
-        high: Its upper bound; None: likewise.
+        steps: Steps until the G-mean has recovered; None: not before the next drift or the end.
+        low: Lower bound of a 95 % interval over resampled repetitions; None: not computed or not recovered.
+        high: Upper bound of the interval; None: as for `low`.
     """
 
     drift_step: int
@@ -54,19 +54,19 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class LearnerSummary:
-    """One learner of a run.
+    """A learner of a run.
 
     Attributes:
         name: Its name in the experiment.
         figures: float64 `[3, R]` by `METRICS`, for each step of `RunSummary.steps`.
         unfaded: float64 `[R]`, the G-mean over all examples, without fading and without resets.
-        unreset: float64 `[R]`, the G-mean after the last step where the sums do not start anew at a drift.
+        unreset: float64 `[R]`, the G-mean after the last step where the sums do not restart at a drift.
         averages: float64 `[R]`, the G-mean averaged over all steps.
-        points: Steps of the curve, int64 `[p]`; the figure at point s is that after s examples. Those directly before
-            and behind each known drift are among them.
+        points: Steps of the curve, int64 `[p]`; the figure at point s is that after s examples. They include the points
+            directly before and after each known drift.
         means: float32 `[3, p]`.
         errors: float32 `[3, p]`, standard errors; zero for one repetition.
-        recoveries: One for each known drift.
+        recoveries: A recovery for each known drift.
     """
 
     name: str
@@ -80,27 +80,27 @@ class LearnerSummary:
     recoveries: Sequence[Recovery]
 
     def mean(self, step: int, metric: str = "gmean") -> float:
-        """Mean over repetitions after `step` examples."""
+        """Return the mean over repetitions after `step` examples."""
         return float(self.figures[step][METRICS.index(metric)].mean())
 
     def first_at(self, level: float) -> int | None:
-        """The first step whose mean G-mean is at `level`, once both classes had time to come (after 20 steps)."""
+        """Return the first step, after the first 20, whose mean G-mean reaches `level`; None if no step does."""
         found = np.flatnonzero((self.means[2] >= level) & (self.points > 20))
         return int(self.points[found[0]]) if len(found) else None
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run.
+    """The figures of a run.
 
     Attributes:
-        run: What was run.
-        numbers: The repetitions that are finished.
-        length: Examples of the stream.
+        run: The run.
+        numbers: The numbers of the finished repetitions.
+        length: Number of examples of the stream.
         positive_percent: Share of class 1 in the clean labels, over all repetitions.
         steps: Steps whose figures are published.
-        learners: In the experiment's order.
-        seconds: Of all repetitions together, on one core.
+        learners: The learners, in the experiment's order.
+        seconds: Duration of all repetitions together, on one core.
     """
 
     run: Run
@@ -113,7 +113,7 @@ class RunSummary:
 
     @property
     def repetitions(self) -> int:
-        """How many are finished."""
+        """Number of finished repetitions."""
         return len(self.numbers)
 
     @property
@@ -122,24 +122,24 @@ class RunSummary:
         return self.length
 
     def finals(self, metric: str = "gmean") -> Doubles:
-        """float64 `[R, learners]`, each repetition's figure after the last step."""
+        """Return each repetition's figure after the last step, float64 `[R, learners]`."""
         row = METRICS.index(metric)
         return np.column_stack([learner.figures[self.last][row] for learner in self.learners.values()])
 
 
 def mean_and_error(values: Doubles) -> tuple[float, float, float]:
-    """Mean, standard deviation (of a sample) and standard error of the mean."""
+    """Return mean, standard deviation (of a sample) and standard error of the mean."""
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return float(values.mean()), deviation, deviation / math.sqrt(len(values))
 
 
 def published_steps(length: int) -> tuple[int, ...]:
-    """`STEPS` within the stream, and the last one."""
+    """Return those of `STEPS` that lie within the stream, and the last step."""
     return (*(step for step in STEPS if step < length), length)
 
 
 def summarise(run: Run, store: Store) -> RunSummary | None:
-    """Everything the report needs of a run; None when no repetition is finished.
+    """Compute everything that the report needs of a run; None if no repetition is finished.
 
     Raises:
         StateError: A stored repetition is damaged.
@@ -180,7 +180,7 @@ def summarise(run: Run, store: Store) -> RunSummary | None:
 
 
 def _otherwise(stored: Stored, row: int, final: float, resets: Sequence[int], fading: float) -> tuple[float, float]:
-    """The last G-mean without fading, and that without resets."""
+    """Return the last G-mean without fading, and the last G-mean without resets."""
     right = stored.classes[row] == stored.labels
     shares = [float(right[stored.labels == of].mean()) if (stored.labels == of).any() else 1.0 for of in (0, 1)]
     unreset = float(curves_of(stored.classes[row], stored.labels, (), fading).gmean[-1]) if resets else final
@@ -216,12 +216,12 @@ def _learner(
 
 
 def recovery(gmeans: Doubles, drift_step: int, end: int) -> Recovery:
-    """How many examples a learner needs after a drift.
+    """Compute how many examples a learner needs to recover after a drift.
 
     Args:
-        gmeans: float64 `[R, n]`, with sums that start anew at the drift.
-        drift_step: First example after it.
-        end: Where the next drift, or the end, is.
+        gmeans: float64 `[R, n]`, with sums that restart at the drift.
+        drift_step: The first example after the drift.
+        end: The step of the next drift, or the end of the stream.
     """
     before = float(gmeans[:, drift_step - 1].mean())
     if before < LOWEST_BEFORE:

@@ -29,11 +29,11 @@ REPETITION_COLUMNS = ("experiment", "learner", "budget", "repetition", "step", *
 DECIMALS = 6
 
 BUDGETED = ("areba", "qbr")
-"""Methods with a budget."""
+"""Methods that have a budget."""
 
 
 def learner_and_budget(run: Run, name: str) -> tuple[str, str]:
-    """`areba_20` as `areba` and `20`; a learner without a budget, or with another name, keeps it."""
+    """Return `areba` and `20` for `areba_20`; a learner without a budget, or with another name, keeps its name."""
     settings = run.experiment.methods[name]
     if settings.method not in BUDGETED:
         return name, ""
@@ -42,14 +42,14 @@ def learner_and_budget(run: Run, name: str) -> tuple[str, str]:
 
 
 def imbalance_of(summary: RunSummary) -> str:
-    """In percent: what a synthetic stream was asked for, what a data set has."""
+    """Return the imbalance in percent: the requested one of a synthetic stream, the actual one of a data set."""
     choice = summary.run.experiment.stream
     percent = (choice.imbalance or 1.0) if choice.is_synthetic else summary.positive_percent
     return f"{percent:.4g}"
 
 
 def write_final(summaries: Sequence[RunSummary], path: Path) -> None:
-    """Means and standard deviations at the published steps."""
+    """Write means and standard deviations at the published steps."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FINAL_COLUMNS)
@@ -69,7 +69,7 @@ def _final_rows(summary: RunSummary) -> Iterable[Sequence[object]]:
 
 
 def write_repetitions(summaries: Sequence[RunSummary], path: Path) -> None:
-    """Every repetition's figures after the last step: what the statistics are made of."""
+    """Write every repetition's figures after the last step, from which the statistics are computed."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(REPETITION_COLUMNS)
@@ -83,7 +83,7 @@ def write_repetitions(summaries: Sequence[RunSummary], path: Path) -> None:
 
 
 def write_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], path: Path) -> None:
-    """Any other table."""
+    """Write any other table."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
@@ -91,7 +91,7 @@ def write_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], path: P
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> list[str]:
-    """A table; all columns but the first `left` are right-aligned."""
+    """Return a Markdown table; all columns but the first `left` are right-aligned."""
     marks = ["---" if number < left else "---:" for number in range(len(headings))]
     lines = [headings, marks, *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines] + [""]

@@ -1,6 +1,6 @@
-"""One YAML file in `study/experiments` is one experiment: a stream, its methods, what a repetition varies.
+"""Experiments: each YAML file in `study/experiments` names a stream, its methods, and what a repetition varies.
 
-A file's first way of varying is the experiment's own; each further one is a run of its own with the name
+The first way of varying in a file is the experiment's own; each further way is a separate run with the name
 `EXPERIMENT.WAY`.
 """
 
@@ -24,7 +24,7 @@ from stream_app.errors import ConfigurationError
 FOLDER = Path(__file__).parents[1] / "experiments"
 
 MAX_FILE_BYTES = 1 << 16
-"""The largest experiment takes 2 kB."""
+"""Largest size of a file; the largest experiment has 2 kB."""
 
 MAX_REPETITIONS = 10_000
 
@@ -32,7 +32,7 @@ Varies = Literal["both", "data", "weights"]
 """What differs between two repetitions: the data (their order), the learners' seeds (initial weights), or both."""
 
 RAW_FEATURES = ("cervical", "credit")
-"""Data sets whose scaling can be taken back."""
+"""Data sets whose scaling can be reverted."""
 
 VARIES_TEXT = {
     "both": "data and initial weights",
@@ -44,25 +44,25 @@ Group = Literal["budget", "stationary", "drift", "real", "beyond", "variant"]
 
 
 class Section(BaseModel):
-    """A part of a file: unknown keys are errors; nothing changes once it is read."""
+    """A part of a file: unknown keys are errors, and values never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class StreamChoice(Section):
-    """What the learners see.
+    """The stream that the learners see.
 
     Attributes:
         source: A synthetic concept or a data set.
-        length: Examples; None: all of a data set, 5,000 of a synthetic stream.
+        length: The number of examples; None: all of a data set, 5,000 of a synthetic stream.
         imbalance: p(y=1) in percent, of a synthetic stream.
         drift: What changes, of a synthetic stream.
-        drift_step: First example after the drift; None: the middle.
+        drift_step: The first example after the drift; None: the middle of the stream.
         drift_every: The drift comes, and goes, again and again with this many examples between.
-        noise: Share of labels that the learners get with the other class; the scorer never does.
-        features: Numbers in an example of a synthetic stream; those beyond its own two are uniform noise.
-        label_delay: From an example to its label, as the replayer reads it.
-        label_share: Share of labels that come at all.
+        noise: Share of labels whose class is flipped for the learners, but not for the scores.
+        features: Features of an example of a synthetic stream; all but the first two are uniform noise.
+        label_delay: Delay from an example to its label, as `areba-replay` takes it.
+        label_share: Share of labels that are sent.
         scaling: Of a data set's features: `study` as its recipe has them, `standard` less their mean and divided by
             their deviation over the whole set, `raw` as published (cervical and credit).
         rows: `file` brings the rows of Forest Cover Type back into the order of the publisher's file.
@@ -118,11 +118,11 @@ class StreamChoice(Section):
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether it is made, not loaded."""
+        """Whether the stream is synthetic, not a data set."""
         return self.source in CONCEPTS
 
     def resets(self, length: int) -> tuple[int, ...]:
-        """The known drifts of a stream of this length: where the study's prequential sums start anew."""
+        """Return the known drifts of a stream of this length, at which the study's prequential sums restart."""
         if self.drift is Drift.NONE:
             return ()
         if self.drift_every:
@@ -134,18 +134,18 @@ class Experiment(Section):
     """One experiment.
 
     Attributes:
-        name: That of its file.
+        name: Name of its file.
         title: One line for people.
-        group: The part of the report it belongs to.
+        group: The part of the report that it belongs to.
         paper: Label of the figure or table in the paper's source; None: not in the paper.
         stream: What the learners see.
         methods: Learners by name, with their settings.
-        repetitions: How often, unless the command says otherwise.
-        seed: Of everything random; repetition r has `seed` + r.
+        repetitions: Number of repetitions, unless the command says otherwise.
+        seed: Seed of everything random; repetition r has `seed` + r.
         varies: What a repetition varies; the first is the experiment's own.
-        fading: Factor of the prequential sums.
+        fading: Fading factor of the prequential sums.
         note: A line for the report.
-        variant_of: The experiment that a variant changes one thing of.
+        variant_of: The experiment in which this variant changes one thing.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -164,7 +164,7 @@ class Experiment(Section):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An experiment with one way of varying: what is run, stored and reported.
+    """An experiment with one way of varying: the unit that is run, stored and reported.
 
     Attributes:
         experiment: The experiment.
@@ -176,12 +176,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """That of the experiment, with the way of varying behind it where that is not its first."""
+        """Name of the experiment, followed by the way of varying unless that is its first."""
         first = self.experiment.varies[0] == self.varies
         return self.experiment.name if first else f"{self.experiment.name}.{self.varies}"
 
     def digest(self, engine: str) -> str:
-        """SHA-256 over all that changes a repetition; texts for people and the number of repetitions do not."""
+        """Return the SHA-256 over everything that changes a repetition, without texts and the number of repetitions."""
         data = self.experiment.model_dump(mode="json", include={"stream", "seed", "fading"}, exclude_defaults=True)
         data["methods"] = [[name, _effective(settings)] for name, settings in self.experiment.methods.items()]
         text = json.dumps([data, self.varies, engine], sort_keys=True, separators=(",", ":"))
@@ -189,42 +189,42 @@ class Run:
 
 
 def _effective(settings: LearnerSettings) -> dict[str, Any]:
-    """The settings that do something in a learner of this method."""
+    """Return the settings that have an effect in a learner of this method."""
     every = settings.model_dump(mode="json")
     return {name: value for name, value in every.items() if has_setting(settings.method, name)}
 
 
 def read(path: Path) -> Experiment:
-    """The experiment of a file.
+    """Read the experiment of a file.
 
     Raises:
-        ConfigurationError: It cannot be read, or a setting is wrong; a line for each.
+        ConfigurationError: The file cannot be read, or a setting is wrong; the error has a line for each problem.
     """
     try:
         raw = path.read_bytes()
         if len(raw) > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path.name}: more than {MAX_FILE_BYTES} bytes are no experiment")
+            raise ConfigurationError(f"{path.name}: more than {MAX_FILE_BYTES} bytes are not an experiment")
         data = yaml.safe_load(raw)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path.name}:{mark.line + 1}" if mark else path.name
-        raise ConfigurationError(f"{place}: {getattr(error, 'problem', None) or 'is no YAML'}") from error
+        raise ConfigurationError(f"{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path.name}: must be a mapping with settings")
     return parse({"name": path.stem, **data}, path.name)
 
 
 def parse(data: dict[str, Any], where: str) -> Experiment:
-    """The experiment of plain data; `settings` hold for all methods, what a method sets itself goes before.
+    """Return the experiment that plain data describe; a method's own settings override the common `settings`.
 
     Args:
-        data: As in a file, with its `name`.
-        where: What an error names.
+        data: The content of a file, and its `name`.
+        where: The place that an error names.
 
     Raises:
-        ConfigurationError: A setting is wrong; a line for each.
+        ConfigurationError: Settings are wrong; the error has a line for each.
     """
     data = dict(data)
     common = data.pop("settings", None) or {}
@@ -249,10 +249,10 @@ def _lines(where: str, error: ValidationError) -> Iterable[str]:
 
 
 def load_all(folder: Path = FOLDER) -> Sequence[Experiment]:
-    """Every experiment of a folder, by name.
+    """Return all experiments of a folder, by name.
 
     Raises:
-        ConfigurationError: Something is wrong in some of them; a line for each.
+        ConfigurationError: Some files are wrong; the error has a line for each problem.
     """
     lines: list[str] = []
     experiments: list[Experiment] = []
@@ -267,15 +267,15 @@ def load_all(folder: Path = FOLDER) -> Sequence[Experiment]:
 
 
 def runs_of(experiments: Iterable[Experiment]) -> list[Run]:
-    """Every run of these experiments."""
+    """Return all runs of these experiments."""
     return [Run(experiment, varies) for experiment in experiments for varies in experiment.varies]
 
 
 def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
-    """The runs that patterns name: run names with `*` and `?`, groups, `paper` (all that the paper has) or `all`.
+    """Return the runs that patterns name: names with `*` and `?`, groups, `paper` (all that the paper has) or `all`.
 
     Raises:
-        ConfigurationError: A pattern names nothing.
+        ConfigurationError: A pattern matches no run.
     """
     chosen: dict[str, Run] = {}
     for pattern in patterns:

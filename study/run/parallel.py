@@ -1,4 +1,4 @@
-"""Repetitions over all cores, one process each, with a progress bar; what is finished is kept at once."""
+"""Run repetitions in parallel, one process per core, with a progress bar; store each result at once."""
 
 import gc
 import multiprocessing
@@ -16,7 +16,7 @@ from study.run.experiment import Experiment, Run, Varies
 from study.run.store import Store
 
 AHEAD = 2
-"""Repetitions handed to each process beforehand: none waits, and Ctrl-C has little to take back."""
+"""Repetitions handed to each process in advance: no process waits, and Ctrl-C has few to cancel."""
 
 
 class Todo(NamedTuple):
@@ -27,7 +27,7 @@ class Todo(NamedTuple):
 
 
 def missing(runs: Sequence[Run], store: Store, repetitions: int | None) -> list[Todo]:
-    """What is not finished yet, run by run; `repetitions` goes before the experiments' own number."""
+    """Return the repetitions that are not finished yet; `repetitions` overrides the experiments' own number."""
     todo = []
     for run in runs:
         finished = set(store.finished(run))
@@ -40,7 +40,7 @@ def _initialise() -> None:
     """End silently on Ctrl-C. Importing `stream_app.jit.compiler` has set the threads of Torch and BLAS to one."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    gc.disable()  # a repetition makes a million tuples that live; looking through them took a fifth of its time
+    gc.disable()  # a repetition makes a million tuples that stay alive; collecting garbage took a fifth of its time
 
 
 def _work(experiment: str, varies: Varies, repetition: int, folder: Path, engine: str) -> None:
@@ -52,17 +52,17 @@ def _work(experiment: str, varies: Varies, repetition: int, folder: Path, engine
 
 
 def run_all(todo: Sequence[Todo], folder: Path, engine: str, jobs: int, console: Terminal) -> None:
-    """Run and keep them.
+    """Run repetitions and store them.
 
     Args:
-        todo: What to run, in this order.
-        folder: The store's.
+        todo: The repetitions, in the order in which they are run.
+        folder: The folder of the store.
         engine: `store.engine_version()`.
-        jobs: Processes.
-        console: Shows the progress.
+        jobs: The number of processes.
+        console: Where the progress is shown.
 
     Raises:
-        ArebaError: A repetition failed; those that were finished are kept.
+        ArebaError: A repetition failed; finished repetitions are kept.
     """
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -78,7 +78,7 @@ def run_all(todo: Sequence[Todo], folder: Path, engine: str, jobs: int, console:
 
 
 def _finished(todo: Sequence[Todo], folder: Path, engine: str, jobs: int) -> Iterator[Todo]:
-    """Each repetition once it is kept."""
+    """Yield each repetition once it is stored."""
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_initialise)
     rest, under_way = iter(todo), dict[Future[None], Todo]()

@@ -1,4 +1,4 @@
-"""One repetition, through the worker's own stages: records as a replayer sends them, one task, all learners in it."""
+"""A repetition runs through the worker's own stages: records as a replay sends them, one task, all learners in it."""
 
 import time
 from collections.abc import Iterator
@@ -23,20 +23,20 @@ START_MS = 1_700_000_000_000
 """Event time of the first example. No result depends on it."""
 
 BATCH_RECORDS = 10_000
-"""As a worker's `max_batch_records`. No result depends on where a batch is cut."""
+"""Records of a batch, as `worker.max_batch_records`. No result depends on where a batch is cut."""
 
 TOPICS = ("examples", "labels")
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """What one repetition gave.
+    """The results of one repetition.
 
     Attributes:
         classes: int8 `[learners, n]`, each learner's class on the arrival of each example.
         scores: float32 `[learners, n]`.
         labels: int8 `[n]`, the clean class of each example.
-        seconds: How long it took.
+        seconds: The duration.
     """
 
     classes: NDArray[np.int8]
@@ -46,7 +46,7 @@ class Repetition:
 
 
 def settings_of(run: Run, repetition: int) -> TaskSettings:
-    """A task's settings: the stream has its source's name, the first method is the champion."""
+    """Return the task's settings: the stream is named after its source, and the first method is the champion."""
     experiment = run.experiment
     stream = StreamSettings.model_construct(
         features=None, champion=next(iter(experiment.methods)), learners=experiment.methods
@@ -61,7 +61,7 @@ def settings_of(run: Run, repetition: int) -> TaskSettings:
 
 
 def plan_of(run: Run, data: DataSet, seed: int) -> Plan:
-    """What a replayer would send: with no delay each label comes directly behind its example."""
+    """Return the plan of the replay: with no delay each label comes directly after its example."""
     choice = run.experiment.stream
     stream = StreamPlan(
         stream=choice.source,
@@ -94,7 +94,7 @@ def repeat(run: Run, repetition: int) -> Repetition:
 
 
 def batches(plan: Plan) -> Iterator[tuple[RawRecords, RawRecords]]:
-    """The records of a plan as a worker gets them: ranges of `examples` and of `labels`, cut in event-time order."""
+    """Yield the records of a plan as a worker gets them: ranges of both inputs, cut in event-time order."""
     records = events(plan)
     read = [0, 0]
     while batch := list(islice(records, BATCH_RECORDS)):

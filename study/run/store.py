@@ -1,9 +1,9 @@
-"""Repetitions that are finished, one `.npz` file each, so that a run that was stopped goes on where it was.
+"""The store of finished repetitions, one `.npz` file each, so that an interrupted run can continue.
 
     FOLDER/RUN/KEY/REPETITION.npz
 
-KEY is the digest of all that changes a result: the experiment, what varies, the engine, modules of one's own. A file is
-complete or not there. Nothing is pickled.
+KEY is the digest of everything that changes a result: the experiment, what varies, the engine, and the user's own
+modules. A file is complete or missing. Nothing is pickled.
 """
 
 import ast
@@ -25,14 +25,14 @@ from study.run.runs import Repetition
 from study.run.streams import source_of
 
 KEY_CHARACTERS = 16
-"""64 bits of the digest tell the few versions of one experiment apart."""
+"""64 bits of the digest are enough to distinguish the few versions of an experiment."""
 
 ENGINE = Path(__file__).with_name("runs.py")
-"""What gives a repetition; it and all that it imports decide on the result."""
+"""The module that computes a repetition; it and everything that it imports decide the result."""
 
 
 def engine_sources(start: Path = ENGINE) -> Sequence[Path]:
-    """A source and all sources of ours that it imports, by whatever way, in order of their names."""
+    """Return a source file and all of our source files that it imports, directly or indirectly, sorted by name."""
     root = start.parents[2]
     packages = {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
     found, open_ = {start}, [start]
@@ -49,7 +49,7 @@ def engine_sources(start: Path = ENGINE) -> Sequence[Path]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Full names of the modules that a file imports, anywhere in it, and of what it takes from them."""
+    """Yield the full names of the modules that a file imports anywhere, and of the names that it takes from them."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -58,7 +58,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def engine_version(start: Path = ENGINE) -> str:
-    """The version of areba and a digest of the sources that decide results; comments and docstrings do not count."""
+    """Return the version of areba and a digest of the sources that decide results, without comments and docstrings."""
     digest = hashlib.sha256()
     for file in engine_sources(start):
         digest.update(f"{file.relative_to(start.parents[2]).as_posix()} {_code_of(file)}".encode())
@@ -71,12 +71,12 @@ def _code_of(file: Path) -> str:
         body = getattr(node, "body", None)
         if isinstance(body, list):
             kept = [part for part in body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
-            node.body = kept  # type: ignore[attr-defined]  # whatever has a body may lose its docstrings
+            node.body = kept  # type: ignore[attr-defined]  # all nodes with a body lose their docstrings
     return ast.dump(tree)
 
 
 def own_code(run: Run) -> str:
-    """Digests of the modules that learners and networks of one's own come from; empty without any."""
+    """Return digests of the modules of the user's own learners and networks; empty if there are none."""
     settings = run.experiment.methods.values()
     places = {name.partition(":")[0] for one in settings for name in (one.method, one.network or "") if ":" in name}
     files = {place: Path(spec.origin) for place in sorted(places) if (spec := find_spec(place)) and spec.origin}
@@ -87,7 +87,7 @@ def own_code(run: Run) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A repetition as it is kept: the answers of all learners and the classes; scores are not kept."""
+    """A repetition as it is stored: the classes that all learners predicted and the true classes, without scores."""
 
     classes: NDArray[np.int8]
     labels: NDArray[np.int8]
@@ -95,11 +95,11 @@ class Stored:
 
 
 class Store:
-    """Finished repetitions below one folder.
+    """The finished repetitions in one folder.
 
     Args:
-        folder: Made when the first repetition is put there.
-        engine: `engine_version()`.
+        folder: The folder; the first repetition creates it.
+        engine: The version of the engine, from `engine_version()`.
     """
 
     def __init__(self, folder: Path, engine: str) -> None:
@@ -112,12 +112,12 @@ class Store:
         return self._folder / run.name / key / f"{repetition}.npz"
 
     def finished(self, run: Run) -> Sequence[int]:
-        """Numbers of the repetitions that are there, ascending."""
+        """Return the numbers of the stored repetitions, ascending."""
         names = (path.stem for path in self._path(run, 0).parent.glob("*.npz"))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def put(self, run: Run, repetition: int, result: Repetition) -> None:
-        """Keep a repetition; a process that is killed leaves none or the whole of it."""
+        """Store a repetition; a process that is killed leaves the whole file or none."""
         path = self._path(run, repetition)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}.partial")
@@ -132,7 +132,7 @@ class Store:
         partial.replace(path)
 
     def get(self, run: Run, repetition: int) -> Stored:
-        """A repetition that is there.
+        """Return a stored repetition.
 
         Raises:
             StateError: The file is damaged.

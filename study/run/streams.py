@@ -1,4 +1,4 @@
-"""The data of one repetition: features, the labels that are sent, and the clean ones that score."""
+"""The data of one repetition: features, the labels that are sent, and the clean labels, which decide the scores."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -17,35 +17,35 @@ from stream_app.errors import DataSetError
 from study.run.experiment import Run, StreamChoice
 
 DEFAULT_LENGTH = 5_000
-"""The paper's short streams."""
+"""The length of the paper's short streams."""
 
 DEFAULT_IMBALANCE = 1.0
 
 
 def data_seed(run: Run, repetition: int) -> int:
-    """The seed of a repetition's data."""
+    """Return the seed of a repetition's data."""
     return run.experiment.seed + (0 if run.varies == "weights" else repetition)
 
 
 def application_id(run: Run, repetition: int) -> str:
-    """The application id of a repetition; a learner's seed is made of it, the stream and the learner's name."""
+    """Return the application id of a repetition; a learner's seed depends on it, the stream and the learner's name."""
     return f"study-{run.experiment.seed + (0 if run.varies == 'data' else repetition)}"
 
 
 def length_of(choice: StreamChoice) -> int | None:
-    """Examples, where the file says it; None: as many as the data set has."""
+    """Return the number of examples that the file gives; None: as many as the data set has."""
     return choice.length or (DEFAULT_LENGTH if choice.is_synthetic else None)
 
 
 def source_of(choice: StreamChoice) -> str:
-    """`synthetic`, or whether a data set comes from its publisher's files (`published`) or is the `shipped` part."""
+    """Return `synthetic`, or for a data set `published` (from its publisher's files) or `shipped`."""
     if choice.is_synthetic:
         return "synthetic"
     return "shipped" if data_dir_from_environment() is None else "published"
 
 
 def data_of(run: Run, repetition: int) -> DataSet:
-    """The data of a repetition.
+    """Return the data of a repetition.
 
     Raises:
         DataSetError: A file of a data set is missing or damaged.
@@ -63,7 +63,7 @@ def data_of(run: Run, repetition: int) -> DataSet:
 
 @lru_cache(maxsize=1)
 def _loaded(name: str, scaling: str, rows: str, folder: Path | None) -> DataSet:
-    """A data set, kept for the next repetition: reading the largest takes ten seconds."""
+    """Load a data set and keep it for the next repetition, because reading the largest takes ten seconds."""
     data = datasets.load(name, folder)
     if rows == "file":
         order = np.argsort(_forest_places(folder))
@@ -83,10 +83,10 @@ def _loaded(name: str, scaling: str, rows: str, folder: Path | None) -> DataSet:
 
 
 def _forest_places(folder: Path | None) -> NDArray[np.int64]:
-    """Where in the publisher's file the rows of the study are.
+    """Return where in the publisher's file the rows of the study are.
 
     Raises:
-        DataSetError: There is no such file; what is shipped has lost the order.
+        DataSetError: The publisher's file is missing; the shipped file does not contain the order.
     """
     if folder is None:
         raise DataSetError(f"rows in the order of the file need the publisher's files: set {DATA_DIR_VARIABLE}")
@@ -96,7 +96,7 @@ def _forest_places(folder: Path | None) -> NDArray[np.int64]:
 
 
 def made(choice: StreamChoice, seed: int) -> DataSet:
-    """A synthetic stream, with recurring drift and further features where the choice has them."""
+    """Make a synthetic stream, with recurring drift and additional features if the choice asks for them."""
     length = length_of(choice) or DEFAULT_LENGTH
     spec = SyntheticSpec(
         choice.source,
@@ -116,7 +116,7 @@ def made(choice: StreamChoice, seed: int) -> DataSet:
 
 
 def _swapped(data: DataSet, spec: SyntheticSpec, steps: tuple[int, ...]) -> DataSet:
-    """The regions change places at each step: odd stretches come from a stream that has drifted since example 1."""
+    """Exchange the regions at each step: odd stretches come from a stream that has drifted since example 1."""
     drifted = replace(spec, drift=Drift.POSTERIOR, drift_at=1)
     features = data.features.copy()
     for start, end in zip(steps[::2], (*steps[1::2], spec.length), strict=False):
@@ -126,7 +126,7 @@ def _swapped(data: DataSet, spec: SyntheticSpec, steps: tuple[int, ...]) -> Data
 
 
 def _widened(features: NDArray[np.float32], choice: StreamChoice, seed: int) -> NDArray[np.float32]:
-    """Uniform noise on [0, 1) beside the two features that matter."""
+    """Add features of uniform noise on [0, 1) to the two features that matter."""
     count, own = features.shape
     more = choice.features - own
     noise = Draws("study", "wide", choice.source, seed).uniforms(0, count * more).astype(np.float32)

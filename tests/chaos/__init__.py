@@ -1,1 +1,1 @@
-"""Kills on a real Kafka, on a seeded schedule, and the proof that they left no trace: `python -m tests.chaos`."""
+"""`python -m tests.chaos`: kill workers and brokers of a real Kafka on a seeded schedule, and look for any trace."""

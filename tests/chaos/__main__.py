@@ -1,4 +1,4 @@
-"""`make chaos`: see the package. Exit status 1 when anything that was written is not what it must be."""
+"""`make chaos`: see the package. The exit status is 1 if anything that was written is not as it should be."""
 
 import logging
 import math
@@ -34,7 +34,7 @@ DEFAULT_FOLDER = Path(".local/chaos")
 PAGE = Path("docs/chaos.md")
 
 ROUND_KILLS = 50
-"""Kills before everything is checked and a new cluster begins: bounds what is re-processed, and what a stop loses."""
+"""Kills before everything is checked and a new cluster starts: limits what is re-processed, and what an abort loses."""
 
 
 def _terminated(*_: int | FrameType | None) -> NoReturn:
@@ -61,12 +61,12 @@ def _tell(progress: Progress, bar: TaskID, before: int, kills: int) -> None:
 )
 @click.option("--report", is_flag=True, help=f"Only write {PAGE} from the record in the folder.")
 def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, report: bool) -> None:
-    """Kill workers and brokers of a real Kafka, N times; then see that nobody who reads the topics can tell."""
+    """Kill workers and brokers of a real Kafka N times, then check that no reader of the topics can notice it."""
     if report:
         _write_page(folder)
         return
     signal.signal(signal.SIGTERM, _terminated)
-    logging.basicConfig(level=logging.CRITICAL)  # clients tell of every broker that was killed
+    logging.basicConfig(level=logging.CRITICAL)  # clients report every broker that was killed
     folder.mkdir(parents=True, exist_ok=True)
     console = Terminal(stderr=True)
     if restarts:
@@ -83,7 +83,7 @@ def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, rep
             if known is None or known.kills < wanted:
                 progress.update(bar, description=f"seed {seed}, round {number}")
                 place = folder / f"seed-{seed}-round-{number}"
-                shutil.rmtree(place, ignore_errors=True)  # of a run that was stopped
+                shutil.rmtree(place, ignore_errors=True)  # left by a run that was stopped
                 tell = partial(_tell, progress, bar, before)
                 try:
                     with unless_interrupted(place):

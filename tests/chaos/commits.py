@@ -1,4 +1,4 @@
-"""What the progress topic tells of commits, while workers come and go and afterwards."""
+"""Commits as the progress topic shows them, while workers come and go and afterwards."""
 
 import logging
 import threading
@@ -24,7 +24,7 @@ READ_DEADLINE_S = 60.0
 
 
 def _consumer(app: App, isolation: str) -> Consumer:
-    """A reader of all of progress; the application's own readers do not tell the broker's times."""
+    """Return a reader of all of progress; the application's own readers do not return the broker's timestamps."""
     consumer = Consumer(
         {
             "bootstrap.servers": app.servers,
@@ -42,7 +42,7 @@ def _consumer(app: App, isolation: str) -> Consumer:
 
 
 class Watch(threading.Thread):
-    """Reads progress all the time: how many commits each task has made, and when the broker got them."""
+    """Reads progress continuously: how many commits each task has made, and when the broker received them."""
 
     def __init__(self, app: App) -> None:
         super().__init__(name="watch", daemon=True)
@@ -53,7 +53,7 @@ class Watch(threading.Thread):
         self.ends: list[tuple[int, int]] = [(0, 0)] * app.partitions
 
     def run(self) -> None:
-        """Read."""
+        """Read until the watch is closed."""
         try:
             self._read()
         except BaseException as error:  # noqa: BLE001  (`counts` raises it where somebody waits)
@@ -66,7 +66,7 @@ class Watch(threading.Thread):
                 for message in consumer.consume(1_000, POLL_S):
                     number, value = message.partition(), message.value()
                     if message.error() is not None or number is None or value is None:
-                        continue  # an end, or a broker that is away: it comes back
+                        continue  # an end of partition, or a broker that is away and comes back
                     record = codec.decode_one(value)
                     if isinstance(record, Commit):
                         self.times_ms[number].append(message.timestamp()[1])
@@ -76,13 +76,13 @@ class Watch(threading.Thread):
 
     @property
     def counts(self) -> list[int]:
-        """Commits of each task so far."""
+        """Number of commits of each task so far."""
         if self._failure is not None:
             raise ChaosError(f"progress cannot be read: {self._failure}") from self._failure
         return [len(times) for times in self.times_ms]
 
     def first_after_ms(self, tasks: Iterable[int], time_s: float) -> int | None:
-        """When each of these tasks had made a commit behind this time; None as long as one has not."""
+        """Return when each of these tasks had committed after this time; None as long as one has not."""
         _ = self.counts
         firsts = []
         for number in tasks:
@@ -103,9 +103,9 @@ class Watch(threading.Thread):
 
 
 def first_commits_ms(lives: Sequence[Life], times_ms: Sequence[Sequence[int]]) -> list[int]:
-    """From the start of a process to the first commit of a task of its own, for those that came so far.
+    """Return the times from the start of a process to the first commit of one of its own tasks, for those known so far.
 
-    A task that a worker has restored is its alone until it loses it or ends: commits from then on are its own.
+    A task that a worker has restored belongs to it until the worker loses the task or ends; those commits are its own.
     """
     found = []
     for life in lives:
@@ -124,10 +124,10 @@ def first_commits_ms(lives: Sequence[Life], times_ms: Sequence[Sequence[int]]) -
 
 
 def aborted_commits(app: App, committed: int) -> int:
-    """Progress records in transactions that were never committed: so often was a worker struck inside of one.
+    """Count the progress records of transactions that were never committed: how often a worker was hit inside of one.
 
     Args:
-        app: Whose progress.
+        app: The application.
         committed: Commit records that a reader of committed records sees.
     """
     consumer = _consumer(app, "read_uncommitted")
@@ -149,7 +149,7 @@ def aborted_commits(app: App, committed: int) -> int:
 
 
 def compacted(app: App) -> tuple[int, int]:
-    """Offsets that the changelog has used, and records that are left of them."""
+    """Return how many offsets the changelog has used, and how many records are left."""
     topic, cluster = app.config.topics.changelog, app.cluster
     used = left = 0
     for number in range(app.partitions):

@@ -1,11 +1,11 @@
-"""Starts workers without the seconds that Python needs to load Torch: forks of one process that has everything loaded.
+"""Start workers without the seconds that Python needs to load Torch, as forks of a process that has everything loaded.
 
-A thousand starts of an interpreter cost an hour of processor time and try nothing: until the group is joined, a worker
-has touched nothing but the cache of compiled code. Each fork is a process of its own, with a session, a log and clients
-of its own, and runs `areba run`; when it starts afresh by itself, it does so as a new interpreter.
+A thousand starts of an interpreter cost an hour of processor time and test nothing: before it joins the group, a worker
+uses nothing but the cache of compiled code. Each fork is a separate process with its own session, log and clients, and
+runs `areba run`; when it restarts itself, it does so as a new interpreter.
 
 The nursery is that process: it reads requests, a JSON line each, and answers `started`, `ended`. It has no thread and
-no client, so nothing is lost in a fork. When its input ends, whatever way its caller ended, it kills what it started.
+no client, so nothing is lost in a fork. When its input ends, because its caller has ended, it kills what it started.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ from stream_app.cli.warm_up import warm_up
 from stream_app.config import load
 
 READY_DEADLINE_S = 600.0
-"""It may have to compile everything, on a busy machine."""
+"""Time for the nursery to start; it may have to compile everything, on a busy machine."""
 
 ANSWER_DEADLINE_S = 60.0
 
 
 class Fork:
-    """A process that a nursery has started; as `subprocess.Popen`."""
+    """A process that a nursery has started, with the methods of `subprocess.Popen`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -40,32 +40,32 @@ class Fork:
         self._over = threading.Event()
 
     def ended(self, status: int) -> None:
-        """It has."""
+        """Note that the process has ended."""
         self.returncode = status
         self._over.set()
 
     def poll(self) -> int | None:
-        """The exit status, minus the signal's number for one that was killed; None while it runs."""
+        """Return the exit status, minus the signal's number for a killed process; None while it runs."""
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Until it ends."""
+        """Wait for the end of the process."""
         if not self._over.wait(timeout) or self.returncode is None:
             raise subprocess.TimeoutExpired("fork", timeout or 0.0)
         return self.returncode
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
 
 class Nursery:
-    """Our end of it.
+    """The caller's end of a nursery.
 
     Args:
         config: A configuration file with the streams that will be needed.
-        log: Where its own errors go.
+        log: The file for the nursery's own errors.
     """
 
     def __init__(self, config: Path, log: Path) -> None:
@@ -123,7 +123,7 @@ class Nursery:
             self._news.notify_all()
 
     def close(self) -> None:
-        """Kill all of them, and end."""
+        """Kill all forks, and end the nursery."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait(ANSWER_DEADLINE_S)
@@ -139,7 +139,7 @@ class Nursery:
 
 
 def _serve() -> list[str] | None:
-    """Fork as asked, until the input ends; the arguments, in a fork."""
+    """Fork on request until the input ends; return the arguments in a fork."""
     alive: set[int] = set()
     inner, outer = os.pipe()
     for descriptor in (inner, outer):
@@ -188,7 +188,7 @@ def _answer(line: str) -> None:
 
 
 def _become(request: dict[str, Any], *descriptors: int) -> None:
-    """A process of its own."""
+    """Make the fork a separate process."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()

@@ -1,4 +1,4 @@
-"""Worker processes that faults are applied to, and what their logs tell of them."""
+"""Worker processes that faults are applied to, and what their logs say about them."""
 
 import re
 import signal
@@ -16,11 +16,11 @@ from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import Process, WorkerProcess
 
 PAUSE_S = 0.03
-"""Between two looks at a log: short against all that a worker does."""
+"""Between two looks at a log: short compared with anything that a worker does."""
 
 READY_DEADLINE_S = 300.0
-"""A worker that has not even loaded its compiled code by then hangs: four that start at once on a busy machine take a
-minute."""
+"""A worker that has not even loaded its compiled code by then hangs: four workers that start at once on a busy machine
+take a minute."""
 
 MOMENT_PATIENCE_S: Mapping[Moment, float] = {
     Moment.START: 0.0,
@@ -28,14 +28,14 @@ MOMENT_PATIENCE_S: Mapping[Moment, float] = {
     Moment.LIVE: 25.0,
     Moment.SAVING: 3.0,
 }
-"""A moment that does not come (a member without tasks takes no snapshots) is waited for so long; then it is now."""
+"""How long to wait for a moment that may never come (a member without tasks takes no snapshots) before the fault."""
 
 STOP_DEADLINE_S = 90.0
 
 RESTARTING = "restarting the process"
 STOPPED = (0, 4, -signal.SIGTERM)
-"""Ends of a worker that is asked to stop. Only the first is a clean stop: with the second a broker was too slow for its
-last transaction, with the third this had it start afresh at that moment, and a new interpreter knows no SIGTERM."""
+"""Exit statuses of a worker that is asked to stop. Only the first is a clean stop. With the second, a broker was too
+slow for the last transaction. With the third, the worker was restarting itself, and a new one has no handler."""
 
 READY = "compiled seconds="
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
@@ -45,29 +45,29 @@ ASSIGNED = re.compile(r"assigned tasks=(\S+)")
 OF_TASK = re.compile(r"(restored|snapshot-started|snapshot-complete) task=(\d+)")
 
 WRONG = ("Traceback", "parked task", "tripped task", "damaged task")
-"""None of the faults may lead to these."""
+"""None of the faults may cause these log lines."""
 
 
 class ChaosError(Exception):
-    """A round did not go as it must."""
+    """A round did not run as it must."""
 
 
 class HaltedError(ChaosError):
-    """Something else went wrong meanwhile."""
+    """Something else failed in the meantime."""
 
 
 Spawn: TypeAlias = Callable[[Sequence[str], Path], Process]
 
 
 class Line(NamedTuple):
-    """A line of a worker's log: when, in seconds since the epoch, and its text."""
+    """A line of a worker's log: its time, in seconds since the epoch, and its text."""
 
     time_s: float
     text: str
 
 
 def lines_of(log: str) -> Iterator[Line]:
-    """The lines that have a time."""
+    """Yield the lines that have a time."""
     for text in log.splitlines():
         if found := LINE.match(text):
             yield Line(datetime.strptime(found[1], TIME_FORMAT).astimezone().timestamp(), found[3])
@@ -75,7 +75,7 @@ def lines_of(log: str) -> Iterator[Line]:
 
 @dataclass
 class State:
-    """What a worker was doing, by its log so far."""
+    """The state of a worker according to its log so far."""
 
     stage: str = "starting"
     tasks: frozenset[int] = frozenset()
@@ -83,7 +83,7 @@ class State:
     saving: set[int] = field(default_factory=set)
 
     def read(self, text: str) -> None:
-        """Take in the next line."""
+        """Take the next line into account."""
         if RESTARTING in text:
             self.__init__()  # type: ignore[misc]  # a new life begins
         elif READY in text or text.startswith("revoked"):
@@ -108,12 +108,12 @@ class State:
 
     @property
     def name(self) -> str:
-        """For the count of kills by stage."""
+        """Name of the state, for the count of kills by stage."""
         return "saving" if self.stage == "live" and self.saving else self.stage
 
 
 def state_of(log: str) -> State:
-    """What a worker was doing when its log ended so."""
+    """Return the state of a worker whose log ended here."""
     state = State()
     for line in lines_of(log):
         state.read(line.text)
@@ -121,7 +121,7 @@ def state_of(log: str) -> State:
 
 
 class Life(NamedTuple):
-    """One life of a worker: from its start to its end, in seconds since the epoch, and what it said."""
+    """One run of a worker process, from its start to its end in seconds since the epoch, with its log lines."""
 
     start_s: float
     end_s: float
@@ -129,41 +129,41 @@ class Life(NamedTuple):
 
 
 class Member:
-    """One named worker, which is killed and comes back.
+    """A named worker, which is killed and started again.
 
     Args:
         app: Its application.
         name: Its instance.
-        halt: Set when the round is given up.
+        halt: Set when the round is abandoned.
         spawn: How its process is started.
-        changed: Sections of its own.
+        changed: Sections of the configuration that differ for this worker.
     """
 
     def __init__(self, app: App, name: str, halt: threading.Event, spawn: Spawn, **changed: Section) -> None:
         self.name = name
         self.lives: list[Life] = []
-        self.done: list[tuple[Kind, str]] = []  # what was done, and what it was doing then
+        self.done: list[tuple[Kind, str]] = []  # the faults, each with what the worker was doing then
         self._process = WorkerProcess(app.file(name, **changed), spawn)
         self._halt = halt
         self._start_s = 0.0
         self._runs = False
 
     def start(self) -> None:
-        """Start it."""
+        """Start the worker."""
         self._start_s = time.time()
         self._process.start()
         self._runs = True
 
     @property
     def log(self) -> str:
-        """Of its present life."""
+        """The log of the current process."""
         return self._process.log()
 
     def suffer(self, fault: Fault) -> None:
-        """Have this done to it; it runs again in the end, or is about to.
+        """Apply a fault; in the end the worker runs again, or is about to.
 
         Raises:
-            ChaosError: It ended by itself, or did not end as it should.
+            ChaosError: The worker ended by itself, or did not end as it should.
         """
         self._await(fault.moment)
         self._sleep(fault.delay_s)
@@ -186,15 +186,15 @@ class Member:
             self.start()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self._process.kill()
         self._bury()
 
     def check(self) -> None:
-        """See that it runs, and has said nothing that must not be.
+        """Check that the worker runs, and has logged nothing that must not happen.
 
         Raises:
-            ChaosError: It has not, or has.
+            ChaosError: The worker has ended, or has logged an error.
         """
         log = self.log
         if self._process.has_ended:
@@ -203,20 +203,20 @@ class Member:
             raise ChaosError(f"{self.name}: {wrong!r} in its log:\n{_tail(log)}")
 
     def wait_ready(self) -> None:
-        """Until a SIGTERM is more than the end of an interpreter that starts."""
+        """Wait until the worker handles SIGTERM."""
         self.wait_for(lambda: READY in self.log, READY_DEADLINE_S, "compiled code")
 
     def wait_for(self, condition: Callable[[], object], deadline_s: float, what: str) -> None:
-        """Until it holds.
+        """Wait until a condition holds.
 
         Raises:
-            ChaosError: It does not in time.
+            ChaosError: The condition did not hold in time.
         """
         if not self._comes(condition, deadline_s):
             raise ChaosError(f"{self.name}: no {what} within {deadline_s:g} s:\n{_tail(self.log)}")
 
     def stop(self) -> int:
-        """SIGTERM, and see that it ends well: one of `STOPPED`."""
+        """Send SIGTERM, and check that the worker ends with a status of `STOPPED`."""
         self._process.ask_to_stop()
         try:
             status = self._process.wait(STOP_DEADLINE_S)
@@ -230,11 +230,11 @@ class Member:
         return status
 
     def models(self) -> dict[int, str]:
-        """The digests of its last words, by task."""
+        """Return the model digests that the worker logged at its stop, by task."""
         return self._process.models()
 
     def end(self) -> None:
-        """Whatever its state."""
+        """End the process in any state."""
         self._process.end()
 
     def _bury(self) -> None:
@@ -242,7 +242,7 @@ class Member:
         self._runs = False
 
     def _await(self, moment: Moment) -> None:
-        """Until its log says so, or patience ends."""
+        """Wait until the log shows this moment, or the patience ends."""
         if moment is Moment.START:
             return
         self.wait_ready()

@@ -1,8 +1,8 @@
-"""What is done to whom, from a seed: waves of faults. No clock, no process, no Kafka here.
+"""The schedule of faults that a seed decides: waves of faults. It needs no clock, process or Kafka.
 
-A wave strikes several workers at once, and a broker now and then; the next comes when every task has gone on. Striking
-at once is what makes many kills cheap: each rebalance waits for the sessions of all that died before it, whether they
-are one or three.
+A wave hits several workers at once, and sometimes a broker; the next wave comes when every task has made progress.
+Simultaneous kills are cheap: each rebalance waits for the sessions of all workers that died before it, be it one or
+three.
 """
 
 import random
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What is done to a worker."""
+    """The kinds of faults of a worker."""
 
     KILL = "worker SIGKILL"
     FREEZE = "worker SIGSTOP, SIGCONT"
@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 
 class Moment(StrEnum):
-    """What is waited for first, in the worker's log."""
+    """The event in the worker's log that a fault waits for."""
 
     START = "start"
     ASSIGNED = "assigned"
@@ -30,13 +30,13 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is done to a worker.
+    """A fault of a worker.
 
     Attributes:
-        kind: What.
-        moment: What is waited for.
-        delay_s: From then on.
-        lasts_s: How long it is frozen or away.
+        kind: The kind of fault.
+        moment: The event that the fault waits for.
+        delay_s: The delay after this event.
+        lasts_s: How long the worker is frozen or away.
     """
 
     kind: Kind
@@ -47,7 +47,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class BrokerKill:
-    """A broker that is killed, and started again."""
+    """A broker is killed, and started again."""
 
     node: int
     delay_s: float
@@ -56,7 +56,7 @@ class BrokerKill:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """What happens at once: to each worker one fault after the other; then every task makes so many commits."""
+    """Simultaneous faults: for each worker, one fault after the other; then every task makes so many commits."""
 
     faults: Mapping[str, Sequence[Fault]]
     broker: BrokerKill | None
@@ -64,28 +64,28 @@ class Wave:
 
     @property
     def kills(self) -> int:
-        """How many SIGKILLs it has."""
+        """Number of SIGKILLs in the wave."""
         workers = sum(fault.kind is Kind.KILL for chain in self.faults.values() for fault in chain)
         return workers + (self.broker is not None)
 
 
 BROKERS = 3
-"""One of them may be dead: a majority stays, and all that is acknowledged is on the two others."""
+"""One of the brokers may be dead: a majority remains, and the two others have everything that was acknowledged."""
 
 BROKER_SHARE = 0.2
-"""Of the waves."""
+"""Share of the waves that kill a broker."""
 
 DELAYS_S: Mapping[Moment, float] = {Moment.START: 4.0, Moment.ASSIGNED: 0.25, Moment.LIVE: 0.4, Moment.SAVING: 0.05}
-"""The longest: the time that a worker is in such a state, about."""
+"""Longest delays: about as long as a worker stays in the state."""
 
 
 def waves(seed: str, names: Sequence[str], kills: int) -> Iterator[Wave]:
-    """Waves with so many kills in all.
+    """Yield waves with so many kills in all.
 
     Args:
         seed: The same seed gives the same waves.
         names: The workers.
-        kills: SIGKILLs, of workers and brokers together.
+        kills: Number of SIGKILLs, of workers and brokers together.
     """
     draw = random.Random(seed)
     left = kills
@@ -96,7 +96,7 @@ def waves(seed: str, names: Sequence[str], kills: int) -> Iterator[Wave]:
 
 
 def _wave(draw: random.Random, names: Sequence[str], kills: int) -> Wave:
-    """One wave with at least one kill, and no more than are left."""
+    """Return a wave with at least one kill, and no more than are left."""
     broker = None
     if draw.random() < BROKER_SHARE:
         broker = BrokerKill(draw.randint(1, BROKERS), draw.uniform(0.0, 2.0), draw.uniform(0.5, 6.0))
@@ -112,11 +112,11 @@ def _wave(draw: random.Random, names: Sequence[str], kills: int) -> Wave:
 
 
 def _chain(draw: random.Random, kills: int) -> tuple[Sequence[Fault], int]:
-    """What happens to one worker in a wave, and how many kills are left then."""
+    """Return the faults of one worker in a wave, and how many kills are left then."""
     chance = draw.random()
     if chance < 0.1:
         return (), kills
-    if chance < 0.2:  # half of these outlast a session, some a transaction
+    if chance < 0.2:  # half of these last longer than a session, some longer than a transaction may
         lasts_s = draw.choice((draw.uniform(0.1, 3.0), draw.uniform(7.0, 12.0)))
         return (_fault(draw, Kind.FREEZE, draw.choice((Moment.LIVE, Moment.ASSIGNED)), lasts_s),), kills
     if chance < 0.3:
@@ -124,7 +124,7 @@ def _chain(draw: random.Random, kills: int) -> tuple[Sequence[Fault], int]:
     chain = []
     if kills > 0:
         chain.append(_fault(draw, Kind.KILL, draw.choice((Moment.LIVE, Moment.LIVE, Moment.SAVING))))
-    if kills > 1 and draw.random() < 0.5:  # a worker that dies again while it comes back
+    if kills > 1 and draw.random() < 0.5:  # a worker that dies again while it restarts
         chain.append(_fault(draw, Kind.KILL, draw.choice((Moment.START, Moment.ASSIGNED, Moment.ASSIGNED))))
     return chain, kills - len(chain)
 

@@ -1,4 +1,4 @@
-"""The record of rounds: a JSON line each, and the page that is made from them."""
+"""The record of rounds: one JSON line each, and the page that is made from them."""
 
 import json
 import platform
@@ -47,7 +47,7 @@ PAGE_TAIL = """
 
 
 def read(folder: Path) -> Iterator[Result]:
-    """The rounds that are done."""
+    """Yield the rounds that are finished."""
     file = folder / FILE
     names = {field.name for field in fields(Result)}
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
@@ -55,26 +55,26 @@ def read(folder: Path) -> Iterator[Result]:
 
 
 def append(folder: Path, result: Result) -> None:
-    """Add one that is done."""
+    """Add a finished round."""
     with (folder / FILE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(result)) + "\n")
 
 
 def read_restarts(folder: Path) -> list[Times]:
-    """What was measured of restarts."""
+    """Return the measured restarts."""
     file = folder / RESTARTS_FILE
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return [Times(**json.loads(line)) for line in lines]
 
 
 def append_restarts(folder: Path, times: Times) -> None:
-    """Add what was measured."""
+    """Add measured restarts."""
     with (folder / RESTARTS_FILE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(times._asdict()) + "\n")
 
 
 def restart_lines(measured: Sequence[Times]) -> Mapping[str, str]:
-    """How long restarts take, for people."""
+    """Return how long restarts take, as text."""
     found = {}
     for name, kinds in (
         ("the same instance comes back", [times.same_ms for times in measured]),
@@ -89,7 +89,7 @@ def restart_lines(measured: Sequence[Times]) -> Mapping[str, str]:
 
 
 def page(results: Sequence[Result], restarts: Sequence[Times]) -> str:
-    """The page of the documentation, in Markdown."""
+    """Return the page of the documentation, in Markdown."""
     kills = sum(result.kills for result in results)
     seeds = ", ".join(map(str, sorted({result.seed for result in results})))
     head = PAGE_HEAD.format(kills=kills, seed=results[0].seed)

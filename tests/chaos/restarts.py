@@ -1,4 +1,4 @@
-"""How long a task stands still when its worker is killed, with every timeout at its default."""
+"""Downtime of a task whose worker is killed, with every timeout at its default."""
 
 import random
 import shutil
@@ -27,11 +27,11 @@ PAUSE_S = 0.02
 
 
 class Times(NamedTuple):
-    """From SIGKILL until every task of the worker has committed again.
+    """Milliseconds from SIGKILL until every task of the worker has committed again.
 
     Attributes:
-        same_ms: The only worker of a group is started again at once.
-        other_ms: The others of its group take over; it is started again afterwards.
+        same_ms: For the only worker of a group, which is started again at once.
+        other_ms: For a worker whose tasks the others of its group take over; it is started again afterwards.
     """
 
     same_ms: list[int]
@@ -39,10 +39,10 @@ class Times(NamedTuple):
 
 
 def measure(folder: Path, restarts: int, tell: Callable[[], None]) -> Times:
-    """Two applications on three brokers, each killed so often.
+    """Measure two applications on three brokers, whose workers are killed so often.
 
     Raises:
-        ChaosError: A task did not go on.
+        ChaosError: A task did not continue.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -79,7 +79,7 @@ def _sections() -> dict[str, dict[str, object]]:
 def _strike(
     members: Sequence[Member], watch: Watch, restarts: int, halt: threading.Event, tell: Callable[[], None]
 ) -> list[int]:
-    """Kill one after the other; a worker that is alone is started again at once, others when they were replaced."""
+    """Kill one worker after the other; restart a lone worker at once, others when they were replaced."""
     draw = random.Random(len(members))
     found = []
     try:
@@ -87,7 +87,7 @@ def _strike(
             victim = members[number % len(members)]
             while not (tasks := _tasks_of(victim)):
                 victim.wait_for(partial(_tasks_of, victim), CALM_DEADLINE_S, "tasks")
-                halt.wait(draw.uniform(0.2, 1.2))  # they may be taken from it meanwhile
+                halt.wait(draw.uniform(0.2, 1.2))  # the worker may lose its tasks meanwhile
             killed_s = time.time()
             victim.kill()
             if len(members) == 1:
@@ -103,7 +103,7 @@ def _strike(
 
 
 def _tasks_of(member: Member) -> frozenset[int]:
-    """Those that it works on: none before all are restored."""
+    """Return the tasks that the worker processes; none before all are restored."""
     state = state_of(member.log)
     return state.tasks if state.stage == "live" else frozenset()
 

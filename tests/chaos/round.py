@@ -1,4 +1,4 @@
-"""One round: a cluster, an application, load, waves of faults; then everything that was written is checked."""
+"""One round: a cluster, an application, load and waves of faults; then everything that was written is checked."""
 
 import os
 import shutil
@@ -34,8 +34,8 @@ from tests.support.kafka.processes import spawn
 from tests.support.kafka.records import StreamOf
 
 MEMBERS: Mapping[str, int] = {"ada": 0, "bob": 5, "cyd": 50, "dee": 2_000}
-"""The workers, and what a restore of each may have to repeat in ms (`worker.snapshot_after_ms`): from a snapshot with
-every transaction to the default."""
+"""The workers, and how many milliseconds of work a restore of each may have to repeat (`worker.snapshot_after_ms`):
+from a snapshot with every transaction to the default."""
 
 STREAMS = (
     StreamOf("alpha", 0, 3),
@@ -62,7 +62,7 @@ SECTIONS: Mapping[str, Section] = {
 }
 
 WORKER: Mapping[str, Any] = {"commit_interval_ms": 30, "max_batch_records": 200, "max_restarts": 1_000}
-"""Many small transactions: a moment is likely to be in the midst of one. One that was fenced comes back each time."""
+"""Many small transactions, so that a fault is likely to hit one. A worker that was fenced restarts each time."""
 
 CHANGELOG: Mapping[str, str] = {
     "segment.ms": "2000",
@@ -71,42 +71,42 @@ CHANGELOG: Mapping[str, str] = {
     "max.compaction.lag.ms": "2000",
     "delete.retention.ms": "1000",
 }
-"""What takes days elsewhere takes seconds here: compaction runs beside every restore."""
+"""Intervals of seconds instead of days, so that compaction runs during every restore."""
 
 CALM_DEADLINE_S = 240.0
 """From the end of a wave until each task has made the wave's commits: workers start (a minute on a busy machine), dead
-sessions run out, a broker's partitions find another leader."""
+sessions time out, and the partitions of a broker get another leader."""
 
 IN_SYNC_DEADLINE_S = 120.0
 
 LAST_STOPS = 3
-"""A clean stop tells the models; one whose last transaction has an unknown outcome does not, and is tried again."""
+"""Attempts at a clean stop, which logs the models; a stop whose last transaction has an unknown outcome does not."""
 
 PAUSE_S = 0.2
-"""Between two looks at progress and at all logs."""
+"""Pause between two looks at progress and at all logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a round was; a line of the record.
+    """The result of a round: one line of the record.
 
     Attributes:
-        seed: With `number`, that of its schedule.
-        number: Of the round.
-        kills: SIGKILLs, of workers and brokers.
-        faults: How often what was done.
-        stages: What workers were doing when they were killed.
+        seed: Seed of the run; with `number`, it decides the schedule.
+        number: Number of the round.
+        kills: Number of SIGKILLs, of workers and brokers.
+        faults: Number of faults of each kind.
+        stages: Number of kills by what the worker was doing.
         duration_s: From the first worker's start to the last one's end.
         commits: Transactions with records, all of which were checked.
         aborted: Transactions that had written their commit record and were never committed.
-        afresh: How often a worker started afresh by itself: fenced, or an unknown outcome.
+        afresh: How often a worker restarted itself: it was fenced, or an outcome was unknown.
         records: Input records, all of which were checked.
         outputs: Output records, all of which were compared byte for byte.
-        snapshots: How many were taken and named.
+        snapshots: Number of snapshots that were taken and named.
         changelog: Offsets used, and records left by compaction.
         first_commits_ms: From a process's start to its first commit.
-        cores: Of the machine.
-        version: Of areba.
+        cores: Number of the machine's cores.
+        version: Version of areba.
         forked: Whether workers were forks of a process that had everything loaded.
     """
 
@@ -130,7 +130,7 @@ class Result:
 
 
 class Replay(Load):
-    """Some 200 records a second; the workers have few cores, and what counts is how often they are struck."""
+    """Load of some 200 records a second: the workers have few cores, and the number of faults matters, not the load."""
 
     INTERVAL_S = 0.05
 
@@ -139,9 +139,9 @@ class Round:
     """A running round.
 
     Args:
-        kafka: Its cluster.
-        app: Its application, with topics.
-        watch: Of its progress.
+        kafka: The cluster.
+        app: The application, with its topics.
+        watch: The watch of its progress.
         spawn: How its workers are started.
         tell: Called with the number of kills so far.
     """
@@ -162,16 +162,16 @@ class Round:
 
     @property
     def kills(self) -> int:
-        """SIGKILLs so far."""
+        """Number of SIGKILLs so far."""
         return self.broker_kills + sum(
             kind.startswith("worker SIGKILL") for member in self.members for kind, _ in member.done
         )
 
     def strike(self, wave: Wave) -> None:
-        """Do what a wave says, all at once; then wait until every task has gone on.
+        """Apply all faults of a wave at once, then wait until every task has made progress.
 
         Raises:
-            ChaosError: Something did not go as it must.
+            ChaosError: A worker or a task did not behave as it must.
         """
         by_name = {member.name: member for member in self.members}
         with ThreadPoolExecutor(len(by_name) + 1) as pool:
@@ -209,10 +209,10 @@ class Round:
             raise
 
     def settle(self, commits: int) -> None:
-        """Wait until each task has made so many more.
+        """Wait until each task has made so many more commits.
 
         Raises:
-            ChaosError: One has not in time, or a worker has ended.
+            ChaosError: A task did not make them in time, or a worker ended.
         """
         wanted = [count + commits for count in self._watch.counts]
         deadline = time.monotonic() + CALM_DEADLINE_S
@@ -226,7 +226,7 @@ class Round:
             time.sleep(PAUSE_S)
 
     def finish(self) -> dict[int, str]:
-        """All inputs are there: wait until they are worked off, end the workers one by one; the models, by task."""
+        """Wait until all inputs are processed, end the workers one by one, and return the models by task."""
         ends = self._app.input_ends()
         deadline = time.monotonic() + CALM_DEADLINE_S
         while dict(enumerate(self._watch.ends)) != ends:
@@ -256,7 +256,7 @@ class Round:
 
 
 def wait_in_sync(servers: str) -> None:
-    """Until every partition is on all brokers again: only then may another one die."""
+    """Wait until every partition is in sync on all brokers: only then may another broker die."""
     admin = AdminClient({"bootstrap.servers": servers})
     deadline = time.monotonic() + IN_SYNC_DEADLINE_S
     while True:
@@ -275,7 +275,7 @@ def wait_in_sync(servers: str) -> None:
 
 
 def compact_soon(app: App) -> None:
-    """Have the changelog compacted all the time."""
+    """Set the topic so that the changelog is compacted all the time."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in CHANGELOG.items()
     ]
@@ -287,7 +287,7 @@ def compact_soon(app: App) -> None:
 
 @contextmanager
 def ended(members: Sequence[Member]) -> Iterator[None]:
-    """None of them outlives the block."""
+    """End all members after the block."""
     try:
         yield
     finally:
@@ -298,19 +298,19 @@ def ended(members: Sequence[Member]) -> Iterator[None]:
 def run_round(
     folder: Path, seed: int, number: int, kills: int, tell: Callable[[int], None], *, forked: bool = True
 ) -> Result:
-    """One round from a new cluster to the checked topics; the folder is removed if all is well, else left.
+    """Run one round from a new cluster to the checked topics; remove the folder if everything is correct.
 
     Args:
-        folder: For the brokers' data and the workers' logs.
-        seed: Of the run.
-        number: Of the round; with the seed, it decides on the schedule.
-        kills: SIGKILLs in this round.
+        folder: The folder for the brokers' data and the workers' logs.
+        seed: Seed of the run.
+        number: Number of the round; with the seed, it decides the schedule.
+        kills: Number of SIGKILLs in this round.
         tell: Called with the number of kills so far.
         forked: Whether workers are forks of a process that has everything loaded (see `forks`).
 
     Raises:
-        ChaosError: A worker or a task did not do as it must.
-        AssertionError: What was written is not what it must be.
+        ChaosError: A worker or a task did not behave as it must.
+        AssertionError: What was written is not as it should be.
     """
     folder.mkdir(parents=True)
     with ExitStack() as stack:
@@ -338,14 +338,14 @@ def run_round(
 
 
 def hash_of(seed: int, number: int) -> int:
-    """One number for the load."""
+    """Return a seed for the load."""
     return 1_000_003 * seed + number
 
 
 def _checked(
     course: Round, app: App, watch: Watch, models: Mapping[int, str], seed: int, number: int, duration_s: float
 ) -> Result:
-    """Check everything that was written, with two opinions, and count what happened."""
+    """Check everything that was written, by two independent means, and count what happened."""
     checked = check_exactly_once(app)
     found = {task: one.models for task, one in checked.items()}
     if found != models:

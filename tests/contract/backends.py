@@ -34,7 +34,7 @@ class Transactions(Protocol):
     """Creates a transactional producer, initialised unless a worker will do so."""
 
     def __call__(self, transactional_id: str, timeout_s: float = 10.0, *, initialised: bool = True) -> Transaction:
-        """The broker aborts its transactions after `timeout_s`."""
+        """Create a producer; the broker aborts its transactions after `timeout_s`."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Member:
 
 
 def settle(members: Sequence[Member], until: Callable[[], bool]) -> None:
-    """Let all members poll, in turn, until the condition holds. None of them has been told where to read."""
+    """Let all members poll, in turn, until the condition holds. No member knows yet where to read."""
     deadline = time.monotonic() + DEADLINE_S
     while not until():
         assert time.monotonic() < deadline, f"not settled: {[(m.assigned, m.events) for m in members]}"

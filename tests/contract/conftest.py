@@ -10,7 +10,7 @@ from tests.contract.backends import Backend, embedded_backend, kafka_backend
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """Each test runs over the in-process log and over Kafka."""
+    """Run each test over the in-process log and over Kafka."""
     if request.param == "embedded":
         made = embedded_backend()
     else:
@@ -23,7 +23,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 @pytest.fixture
 def topic(backend: Backend, prefix: str) -> Callable[..., str]:
-    """Creates a topic that keeps records of any age: the tests' records are old, and retention would delete them."""
+    """Return a function that creates a topic without a retention time: the tests' records are old."""
 
     def make(name: str, partitions: int = 1, settings: dict[str, str] | None = None) -> str:
         backend.cluster().create([TopicInfo(prefix + name, partitions, {"retention.ms": "-1", **(settings or {})})], 1)

@@ -1,4 +1,4 @@
-"""The topics of an application with dead letters, and what `areba dlq` does to them."""
+"""The topics of an application with dead letters, and the operations of `areba dlq` on them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,12 +22,12 @@ EVERYTHING = Selection()
 TRACE: Header = ("traceparent", b"00-1")
 
 
-class Died(Exception):  # noqa: N818  (it stands for a SIGKILL)
-    """The tool is gone."""
+class Died(Exception):  # noqa: N818  (it simulates SIGKILL)
+    """The tool was killed."""
 
 
 class Dying:
-    """A transaction whose owner dies at its n-th commit, before or behind it."""
+    """A transaction whose owner dies at its n-th commit, before or after it."""
 
     def __init__(self, transaction: Transaction, commits: int, *, behind: bool) -> None:
         self._transaction = transaction
@@ -38,7 +38,7 @@ class Dying:
         self.flush, self.abort = transaction.flush, transaction.abort
 
     def commit(self) -> None:
-        """The last one is not survived."""
+        """Commit; the last commit kills the owner."""
         self._left -= 1
         if not self._left and not self._behind:
             raise Died
@@ -47,11 +47,11 @@ class Dying:
             raise Died
 
     def close(self) -> None:
-        """The dead do not."""
+        """Do nothing: a killed process closes nothing."""
 
 
 class Told(NamedTuple):
-    """A dead letter to be written: the reason, and the record that it was."""
+    """A dead letter to be written: its reason, and the original record."""
 
     reason: str
     value: bytes | None
@@ -65,7 +65,7 @@ class Told(NamedTuple):
 
 
 class DeadLetterTopics:
-    """An application's topics, and what the tool does to them."""
+    """An application's topics, and the operations of the tool on them."""
 
     def __init__(self, backend: Backend, prefix: str, partitions: int, retention_ms: int) -> None:
         self.backend = backend
@@ -78,17 +78,17 @@ class DeadLetterTopics:
         )
         self.names = self.config.topics
         plan = topics.plan(self.names, partitions)
-        # retention never sleeps, and the records of these tests are old
+        # the records of these tests are old, and retention would delete them
         kept = {"retention.ms": str(retention_ms)}
         self.cluster.create([replace(topic, settings={**topic.settings, **kept}) for topic in plan], 1)
 
     @property
     def cluster(self) -> Cluster:
-        """Administration."""
+        """The client for administration."""
         return self.backend.cluster()
 
     def write(self, letters: Sequence[Told], transaction: Transaction | None = None, partition: int = 0) -> None:
-        """As a worker does; in a transaction that stays open, if one is given."""
+        """Write dead letters as a worker does; in a transaction that stays open, if one is given."""
         written = [
             fitted(Fields(letter.key, letter.value, letter.headers), self._headers(letter), letter.most_bytes)
             for letter in letters
@@ -124,7 +124,7 @@ class DeadLetterTopics:
         limit: int | None = None,
         dry_run: bool = False,
     ) -> ReplayResult:
-        """As `areba dlq replay` does."""
+        """Send dead letters back, as `areba dlq replay` does."""
 
         def open_transaction(transactional_id: str) -> Transaction:
             assert transactional_id == self.config.replay_transactional_id
@@ -134,7 +134,7 @@ class DeadLetterTopics:
         return replay(self.cluster, self.config, clock, selection, open_transaction, limit=limit, dry_run=dry_run)
 
     def rows(self, topic: str, partition: int = 0) -> list[Row]:
-        """All committed records."""
+        """Return all committed records of a partition."""
         wait_for_markers(self.cluster, TopicPartition(topic, partition))
         reader = self.cluster.reader(TopicPartition(topic, partition))
         try:
@@ -143,7 +143,7 @@ class DeadLetterTopics:
             reader.close()
 
     def marks(self) -> list[int]:
-        """The offsets of dead letters that are marked as sent back."""
+        """Return the offsets of the dead letters that are marked as sent back."""
         rows = self.rows(self.names.dead_letters)
         return [int(row.headers[-1][1] or b"") for row in rows if row.headers and row.headers[-1][0] == SENT_BACK]
 

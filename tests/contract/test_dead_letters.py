@@ -1,4 +1,4 @@
-"""`areba dlq` over both backends: what was put aside can be found, understood and sent back, each record once."""
+"""`areba dlq` over both backends: an operator can find, understand and send back dead letters, each exactly once."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +24,12 @@ from tests.contract.dead_letters import EVERYTHING, TRACE, DeadLetterTopics, Die
 
 @pytest.fixture
 def world(backend: Backend, prefix: str) -> Callable[..., DeadLetterTopics]:
-    """Makes one."""
+    """Return a function that creates the topics."""
     return lambda partitions=1, retention_ms=-1: DeadLetterTopics(backend, prefix, partitions, retention_ms)
 
 
 def test_what_came_is_sent_back_once(world: Callable[..., DeadLetterTopics]) -> None:
-    """Key, value, headers, event time and place are those of the original, whatever its bytes; then never again."""
+    """Key, value, headers, event time and partition equal those of the original, for any bytes; it is sent once."""
     here = world()
     letters = [
         Told("undecodable", bytes(range(256)), 3, "examples", START_MS + 5, b"\xff", (("a", b"1"), ("a", None), TRACE)),
@@ -64,13 +64,13 @@ def test_what_came_is_sent_back_once(world: Callable[..., DeadLetterTopics]) -> 
 def test_a_kill_on_the_way(
     world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch, commits: int, *, behind: bool
 ) -> None:
-    """Before the commit or just behind it, at the first transaction or a later one: the next run sends what is left."""
+    """A tool that is killed before or after any commit: the next run sends exactly what is left."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 4)
     here = world()
     here.write(_told(10))
     with pytest.raises(Died):
         here.replay(dies=lambda transaction: Dying(transaction, commits, behind=behind))
-    # the first transaction says that a replay begins
+    # the first transaction records that a replay begins
     sent = 4 * max(0, commits - 1 - (not behind))
     done = here.replay()
     assert (done.sent.total(), done.before) == (10 - sent, sent)
@@ -79,7 +79,7 @@ def test_a_kill_on_the_way(
 
 
 def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics]) -> None:
-    """A worker's round in the way of the reader must not make the tool believe that nothing was sent back before."""
+    """An open transaction of a worker must not make the tool believe that nothing was sent back before."""
     here = world()
     here.write(_told(3))
     worker = here.backend.transaction(f"{here.config.application.id}-w2")
@@ -87,7 +87,7 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics
     place = TopicPartition(here.names.dead_letters, 0)
     wait_for_records(here.backend, place, 5)  # three letters, their commit, the open one
     mine = Selection(reasons=frozenset({"unknown-stream"}))
-    with pytest.raises(Died):  # the start is written, but cannot be read before the worker's transaction ends
+    with pytest.raises(Died):  # the start is written, but readers cannot see it before the worker's transaction ends
         here.replay(mine, dies=lambda transaction: Dying(transaction, 1, behind=True))
     first = here.backend.transaction(here.config.replay_transactional_id)
     first.begin()
@@ -98,7 +98,7 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics
     results: list[ReplayResult] = []
     tool = threading.Thread(target=lambda: results.append(here.replay(mine)), daemon=True)
     tool.start()
-    wait_for_records(here.backend, place, 13)  # so far: 2 of the first start, 3 marks and a commit; the second start
+    wait_for_records(here.backend, place, 13)  # 2 records of the first start, 3 marks and a commit; the second start
     tool.join(0.3)
     assert not results, "it did not wait"
     worker.commit()
@@ -108,7 +108,7 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics
 
 
 def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two operators at once: the first one's is told, and nothing is sent twice."""
+    """Two operators at once: the first one gets an error, and no record is sent twice."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 2)
     here = world()
     here.write(_told(6))
@@ -127,7 +127,7 @@ def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], mo
 
 
 def test_what_comes_back_again_counts_its_attempts(world: Callable[..., DeadLetterTopics]) -> None:
-    """Sent back before the cause was mended it is a new dead letter, with one set of headers that says so."""
+    """A record that is sent back before the cause is fixed becomes a new dead letter, with one set of headers."""
     here = world()
     value = _examples(1)[0]
     here.write([Told("unknown-stream", value, 0, headers=(TRACE,))])
@@ -148,7 +148,7 @@ def test_what_comes_back_again_counts_its_attempts(world: Callable[..., DeadLett
 
 
 def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[..., DeadLetterTopics]) -> None:
-    """Its dead letter has the time of what closed it; with that, its delay would be wrong."""
+    """Its dead letter has the time of the record that closed it; with that time, its delay would be wrong."""
     here = world()
     labels = [codec.encode(Label("pumps", str(number), 1)) for number in range(4)]
     sender = here.backend.sender()
@@ -175,7 +175,7 @@ def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[.
 
 
 def test_what_cannot_go_back_is_named(world: Callable[..., DeadLetterTopics]) -> None:
-    """Sent all the same it would be a dead letter again, or land where nobody reads it."""
+    """If it were sent, it would become a dead letter again, or end up in a partition that nobody reads."""
     here = world()
     stranger = codec.encode(Example("fans", "1", [1.0]))
     here.write(
@@ -204,7 +204,7 @@ LARGE: Sequence[Header] = (("source", b"h" * 400), ("none", None))
 
 
 def _large_inputs(here: DeadLetterTopics, count: int) -> list[Told]:
-    """Records on an input, and dead letters that left out headers, then value, then key, each more than the last."""
+    """Return records of an input, and dead letters that left out headers, then the value, then the key."""
     sender = here.backend.sender()
     told = []
     for number in range(count):
@@ -217,7 +217,7 @@ def _large_inputs(here: DeadLetterTopics, count: int) -> list[Told]:
 
 
 def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLetterTopics]) -> None:
-    """List, show and replay have the whole record, also where its dead letter had no room for it."""
+    """List, show and replay return the whole record, even if its dead letter had no room for it."""
     here = world()
     told = _large_inputs(here, 3)
     here.write(told)
@@ -240,7 +240,7 @@ def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLette
 
 
 def test_what_cannot_be_read_again_is_named(world: Callable[..., DeadLetterTopics]) -> None:
-    """Retention took the input, or another record is there: `replay` sends nothing in its place, and says which."""
+    """If retention deleted the input, or its offset has another record, `replay` sends nothing instead, and says so."""
     here = world()
     told = _large_inputs(here, 4)
     here.backend.delete_before(TopicPartition(here.names.examples, 0), 1)
@@ -258,7 +258,7 @@ def test_what_cannot_be_read_again_is_named(world: Callable[..., DeadLetterTopic
 
 
 def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable[..., DeadLetterTopics]) -> None:
-    """Sent back, the record would have lost them silently."""
+    """The record that is sent back would have lost its headers silently."""
     here = world()
     here.write([Told("unknown-stream", _examples(1)[0], 0, headers=UNREADABLE_HEADERS)])
     done = here.replay()
@@ -267,7 +267,7 @@ def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable
 
 
 def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., DeadLetterTopics]) -> None:
-    """It goes back with its own time, and Kafka deletes by that: the operator must have a worker running."""
+    """A record keeps its own time, by which Kafka deletes it: the operator must have a worker running."""
     here = world(retention_ms=86_400_000)
     here.write([Told("undecodable", b"x", 0), Told("undecodable", b"y", 1, timestamp_ms=SystemClock().now_ms())])
     text = f"1 are older than retention.ms of {here.names.examples}: they may be deleted before a worker reads them"
@@ -280,7 +280,7 @@ def _chosen(world: DeadLetterTopics, **chosen: object) -> list[int]:
 
 
 def test_dead_letters_are_chosen(world: Callable[..., DeadLetterTopics]) -> None:
-    """By reason, stream, time, partition and place, alone and together, in `list` and `replay` alike."""
+    """`list` and `replay` select letters by reason, stream, time, partition and offset, alone and combined."""
     here = world(2)
     here.write(
         [
@@ -320,7 +320,7 @@ def test_dead_letters_are_chosen(world: Callable[..., DeadLetterTopics]) -> None
 
 
 def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
-    """All that an operator needs to find the cause: where from, why, every byte."""
+    """The output has everything that an operator needs to find the cause: the origin, the reason, every byte."""
     here = world()
     headers: Sequence[Header] = (("source", b"a scale\x1b[2J"), ("raw", b"\xff\x00"), ("none", None))
     here.write(
@@ -363,7 +363,7 @@ def test_what_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) ->
     end = here.cluster.watermarks(TopicPartition(here.names.dead_letters, 0)).high
     mark = here.rows(here.names.dead_letters)[-1].offset
     for place, message in (
-        # Far behind the end: where that is moves on when the broker writes the transaction's last mark.
+        # Far after the end: the end moves when the broker writes the transaction's last marker.
         (RecordId(0, end + 9), rf"\[0\] has no offset {end + 9}: it has offsets 0 to \d+"),
         (RecordId(3, 0), "has 1 partitions: there is no partition 3"),
         (RecordId(0, 1), "is not a dead letter: it is a control record of a transaction"),
@@ -381,7 +381,7 @@ def test_what_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) ->
 
 
 def test_places_and_times_as_they_are_typed() -> None:
-    """UTC where no zone is given; a number and a letter is so long ago."""
+    """A time without a zone is UTC; a number and a letter is a time that long ago."""
     assert parse_record_ids(["3:17", "0:0"]) == {RecordId(3, 17), RecordId(0, 0)}
     with pytest.raises(ConfigurationError, match="'17' does not name a dead letter: write partition:offset"):
         parse_record_ids(["17"])

@@ -1,4 +1,4 @@
-"""Ten thousand configured streams: no record grows with their number, and whoever comes next restores them."""
+"""Ten thousand configured streams: no record grows with their number, and the next owner restores them."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ LARGEST_BYTES = 500_000
 
 @pytest.fixture(scope="module")
 def settings() -> Config:
-    """Many shops, each with a model."""
+    """Return a configuration of many streams, each with a model."""
     plain = {
         "streams": {f"shop-{number:05}": {"features": 2} for number in range(STREAMS)},
         "limits": {"max_streams_per_task": STREAMS},
@@ -48,7 +48,7 @@ def _member(backend: Backend, config: Config) -> Worker:
 
 
 def _send(backend: Backend, config: Config, first: int) -> None:
-    """Four examples and labels of some streams."""
+    """Send four examples and labels of some streams."""
     sender, names = backend.sender(), config.topics
     for number in range(first, first + 4):
         for stream in TRADING:
@@ -67,7 +67,7 @@ def _run(member: Worker, until: Callable[[Worker], bool]) -> None:
 
 
 def _is_at(records: int) -> Callable[[Worker], bool]:
-    """Whether so many records of each input are behind it, and a snapshot is whole and named."""
+    """Return the condition that so many records of each input are processed, and a snapshot is complete and named."""
     return lambda member: any(
         task.stage is Stage.LIVE and task.offsets == (records, records) and not task.is_saving for task in member.tasks
     )
@@ -82,7 +82,7 @@ def _predicted(backend: Backend, config: Config) -> Sequence[tuple[str, str]]:
 
 
 def test_ten_thousand_configured_streams_start(backend: Backend, prefix: str, settings: Config) -> None:
-    """Their configuration is 3 MB, and was one record: the first transaction failed for ever."""
+    """Their configuration has 3 MB; as one record, it would make the first transaction fail forever."""
     own = {"application": settings.application.model_copy(update={"id": f"{prefix}app"})}
     config = settings.model_copy(update=own | {"kafka": settings.kafka.model_copy(update={"topic_prefix": prefix})})
     cluster = backend.cluster()

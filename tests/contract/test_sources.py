@@ -1,4 +1,4 @@
-"""What a member of the group is given: its partitions, from where it asks, each record once and in order."""
+"""A member of a group gets its partitions, from the offsets that it asks for, each record once and in order."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Exactly once stands on these: what is committed is read whole and once, what is not is never read."""
+"""Exactly-once rests on these tests: committed records are read whole and once, aborted records never."""
 
 import contextlib
 import threading
@@ -119,7 +119,7 @@ def test_it_is_known_where_something_is_open(backend: Backend, topic: Callable[.
     transaction.abort()
     deadline = time.monotonic() + DEADLINE_S
     while cluster.ends([two])[two] != (4, 4):
-        assert time.monotonic() < deadline, "its end is not there"
+        assert time.monotonic() < deadline, "the transaction has not ended"
 
 
 def test_offsets_and_their_metadata_are_part_of_the_transaction(
@@ -268,9 +268,9 @@ def test_closing_gives_an_open_transaction_up(backend: Backend, topic: Callable[
 def test_a_record_that_is_too_large_is_an_error_of_its_own(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """Who hears of it reads the topic's limit again; the transaction is gone, and the producer as good as before.
+    """The caller reads the topic's limit again; the transaction is aborted, and the producer remains usable.
 
-    Headers count, as they do for a broker. What a user would lose: the whole group, by one record that it cannot write.
+    Headers count, as they do for a broker. A single record that is too large would otherwise stop the whole group.
     """
     place = TopicPartition(topic("out", settings={"max.message.bytes": "2000"}), 0)
     transaction = backend.transaction(prefix + "a")
@@ -293,9 +293,9 @@ def test_a_record_that_is_too_large_is_an_error_of_its_own(
 
 
 def test_a_header_name_may_be_any_bytes(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Headers of such a record cannot be read; the record, and those around it, can: by a member and by a reader.
+    """The headers of such a record cannot be read, but a member and a reader can read the record and its neighbours.
 
-    What a user would lose: the worker, which ended with the client's error, and with it the group, one by one.
+    Otherwise the worker would end with the client's error, and so would each member of the group that takes over.
     """
     place = TopicPartition(topic("in"), 0)
     names: Sequence[tuple[bytes, bytes | None]] = [(b"ok", b"\xff"), (b"\xff\xfename", b"v"), (b"\xc3\x28", None)]

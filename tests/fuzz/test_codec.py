@@ -1,7 +1,7 @@
-"""Hostile bytes against the decoders. By hand: `python -m tests.fuzz.test_codec SEED COUNT`.
+"""Decode hostile bytes. From the command line: `python -m tests.fuzz.test_codec SEED COUNT`.
 
-The invariant: whatever the bytes, the batch decoder returns, each row gets the verdict of the slow reference, and no
-more memory is taken than the input has bytes, three times over, and 300 bytes a row.
+The invariant: for any bytes, the batch decoder returns, each row gets the verdict of the slow reference, and decoding
+takes at most three times the bytes of the input, and 300 bytes for each row.
 """
 
 import random
@@ -20,7 +20,7 @@ BATCH = 500
 
 
 def run(seed: int, count: int) -> dict[str, int]:
-    """Decode so many inputs on both sides in turn; how many rows met each fate."""
+    """Decode so many inputs of both sides in turn; return how many rows got each verdict."""
     maker = Maker(random.Random(seed))
     fates: dict[str, int] = {}
     for start in range(0, count, BATCH):
@@ -36,7 +36,7 @@ def run(seed: int, count: int) -> dict[str, int]:
 
 
 def test_hostile_bytes() -> None:
-    """A poison record must become a dead letter, and the same one everywhere, not a crash or a wrong example."""
+    """A poison record must become a dead letter, the same one on every machine, not a crash or a wrong example."""
     fates = run(seed=1, count=20_000)
     good, bad = {"example", "label", "mark"}, {"bad-id", "bad-label", "not-finite", "wrong-dimension", "wrong-schema"}
     checks = {
@@ -67,7 +67,7 @@ def test_claims_take_no_memory() -> None:
 
 
 def _claims(size: int) -> list[bytes]:
-    """Values with a number where a size is meant: of the stream, of the id, of a block (both signs)."""
+    """Return values that have a number in the place of a size: of the stream, the id or a block, with both signs."""
     head, text = HEADERS["example"], varint(1) + b"s"
     return [
         head + varint(size) + b"s",
@@ -78,7 +78,7 @@ def _claims(size: int) -> list[bytes]:
 
 
 def test_many_names() -> None:
-    """A producer that invents a stream for every record must not slow the batch down to a crawl, nor mix names up."""
+    """A producer that invents a stream for every record must neither slow the batch down nor mix up names."""
     names = [f"stream-{number}" for number in range(5_000)]
     one = np.ones(1, np.int8)
     values = [encode_labels(name, ["i"], one)[0] for name in names + names[::-1]]
@@ -88,7 +88,7 @@ def test_many_names() -> None:
 
 
 def test_names_of_one_hash() -> None:
-    """Who knows the hash must not get streams mixed up: FNV-1a of this name is 0, also with NULs behind it."""
+    """A sender who knows the hash must not mix up streams: FNV-1a of this name is 0, even with NULs after it."""
     names = ["77kepQFQ8Kl" + "\0" * number for number in (2, 0, 3, 1)]
     one = np.ones(1, np.int8)
     decoded = decode([encode_labels(name, ["i"], one)[0] for name in names], Side.LABELS, LIMITS)

@@ -1,9 +1,9 @@
-"""Hostile state against what reads it. By hand: `python -m tests.fuzz.test_state SEED COUNT`.
+"""Read hostile state. From the command line: `python -m tests.fuzz.test_state SEED COUNT`.
 
-The invariant: whatever a changelog holds, with checksums that are right, reading it gives a task or a StateError that
-names where, takes little memory beyond the bytes that are there, and working with a task that was loaded ends without
-a crash of the interpreter: no array that compiled code was given lies to it about where things are. (Absurd numbers in
-the right places, with the right checksum, cannot be told from a model's; they make absurd predictions, or an error.)
+The invariant: a changelog of any content with correct checksums gives a task or a StateError that names the place, and
+reading it takes little memory beyond its bytes. A task that was loaded never crashes the interpreter: no array that
+compiled code gets has wrong addresses or sizes. (Absurd numbers in the right places, with the right checksum, cannot be
+distinguished from a model's; they cause absurd predictions, or an error.)
 """
 
 import random
@@ -53,7 +53,7 @@ EXTREMES = (-(2**63), -1, 0, 1, 7, 2**31, 2**40, 2**63 - 1)
 
 
 class Original:
-    """A good snapshot of a small task, and records that may follow it."""
+    """A valid snapshot of a small task, and records that may follow it."""
 
     def __init__(self, method: str) -> None:
         settings, examples, labels = fixed_input(80)
@@ -68,7 +68,7 @@ class Original:
         self.entries = [blob.entry(number) for number, blob in enumerate(blobs)]
 
     def manifest(self, contents: Mapping[str, bytes]) -> Manifest:
-        """Of these blobs, with their right lengths and checksums."""
+        """Return a manifest of these blobs, with their correct lengths and checksums."""
         entries = tuple(
             entry.model_copy(update={"length": len(contents[entry.key]), "checksum": checksum_of(contents[entry.key])})
             for entry in self.entries
@@ -86,14 +86,14 @@ class Original:
         )
 
     def load(self, contents: Mapping[str, bytes]) -> Task:
-        """A task of these blobs."""
+        """Return a task that is loaded from these blobs."""
         task = Task(PARTITION, self.settings, TOPICS)
         load_task(task, self.manifest(contents), contents, "changelog[0]")
         return task
 
 
 def _bytes(draw: random.Random, content: bytes) -> bytes:
-    """Flipped, cut, spliced, or numbers in the head changed."""
+    """Return the bytes with flipped bits, cut, spliced, or with changed numbers in the header."""
     damaged = bytearray(content)
     kind = draw.randrange(4)
     if kind == 0:
@@ -111,7 +111,7 @@ def _bytes(draw: random.Random, content: bytes) -> bytes:
 
 
 def _arrays(draw: random.Random, content: bytes) -> bytes:
-    """One array with another value, shape or type; or none, or one too much."""
+    """Return the arrays with one array changed in value, shape or type, removed, or added."""
     arrays = unpack(content, "original")
     name = draw.choice(list(arrays))
     array = arrays[name]
@@ -141,7 +141,7 @@ def _with_value(draw: random.Random, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def run(seed: int, count: int, originals: Sequence[Original]) -> Counter[str]:
-    """Read so many damaged snapshots; how many met each fate."""
+    """Read so many damaged snapshots; return how many met each fate."""
     draw = random.Random(seed)
     fates: Counter[str] = Counter()
     for _ in range(count):
@@ -160,7 +160,7 @@ def run(seed: int, count: int, originals: Sequence[Original]) -> Counter[str]:
 
 
 def _works(task: Task, original: Original) -> bool:
-    """Whether no number was so absurd that Python stumbled over it; the interpreter itself must not."""
+    """Say whether Python can work with the task; absurd numbers may stop Python, but must not crash the interpreter."""
     try:
         task.step(*original.more)
     except (ArithmeticError, ValueError):
@@ -179,7 +179,7 @@ def _manifest(draw: random.Random, original: Original) -> str:
 
 
 def _loaded(loading: Callable[[], Loaded]) -> Loaded | str:
-    """What it gives, or the text of its refusal."""
+    """Return what was loaded, or the text of the refusal."""
     try:
         return loading()
     except (StateError, ConfigurationError) as problem:
@@ -188,18 +188,18 @@ def _loaded(loading: Callable[[], Loaded]) -> Loaded | str:
 
 @pytest.fixture(scope="module")
 def originals() -> list[Original]:
-    """One for each method."""
+    """Return a snapshot for each method."""
     return list(map(Original, METHODS))
 
 
 @pytest.fixture(scope="module")
 def original(originals: list[Original]) -> Original:
-    """One of them."""
+    """Return one of the snapshots."""
     return originals[0]
 
 
 def test_damaged_state(originals: list[Original]) -> None:
-    """A disk or an operator that changes a byte must end in a line of text, not in a crash or a wrong model."""
+    """A byte that a disk or an operator changes must cause a one-line error, not a crash or a wrong model."""
     fates = run(seed=1, count=2_000, originals=originals)
     assert fates["refused"] > 500
     assert fates["worked with"] > 100
@@ -209,7 +209,7 @@ def test_damaged_state(originals: list[Original]) -> None:
 @pytest.mark.slow(55)
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_much_damaged_state(originals: list[Original], seed: int) -> None:
-    """The same, ten thousand times for each seed: a hundred thousand inputs in all, half of them manifests."""
+    """The same holds ten thousand times for each seed: a hundred thousand inputs in all, half of them manifests."""
     fates = run(seed=seed, count=10_000, originals=originals)
     assert fates["refused"] + fates["loaded"] == 10_000
 
@@ -221,11 +221,11 @@ class _Records:
         self._rows, self._from, self._told = rows, 0, False
 
     def seek(self, offset: int) -> None:
-        """Go on from here."""
+        """Continue at this offset."""
         self._from, self._told = offset, False
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:  # noqa: ARG002  (it never waits)
-        """The rest, once."""
+        """Return the rest, once."""
         if self._told:
             return None
         self._told = True
@@ -235,11 +235,11 @@ class _Records:
         return Fetched(TopicPartition("changelog", 0), records, at_end=True)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 def _read(rows: Sequence[tuple[int, bytes | None, bytes | None]], manifest: Place) -> changelog.Loaded:
-    """What a changelog of these rows gives."""
+    """Return what a changelog of these rows gives."""
     reading = changelog.load(_Records(rows), (Snapshot(manifest, 0),), PARTITION, TOPICS)
     while True:
         try:
@@ -250,7 +250,7 @@ def _read(rows: Sequence[tuple[int, bytes | None, bytes | None]], manifest: Plac
 
 
 def test_claims_of_size_take_no_memory(original: Original) -> None:
-    """A manifest of a few bytes that lists a terabyte must not take the worker down with it."""
+    """A manifest of a few bytes that lists a terabyte must not exhaust the worker's memory."""
     huge = original.entries[0].model_copy(update={"length": 1 << 30, "chunks": 1_193, "offset": 0})
     manifest = original.manifest(original.contents).model_copy(update={"entries": (huge,)})
     text = manifest.to_bytes()
@@ -273,7 +273,7 @@ def test_claims_of_size_take_no_memory(original: Original) -> None:
 
 
 def test_another_tasks_or_a_newer_snapshot(original: Original) -> None:
-    """State of another version or task is told apart from damage."""
+    """The error distinguishes state of another version or task from damage."""
     manifest = original.manifest(original.contents)
     with pytest.raises(StateError, match=rf"offset 7: a snapshot of format {FORMAT + 1}, this version reads {FORMAT}"):
         read_manifest(manifest.model_copy(update={"format": FORMAT + 1}).to_bytes(), "offset 7")

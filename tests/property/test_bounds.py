@@ -10,16 +10,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LIMIT_S = 1_200
-"""All kernels are compiled anew, which takes a minute of one core, more where others are at work."""
+"""All kernels are compiled again, which takes a minute of one core, or more on a busy machine."""
 
 
 @pytest.mark.slow(140)
 @pytest.mark.timeout(LIMIT_S + 30)
 def test_no_index_leaves_its_array(tmp_path: Path) -> None:
-    """Compiled code checks none; one that is out of bounds changes another stream's memory, or ends the process.
+    """Compiled code checks no index; one that is out of bounds changes another stream's memory, or ends the process.
 
-    What is reached by a bare address (a learner's own arrays) is not seen here, but all of the join, the tables of
-    outputs, evaluation and the decoder are: there, how many rows are needed depends on the input.
+    Accesses by a bare address (a learner's own arrays) are not checked. All of the join, the tables of outputs, the
+    evaluation and the decoder are checked: there the number of rows depends on the input.
     """
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "AREBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     arguments = ["-q", "-x", "-p", "no:cacheprovider", "tests/property/test_task.py"]

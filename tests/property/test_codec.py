@@ -1,4 +1,4 @@
-"""The codec against the slow reference beside fastavro, on values made right and then spoiled."""
+"""The codec against the slow reference and fastavro, on values that are first valid and then damaged."""
 
 import random
 from typing import Any
@@ -78,14 +78,14 @@ RECORDS = st.one_of(EXAMPLES, LABELS, MARKS, PREDICTIONS, OUTCOMES, METRICS, COM
 @settings(max_examples=150, deadline=None)
 @given(RECORDS)
 def test_round_trip(record: avro.Record) -> None:
-    """What is written is read back, whatever a record says: topics keep what they were given."""
+    """What is written is read back, for any content of a record."""
     assert same(codec.decode_one(codec.encode(record)), record)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PREDICTIONS, max_size=8), st.lists(OUTCOMES, max_size=8))
 def test_columns_write_what_records_write(predictions: list[Prediction], outcomes: list[Outcome]) -> None:
-    """The digest of a commit covers these bytes: both ways of writing must agree on each."""
+    """The digest of a commit covers these bytes: both ways of writing must agree on each of them."""
     assert encode_predictions(prediction_columns(predictions)) == [codec.encode(each) for each in predictions]
     assert encode_outcomes(outcome_columns(outcomes)) == [codec.encode(each) for each in outcomes]
 
@@ -93,7 +93,7 @@ def test_columns_write_what_records_write(predictions: list[Prediction], outcome
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(Side))
 def test_batches_are_judged_as_by_the_reference(seed: int, side: Side) -> None:
-    """A record means the same to our worker and to every other reader, or is a dead letter with a true reason."""
+    """A record means the same to our worker and to every other reader, or is a dead letter with the correct reason."""
     values = list(Maker(random.Random(seed)).values(40, side))
     decoded = decode(values, side, LIMITS)
     for row, value in enumerate(values):
@@ -103,7 +103,7 @@ def test_batches_are_judged_as_by_the_reference(seed: int, side: Side) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.one_of(EXAMPLES, LABELS, MARKS), st.sampled_from(Side), st.data())
 def test_each_place_of_a_value_counts(record: avro.Record, side: Side, data: st.DataObject) -> None:
-    """One byte changed, or a value cut anywhere, is judged as the reference does."""
+    """A value that is cut or has one changed byte, anywhere, gets the verdict of the reference."""
     value = codec.encode(record)
     place = data.draw(st.integers(0, len(value) - 1))
     byte = data.draw(st.integers(0, 255))
@@ -116,7 +116,7 @@ def test_each_place_of_a_value_counts(record: avro.Record, side: Side, data: st.
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(HEADERS)))
 def test_single_values_are_judged_as_by_the_reference(seed: int, name: str) -> None:
-    """Tools and restore read single values, of every type: they take and refuse what the reference does."""
+    """Tools and restore read single values of every type: they accept and refuse what the reference does."""
     maker = Maker(random.Random(seed))
     for _ in range(5):
         value = HEADERS[name] + maker.spoiled(maker.value(name)[10:])

@@ -1,4 +1,4 @@
-"""The join's table has a secret key: senders choose ids, and must not be able to choose where they lie."""
+"""The join's hash table has a secret key: senders choose ids, and must not be able to choose where they are stored."""
 
 import os
 import random
@@ -27,13 +27,13 @@ from tests.support.tasks import FEW, PARTITION, TOPICS, cut_at, one_side, task_s
 MASK = (1 << 64) - 1
 
 ROWS = 2_000
-"""In a table of 8,192 places."""
+"""Rows in a table of 8,192 places."""
 
 CANDIDATES = 64 * ROWS
 
 
 def story(chosen: TaskSettings, batches: Sequence[tuple[list[Record], list[Record]]], key: bytes) -> list[object]:
-    """All that a worker writes: outputs, the chain of digests, snapshots after each batch, digests of models."""
+    """Return all that a worker writes: outputs, digests, snapshots after each batch, and digests of models."""
     task, digest, told = Task(PARTITION, chosen, TOPICS, key), bytes(32), []
     for examples, labels in batches:
         outputs = task.step(columns(examples), columns(labels))
@@ -56,7 +56,7 @@ def test_no_output_digest_or_snapshot_depends_on_the_key(
     other: bytes,
     data: st.DataObject,
 ) -> None:
-    """The next process draws another key, and must come to the same bits."""
+    """The next process draws another key, and must reach the same bits."""
     sequence = list(merge(examples, labels))
     ends = data.draw(st.lists(st.integers(0, len(sequence)), max_size=4))
     batches = list(cut_at(sequence, ends))
@@ -64,7 +64,7 @@ def test_no_output_digest_or_snapshot_depends_on_the_key(
 
 
 def sip_1_3(key: bytes, text: bytes) -> int:
-    """The hash as its paper has it (Aumasson, Bernstein 2012)."""
+    """Compute the hash as in its paper (Aumasson, Bernstein 2012)."""
     k = struct.unpack("<2Q", key)
     v: list[int] = [
         k[0] ^ 0x736F6D6570736575,
@@ -96,7 +96,7 @@ def sip_1_3(key: bytes, text: bytes) -> int:
 
 
 def indexed(ids: Words, key: bytes) -> StreamJoin:
-    """A join in which these are pending."""
+    """Return a join in which these ids are pending."""
     join = StreamJoin(JoinSettings(), 100, 1, key)
     join.set_features(1)
     join.reserve(len(ids), 0)
@@ -106,7 +106,7 @@ def indexed(ids: Words, key: bytes) -> StreamJoin:
 
 
 def test_the_hash_is_siphash_1_3() -> None:
-    """Its strength is that of the function that was published; CPython hashes bytes by the same, with the key 0."""
+    """The hash must be the published function; CPython hashes bytes with the same function, under the key 0."""
     draw = random.Random(1)
     texts = [bytes(draw.choices(range(1, 128), k=length)) for length in range(1, MAX_ID_BYTES + 1)]
     for key in (NO_HASH_KEY, bytes(range(HASH_KEY_BYTES)), draw.randbytes(HASH_KEY_BYTES)):
@@ -121,7 +121,7 @@ def test_the_hash_is_siphash_1_3() -> None:
 
 
 def _steps(join: StreamJoin, count: int) -> float:
-    """Places that are looked at until an id is found, on average."""
+    """Return the average number of places that are read until an id is found."""
     state = join.arrays()
     references: Longs = state["table_references"]
     mask = len(references) - 1
@@ -132,7 +132,7 @@ def _steps(join: StreamJoin, count: int) -> float:
 
 
 def test_ids_that_were_chosen_against_a_key_are_ordinary_under_another() -> None:
-    """Chosen against the hash that was here before, 40,000 ids took two hundred times as long a record."""
+    """With the previous hash, 40,000 ids that a sender chose made every record two hundred times slower."""
     one, other = (random.Random(seed).randbytes(HASH_KEY_BYTES) for seed in (1, 2))
     ids = np.zeros((CANDIDATES, 9), np.uint64)
     ids[:, 0], ids[:, 1] = 8, np.arange(CANDIDATES) + 0x3030303030303030

@@ -27,7 +27,7 @@ import torch  # after stream_app, which sets the number of its threads
 
 
 class Inputs(NamedTuple):
-    """Of one task."""
+    """The inputs of one task."""
 
     settings: TaskSettings
     examples: list[Record]
@@ -47,7 +47,7 @@ KEPT = ("negative_ids", "negative_examples", "positive_ids", "positive_examples"
 
 
 def settings_with(learners: dict[str, LearnerSettings], join: JoinSettings, count: int) -> Inputs:
-    """The input that reaches every kind of output, for these learners on both of its streams."""
+    """Return the input that reaches every kind of output, with these learners on both of its streams."""
     chosen, examples, labels = fixed_input(count, join=join)
     streams = StreamSettings(features=2, champion=next(iter(learners)), learners=learners)
     update = {"streams": {"a": streams, "b": streams}, "default_stream": streams}
@@ -56,7 +56,7 @@ def settings_with(learners: dict[str, LearnerSettings], join: JoinSettings, coun
 
 @pytest.mark.parametrize("corrections", ["first", "correct"])
 def test_memories_over_whole_runs(corrections: Corrections) -> None:
-    """Queues, capacities, sizes and counts in each metric, and at the end each example that is kept, in its order."""
+    """Queues, capacities, sizes and counts agree in each metric, and in the end the order of the stored examples."""
     roomy = {"corrections": corrections, "max_closed_per_stream": 200, "ttl_ms": 200}
     chosen, examples, labels = settings_with(LEARNERS, SMALL.model_copy(update=roomy), 2_000)
     task, opinion = Task(PARTITION, chosen, TOPICS), SecondOpinion(chosen, TOPICS, PARTITION)
@@ -73,7 +73,7 @@ def test_memories_over_whole_runs(corrections: Corrections) -> None:
 
 
 def network_of(arrays: Mapping[str, NDArray[np.generic]], widths: tuple[int, ...], prefix: str = "") -> Network:
-    """The engine's network as it is, in double precision."""
+    """Return the engine's network in its current state, in double precision."""
     network = Network(widths, arrays[f"{prefix}parameters"].tolist(), 0.01)
     network.first, network.second = (arrays[f"{prefix}{name}_moments"].tolist() for name in ("first", "second"))
     network.updates = int(arrays[f"{prefix}updates"][0])
@@ -81,7 +81,7 @@ def network_of(arrays: Mapping[str, NDArray[np.generic]], widths: tuple[int, ...
 
 
 def test_scores_of_a_task() -> None:
-    """Each score that is published is that of a step in double precision from what the kernel had before the label."""
+    """Each published score is that of a step in double precision from the kernel's state before the label."""
     chosen, examples, labels = settings_with({"a": LearnerSettings(method="areba")}, SMALL, 700)
     task, opinion = Task(PARTITION, chosen, TOPICS), SecondOpinion(chosen, TOPICS, PARTITION)
     networks: dict[str, Network] = {}
@@ -105,7 +105,7 @@ def test_scores_of_a_task() -> None:
 
 @pytest.mark.parametrize(("hidden", "features"), [((8,), 30), ((6, 17), 3)], ids=str)
 def test_scores_of_other_networks(hidden: tuple[int, ...], features: int) -> None:
-    """The same for more inputs, and for the kernel's path for any layers."""
+    """The same holds for more inputs, and for the kernel's path for any layers."""
     examples, labels = stream(300, features)
     areba, queues, widths = learner(features, hidden=hidden), Queues("areba", 20), (features, *hidden, 1)
     network, differences = network_of(areba.arrays(), widths), []
@@ -121,10 +121,10 @@ def test_scores_of_other_networks(hidden: tuple[int, ...], features: int) -> Non
 
 
 class DoubleNetwork(DenseNetwork):
-    """The paper's network, in double precision from its inputs on."""
+    """The paper's network in double precision, inputs included."""
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits `[n]`."""
+        """Return the logits `[n]`."""
         weights, biases, outgoing, bias = self.layers
         hidden = torch.nn.functional.leaky_relu(examples @ weights + biases, 0.01)
         logits: torch.Tensor = (hidden @ outgoing + bias).squeeze(1)
@@ -132,40 +132,40 @@ class DoubleNetwork(DenseNetwork):
 
 
 class DoubleModels:
-    """The engine's step by autograd in double precision: its network of one method; remembers the scores."""
+    """The engine's step with autograd in double precision: the network of one method; records the scores."""
 
     def __init__(self, features: int, learning_rate: float) -> None:
         module, single = DoubleNetwork(features), new_training(1, 0)
         size = len(module.flat)
-        doubles: list[Any] = [np.zeros(size) for _ in range(3)]  # where the engine's own are float32
+        doubles: list[Any] = [np.zeros(size) for _ in range(3)]  # the engine's own are float32
         self.training = Training(doubles[0], doubles[1], doubles[2], single.powers, single.updates)
         flatten(module.parameters(), torch.from_numpy(self.training.parameters))
         self.models = [AutogradModel(module, features, learning_rate, 0.0, self.training)]
         self.scores: list[float] = []
 
     def predict(self, example: Floats) -> Floats:
-        """P(class 1); what the engine rounds is remembered as it is."""
+        """Return the probability of class 1; record it before the engine rounds it."""
         with torch.inference_mode():
             logit = self.models[0].module(torch.from_numpy(example[None].astype(np.float64)))
         self.scores.append(float(torch.sigmoid(logit)))
         return np.array(self.scores[-1:], np.float32)
 
     def learn(self, examples: Floats, targets: Floats, weight: float, steps: Longs) -> None:
-        """One step."""
+        """Take one step."""
         assert steps.tolist() == [1]
         self.models[0].learn(examples.astype(np.float64), targets.astype(np.float64), weight)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """The state, as views."""
+        """Return the state as views."""
         return self.training.arrays()
 
 
 def test_a_whole_run_in_double_precision() -> None:
-    """300 labels at d = 2 and rate 0.01, without ever setting the weights: two correct programs give equal numbers.
+    """With 300 labels, d = 2, rate 0.01 and free-running weights, two correct programs give equal numbers.
 
-    In single precision rounding grows until they do not, and the kernel has no other. So what runs here is the engine
-    with autograd in the place of the kernel: its queues, batches, loss and Adam. The kernel is compared with autograd,
-    step by step, in `tests/unit/learners/test_network.py`.
+    In single precision, the only one of the kernel, rounding errors grow until the numbers differ. So this test runs
+    the engine with autograd instead of the kernel: its queues, batches, loss and Adam.
+    `tests/unit/learners/test_network.py` compares the kernel with autograd, step by step.
     """
     examples, labels = stream(300, 2)
     models = DoubleModels(2, 0.01)

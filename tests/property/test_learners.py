@@ -1,4 +1,4 @@
-"""Where a batch is cut, or a state saved and loaded, must not show in any learner's bits."""
+"""Neither a batch's cut nor a state that was saved and loaded changes a bit of any learner."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SLOTS = 24
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """Each slot predicted once, learned after that, if ever, then perhaps corrected; reports anywhere."""
+    """Draw histories: each slot predicted once, then perhaps learned, then perhaps corrected; reports anywhere."""
     entries: list[tuple[int, int, int]] = []
     open_slots: list[int] = []
     learned: dict[int, int] = {}
@@ -48,7 +48,7 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 @settings(max_examples=25, deadline=None)
 @given(entries=histories(), cut=st.integers(1, 20))
 def test_cuts_do_not_show(kind: dict[str, Any], entries: list[tuple[int, int, int]], cut: int) -> None:
-    """The committed output of two runs is compared byte for byte, and no two runs cut alike."""
+    """The committed outputs of two runs are compared byte for byte, and no two runs cut batches alike."""
     if not entries:
         return
     examples, _ = stream(SLOTS, 3)
@@ -67,11 +67,11 @@ def test_cuts_do_not_show(kind: dict[str, Any], entries: list[tuple[int, int, in
 def test_a_loaded_learner_goes_on_to_the_same_bits(
     kind: dict[str, Any], entries: list[tuple[int, int, int]], at: int
 ) -> None:
-    """Recovery from a snapshot is this."""
+    """This is what recovery from a snapshot does."""
     examples, _ = stream(SLOTS, 3)
     first, second = learner(3, **kind), learner(3, **kind)
     first.run(operations(entries[:at]), examples, ids(SLOTS))
-    second.run(operations(entries), examples, ids(SLOTS))  # what it was before must not matter
+    second.run(operations(entries), examples, ids(SLOTS))  # its earlier state must not matter
     second.load(first.arrays())
     assert same_state(first, second)
     answers = [which.run(operations(entries[at:]), examples, ids(SLOTS)) for which in (first, second)]
@@ -85,7 +85,7 @@ def test_a_loaded_learner_goes_on_to_the_same_bits(
 def test_queues_stay_within_the_budget_and_in_order(
     entries: list[tuple[int, int, int]], budget: int, method: str
 ) -> None:
-    """Corrections move examples between queues; each stays where its last label says, the newest label last."""
+    """Corrections move examples between queues; each is where its last label says, with the newest label last."""
     examples, _ = stream(SLOTS, 3)
     which = learner(3, method=method, budget=budget)
     said: dict[int, int] = {}
@@ -114,7 +114,7 @@ def test_queues_stay_within_the_budget_and_in_order(
 @pytest.mark.parametrize("kind", KINDS[:4], ids=str)
 @pytest.mark.parametrize("cut", [1, 7])
 def test_a_long_stream_is_the_same_in_small_batches(kind: dict[str, Any], cut: int) -> None:
-    """The cuts of the promise, 1 and 7 against 1,000, over 2,000 examples with labels that come 40 later."""
+    """Batches of 1 and 7 give the same as batches of 1,000, over 2,000 examples with labels that come 40 later."""
     examples, labels = stream(2000, 3)
     entries = [(Operation.PREDICT, slot, -1) for slot in range(40)]
     for slot in range(2000):

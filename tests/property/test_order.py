@@ -1,4 +1,4 @@
-"""Wherever the batches are cut, the sequence is one: that of a single merge, as long as nobody was released early."""
+"""The merged sequence is the same for any cut of batches: that of a single merge, if no side was released early."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ LIMITS = st.lists(st.integers(1, 7), min_size=1, max_size=6)
 
 
 class Place(NamedTuple):
-    """Which record of which side."""
+    """The side and the row of a record."""
 
     side: int
     row: int
@@ -29,7 +29,7 @@ def _array(times: list[int]) -> Longs:
 
 
 def _merged(examples: list[int], labels: list[int]) -> list[Place]:
-    """The rule, one record after the other."""
+    """Merge one record after the other, by the rule."""
     found: list[Place] = []
     example = label = 0
     while example < len(examples) or label < len(labels):
@@ -40,7 +40,7 @@ def _merged(examples: list[int], labels: list[int]) -> list[Place]:
 
 
 def _batch(examples: list[int], labels: list[int], starts: tuple[int, int], rows: tuple[int, int]) -> list[Place]:
-    """What `merge` makes of one batch, in rows of the whole."""
+    """Return the merge of one batch, in rows of the whole."""
     sides, places = merge(
         _array(examples[starts[0] : starts[0] + rows[0]]), _array(labels[starts[1] : starts[1] + rows[1]])
     )
@@ -50,16 +50,16 @@ def _batch(examples: list[int], labels: list[int], starts: tuple[int, int], rows
 @settings(deadline=None)
 @given(examples=TIMES, labels=TIMES)
 def test_one_merge(examples: list[int], labels: list[int]) -> None:
-    """The compiled merge is the rule."""
+    """The compiled merge follows the rule."""
     assert _batch(examples, labels, (0, 0), (len(examples), len(labels))) == _merged(examples, labels)
 
 
 @settings(deadline=None)
 @given(examples=TIMES, labels=TIMES, limits=LIMITS, data=st.data())
 def test_cut_at_will(examples: list[int], labels: list[int], limits: list[int], data: st.DataObject) -> None:
-    """Records arrive in any portions on either side, batches have any size: the sequence is that of one merge of all.
+    """Records arrive in any portions, batches have any size: the sequence is that of a single merge of everything.
 
-    What a user would lose: results that depend on how busy the machine was.
+    Otherwise results would depend on how busy the machine was.
     """
     arrived, taken = [0, 0], [0, 0]
     sides = (examples, labels)
@@ -92,7 +92,7 @@ def test_cut_at_will(examples: list[int], labels: list[int], limits: list[int], 
 @settings(deadline=None)
 @given(examples=TIMES, labels=TIMES, data=st.data())
 def test_a_release_breaks_no_order_of_a_side(examples: list[int], labels: list[int], data: st.DataObject) -> None:
-    """A side at its end for the moment lets the other go: every record once, each side in order, nothing held back."""
+    """If one side is at its end, the other may continue: every record comes once, each side in order, none waits."""
     sides = (examples, labels)
     arrived, taken = [0, 0], [0, 0]
     sequence: list[Place] = []
@@ -116,7 +116,7 @@ def test_a_release_breaks_no_order_of_a_side(examples: list[int], labels: list[i
 @settings(deadline=None)
 @given(examples=TIMES, labels=TIMES)
 def test_without_news_of_the_other_side_nothing_goes(examples: list[int], labels: list[int]) -> None:
-    """An empty side that is not at its end may still bring a smaller timestamp."""
+    """An empty side that is not known to be at its end may still bring a smaller timestamp."""
     options = {"examples_at_end": False, "labels_at_end": False, "limit": 1_000}
     assert cut(_array(examples), _array([]), **options) == (0, 0)  # type: ignore[arg-type]
     assert cut(_array([]), _array(labels), **options) == (0, 0)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What holds for every stream, delay and mixture of faults."""
+"""Laws that hold for every stream, delay and mixture of faults."""
 
 import numpy as np
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Another configuration between two batches: what goes on, what begins, and that a restore goes through it alike."""
+"""A changed configuration between two batches: what continues, what starts anew, and that a restore does the same."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,7 +45,7 @@ VARIANTS: Mapping[str, Mapping[str, LearnerSettings]] = {
 
 
 def with_learners(chosen: TaskSettings, learners: Mapping[str, LearnerSettings], **more: object) -> TaskSettings:
-    """The same settings with other learners of all streams."""
+    """Return the same settings with other learners for all streams."""
     streams = {
         name: StreamSettings(features=stream.features, champion=stream.champion, learners=learners)
         for name, stream in chosen.streams.items()
@@ -61,7 +61,7 @@ def run_changed(
     cuts: tuple[Sequence[int], Sequence[int]] = ((), ()),
     relay: Callable[[Task], Task] = lambda task: task,
 ) -> tuple[Run, Task]:
-    """A task that goes through `parts[0]` under the first settings, through `parts[1]` under the second."""
+    """Run a task through `parts[0]` under the first settings, then through `parts[1]` under the second."""
     task = Task(PARTITION, first, TOPICS)
     result = Run({topic: [] for topic in OUTPUT_TOPICS}, ([], []), {})
     for number, part in enumerate(parts):
@@ -79,29 +79,29 @@ def run_changed(
 
 
 def told(run: Run, topic: str) -> list[Any]:
-    """The records of a topic."""
+    """Return the records of a topic."""
     return [codec.decode_one(row.value or b"") for row in run.rows[topic]]
 
 
 def of_learner(run: Run, learner: str, topics: Sequence[str] = ("predictions", "metrics")) -> list[Any]:
-    """All that is published about a learner."""
+    """Return everything that is published about a learner."""
     return [record for topic in topics for record in told(run, topic) if record.learner == learner]
 
 
 def models_of(run: Run, learner: str) -> dict[str, bytes]:
-    """The state of a learner on all streams."""
+    """Return the state of a learner on all streams."""
     return {name: array for name, array in run.models.items() if name.split("/")[1] == learner}
 
 
 def halves(examples: Sequence[Record], labels: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    """What is merged first, and the rest."""
+    """Return the first half of the merged sequence, and the rest."""
     sequence = list(merge(examples, labels))
     at = len(sequence) // 2
     return sequence[:at], sequence[at:]
 
 
 def prompt(count: int, start: int = 0) -> list[Record]:
-    """Examples of stream `a`, each with its label right behind it."""
+    """Return examples of stream `a`, each directly followed by its label."""
     records = []
     for number in range(start, start + count):
         example = Example("a", str(number), (number % 7 / 7, number % 5 - 2.0))
@@ -113,7 +113,7 @@ def prompt(count: int, start: int = 0) -> list[Record]:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_learners_that_did_not_change_go_on(name: str) -> None:
-    """A challenger that is added or tuned must not touch the champion: its scores, its figures, its model."""
+    """A challenger that is added or tuned must not affect the champion: its scores, its figures, its model."""
     before, examples, labels = fixed_input(400)
     after = with_learners(before, VARIANTS[name])
     parts = halves(examples, labels)
@@ -132,7 +132,7 @@ def test_learners_that_did_not_change_go_on(name: str) -> None:
     "name", ["new last", "another budget", "another net", "no scaler", "a scaler", "another method"]
 )
 def test_who_starts_afresh_is_as_if_new(name: str) -> None:
-    """With nothing pending at the change, it becomes what a fresh application makes of the later records."""
+    """If nothing is pending at the change, the learner equals that of a new application with the later records."""
     before, _, _ = fixed_input(1)
     after = with_learners(before, VARIANTS[name])
     later = prompt(60, start=100)
@@ -146,7 +146,7 @@ def test_who_starts_afresh_is_as_if_new(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["new first", "a scaler"])
 def test_a_new_scaler_sees_what_waits(name: str) -> None:
-    """What a newcomer learns is what it would have seen, had it been there when the examples came."""
+    """A new learner learns what it would have seen if it had existed when the pending examples came."""
     before, _, _ = fixed_input(1, join=SMALL.model_copy(update={"ttl_ms": 10_000, "max_pending_per_stream": 99}))
     after = with_learners(before, VARIANTS[name])
     records = prompt(20)
@@ -158,7 +158,7 @@ def test_a_new_scaler_sees_what_waits(name: str) -> None:
 
 
 def test_another_rate_holds_from_then_on() -> None:
-    """The learner keeps what it knows; only the steps that follow are larger."""
+    """The learner keeps its model; only the later steps are larger."""
     before, examples, labels = fixed_input(400)
     after = with_learners(before, VARIANTS["another rate"])
     parts = halves(examples, labels)
@@ -171,7 +171,7 @@ def test_another_rate_holds_from_then_on() -> None:
 
 @pytest.mark.parametrize("corrections", ["first", "correct"])
 def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> None:
-    """Its metrics are told by its own predictions: what was pending or corrected from before it was there is not in."""
+    """Its metrics count its own predictions only, without examples that were pending or corrected from before."""
     before, examples, labels = fixed_input(600, join=SMALL.model_copy(update={"corrections": corrections}), delay_ms=30)
     after = with_learners(before, VARIANTS["new last"])
     found, _ = run_changed(before, after, halves(examples, labels))
@@ -200,7 +200,7 @@ def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> Non
 
 
 def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
-    """It moves the figures of those that had, and leaves those of the newcomer alone; its own are moved."""
+    """A correction changes the figures of learners that had predicted the example, and not those of a new learner."""
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     before = TaskSettings(
         application_id="test",
@@ -225,7 +225,7 @@ def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
 
 
 def test_a_champion_that_was_promoted_stays_it_in_another_order() -> None:
-    """Predictions that wait for labels stay those of the learner that made them."""
+    """Predictions that wait for labels remain those of the learner that made them."""
     before, examples, labels = fixed_input(400)
     after = with_learners(before, VARIANTS["another order"])
     parts = halves(examples, labels)
@@ -237,7 +237,7 @@ def test_a_champion_that_was_promoted_stays_it_in_another_order() -> None:
 
 
 def test_what_only_the_task_has() -> None:
-    """Metrics and predictions of all learners begin and end with a setting."""
+    """Metrics and the predictions of all learners start and stop with a setting."""
     quiet, examples, labels = fixed_input(400)
     loud = quiet.model_copy(update={"metrics": quiet.metrics.model_copy(update={"every_labels": 1})})
     quiet = quiet.model_copy(update={"predictions": "champion"})
@@ -264,7 +264,7 @@ def test_what_only_the_task_has() -> None:
 def test_a_restore_goes_through_it_alike(
     one: str, two: str, corrections: Corrections, detector: str, at: int, data: st.DataObject
 ) -> None:
-    """Whatever is changed into what: other batches, and snapshots after each of them, give the same bits."""
+    """After any change, other batches, and snapshots after each of them, give the same bits."""
     base, examples, labels = fixed_input(120, join=SMALL.model_copy(update={"corrections": corrections}))
     before = with_learners(base, {**VARIANTS[one], "stays": TWO})
     metrics = base.metrics.model_copy(update={"change_detector": detector})
@@ -282,7 +282,7 @@ def test_a_restore_goes_through_it_alike(
 
 
 def changes_are_refused(before: TaskSettings, after: TaskSettings, part: Sequence[Record]) -> bool:
-    """Whether the champion would be taken away."""
+    """Say whether the change would remove the champion."""
     task = Task(PARTITION, before, TOPICS)
     for examples, labels in cut_at(part, []):
         task.step(columns(examples), columns(labels))
@@ -290,11 +290,11 @@ def changes_are_refused(before: TaskSettings, after: TaskSettings, part: Sequenc
 
 
 class Rebook(Changelog):
-    """A changelog that begins anew where the streams were rebuilt, as `SnapshotWriter.begin_anew` does."""
+    """A changelog that starts anew when the streams were rebuilt, as `SnapshotWriter.begin_anew` does."""
 
     def relay(self, task: Task) -> Task:
-        """Another task in the same state."""
-        if task.settings.to_json() != self.settings.to_json():  # equal mappings need not have one order
+        """Return another task in the same state."""
+        if task.settings.to_json() != self.settings.to_json():  # equal mappings may differ in their order
             self.settings = task.settings
             self.book = segments.Book()
         return super().relay(task)

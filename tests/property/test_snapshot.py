@@ -1,4 +1,4 @@
-"""A task that was loaded from a snapshot goes on to the same bits."""
+"""A task that was loaded from a snapshot continues with the same bits."""
 
 import hypothesis.strategies as st
 import pytest
@@ -22,7 +22,7 @@ from tests.support.tasks import FADING, FEW, PARTITION, SMALL, TOPICS, cut_at, f
 def test_a_loaded_task_goes_on_to_the_same_bits(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record], data: st.DataObject
 ) -> None:
-    """What a snapshot forgot would show later, as another prediction or another outcome."""
+    """Anything that a snapshot leaves out would appear later as another prediction or outcome."""
     sequence = list(merge(examples, labels))
     ends = data.draw(st.lists(st.integers(0, len(sequence)), max_size=6))
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +36,7 @@ def test_a_loaded_task_goes_on_to_the_same_bits(
 def test_loaded_after_every_record(
     segment_bytes: int, corrections: Corrections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a fixed input that reaches every kind of output."""
+    """The task is loaded after every record of a fixed input that reaches every kind of output."""
     monkeypatch.setattr(segments, "SEGMENT_BYTES", segment_bytes)
     monkeypatch.setattr(segments, "CLOSED_ROWS", 4)
     chosen, examples, labels = fixed_input(120, join=SMALL.model_copy(update={"corrections": corrections}))
@@ -46,7 +46,7 @@ def test_loaded_after_every_record(
 
 
 def test_what_did_not_change_is_not_written_again() -> None:
-    """A thousand quiet streams beside a busy one must cost nothing."""
+    """A thousand quiet streams next to a busy one must cost nothing."""
     chosen, examples, labels = fixed_input(120)
     changelog = Changelog(chosen)
     task = Task(PARTITION, chosen, TOPICS)
@@ -66,7 +66,7 @@ def test_what_did_not_change_is_not_written_again() -> None:
 
 
 def test_a_segment_is_written_again_when_one_of_its_ids_was_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old class would come back with the next restart; the other segments have not changed."""
+    """The old class would return with the next restart; the other segments have not changed."""
     monkeypatch.setattr(segments, "CLOSED_ROWS", 4)
     chosen, _, _ = fixed_input(
         1, join=SMALL.model_copy(update={"corrections": "correct", "max_pending_per_stream": 99})
@@ -88,7 +88,7 @@ def test_a_segment_is_written_again_when_one_of_its_ids_was_corrected(monkeypatc
 
 
 def test_corrected_classes_are_counted_after_a_restore() -> None:
-    """Whether a class ran empty is decided by this count: lost, the recall of a class that has an example is gone."""
+    """This count decides whether a class ran empty: without it, the recall of a class with an example would be lost."""
     chosen, _, _ = fixed_input(1, join=SMALL.model_copy(update={"corrections": "correct", "ttl_ms": 1_000}))
     said = [("x", 0, 0), ("y", 1, 0), ("x", 1, 1), ("x", 0, 2), ("z", 0, 0)]
     examples, labels = [], []

@@ -68,7 +68,7 @@ from tests.support.tasks import (
 
 
 def check_figures(got: list[Row], events: list[Event], predictions: Predictions) -> None:
-    """The prequential sums, the changes and the delays, from the published predictions and outcomes alone."""
+    """Check the prequential sums, the changes and the delays from the published predictions and outcomes alone."""
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     scored: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     delays: dict[str, list[int]] = defaultdict(list)
@@ -114,7 +114,7 @@ def check_figures(got: list[Row], events: list[Event], predictions: Predictions)
 
 
 class Counted(NamedTuple):
-    """A joined example: the class that its label said, the one that holds, and what the learners had said."""
+    """A joined example: the class of its label, the class that holds now, and the learners' predictions."""
 
     offset: int
     came: int
@@ -123,7 +123,7 @@ class Counted(NamedTuple):
 
 
 def sums_of(counted: Sequence[Counted], learner: str) -> list[float]:
-    """By the definition: each example counts for its class, faded once for every label of it that came since."""
+    """Compute the sums by definition: an example counts for its class, faded once for every later label of it."""
     sums = [0.0, 0.0, 0.0, 0.0]
     for k, example in enumerate(counted):
         since = sum(later.came == example.label for later in counted[k + 1 :])
@@ -134,20 +134,20 @@ def sums_of(counted: Sequence[Counted], learner: str) -> list[float]:
 
 
 def changes_of(metric: Metric) -> Change:
-    """What a metric says about changes."""
+    """Return what a metric says about changes."""
     flagged = (metric.change_flagged, metric.change_began, metric.gmean_before)
     return Change(metric.changes, *flagged, metric.labels_to_recover)
 
 
 def changes_after(scored: Sequence[tuple[int, int]]) -> Change:
-    """The same for these predicted and true classes, in one go."""
+    """Return the same for these predicted and true classes, computed at once."""
     predicted, labels = np.array(scored, np.int8).reshape(-1, 2).T.copy()
     after = Prequential(FADING).run(predicted, labels)
     return ChangeMonitor("ddm", FADING).run(predicted, labels, after, np.array([len(labels)]))[0]
 
 
 def check_percentile(delay_ms: int | None, delays: list[int], share: int) -> None:
-    """The nearest rank, exact below 64 ms, then within 1/64; a label before its example counts as no delay."""
+    """Check a percentile: the nearest rank, exact below 64 ms, else within 1/64; an early label counts as no delay."""
     if not delays:
         assert delay_ms is None
         return
@@ -161,12 +161,12 @@ def check_percentile(delay_ms: int | None, delays: list[int], share: int) -> Non
 def test_task_does_what_the_model_does(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record]
 ) -> None:
-    """Every record ends in the outcome that the rules name, in merge order: nothing is lost, nothing counted twice."""
+    """Every record ends in the outcome that the rules name, in merge order: nothing is lost or counted twice."""
     compare(task_settings, examples, labels)
 
 
 def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Record]) -> list[Event]:
-    """Run both, in one batch, and hold every output against the event that it should be."""
+    """Run both in one batch, and compare every output with the event that it should be."""
     result = run(task_settings, [(examples, labels)])
     opinion = SecondOpinion(task_settings, TOPICS, PARTITION)
     events = opinion.check(examples, labels, result.rows)
@@ -187,7 +187,7 @@ def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Re
 def test_what_fits_into_a_transaction_is_never_more_than_its_room(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record], rooms: list[Room]
 ) -> None:
-    """A transaction that is too large runs into its timeout, again and again: the task stands still for good."""
+    """A transaction that is too large would run into its timeout again and again, and the task would stand still."""
     task, number = Task(PARTITION, task_settings, TOPICS), 0
     while examples or labels:
         room = rooms[number % len(rooms)]
@@ -206,7 +206,7 @@ def test_what_fits_into_a_transaction_is_never_more_than_its_room(
                 for records in topics
                 for row in rows_of(records)
             )
-        else:  # what one record becomes has no bound but that of its stream
+        else:  # the results of a single record are bounded by its stream only
             taken = (1, 0) if opened.merged.sides[0] == Side.EXAMPLES else (0, 1)
             task.step(columns(examples[: taken[0]]), columns(labels[: taken[1]]))
         examples, labels = examples[taken[0] :], labels[taken[1] :]
@@ -233,7 +233,7 @@ def test_tables_that_grow(seed: int, corrections: Corrections) -> None:
 
 
 def test_memory_stays_below_its_bound() -> None:
-    """What is allocated, as it is told, lies between what the arrays hold and the bound."""
+    """The reported memory lies between what the arrays hold and the bound."""
     roomy = JoinSettings(ttl_ms=7000, max_pending_per_stream=300, max_waiting_per_stream=90, max_closed_per_stream=900)
     chosen, examples, labels = fixed_input(4_000, 3, roomy, delay_ms=4_000)
     task = Task(PARTITION, chosen, TOPICS)
@@ -248,7 +248,7 @@ def test_memory_stays_below_its_bound() -> None:
 
 
 def test_streams_can_be_added() -> None:
-    """A configuration with a new stream is taken over between two batches; what came before stays a dead letter."""
+    """A configuration with a new stream takes effect between two batches; earlier records stay dead letters."""
     after, examples, labels = fixed_input(200)
     before = after.model_copy(update={"streams": {"a": after.streams["a"]}})
     sequence = list(merge(examples, labels))
@@ -263,13 +263,13 @@ def test_streams_can_be_added() -> None:
 
 
 def correction_of(time_ms: int, id_: str, label: int, revision: int) -> Record:
-    """A label of stream `a`; its time is also its offset."""
+    """Return a label of stream `a`, whose time is also its offset."""
     meaning = Label("a", id_, label, revision)
     return Record(Side.LABELS, time_ms, time_ms, meaning, b"a", codec.encode(meaning))
 
 
 def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
-    """Worked by hand: the example counts for another class, as if its label had been the last of that class then."""
+    """Computed by hand: the example counts for another class, as if its label had been that class's last one then."""
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     chosen = TaskSettings(
         application_id="test",
@@ -310,10 +310,10 @@ def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
     assert totals == [
         (1.0, 0.0),
         (1.0, 1.0),  # id 1 is negative
-        (1.5, 1.0),  # id 2 is positive, id 0 counts a half
-        (1.5, 1.5),  # id 0 went with its half and counts a half, since a negative came after it; then id 3
-        (1.75, 1.5),  # id 0 is back with the quarter that it would have, as if nothing had been; then id 4
-        (1.75, 1.75),  # it went with its quarter, and two negatives came after it; then id 5
+        (1.5, 1.0),  # id 2 is positive, id 0 counts one half
+        (1.5, 1.5),  # id 0 left with its half and counts one half, since a negative came after it; then id 3
+        (1.75, 1.5),  # id 0 returns with the quarter that it would have without the correction; then id 4
+        (1.75, 1.75),  # it left with its quarter, and two negatives came after it; then id 5
     ]
 
 
@@ -325,7 +325,7 @@ def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
 def test_cuts_do_not_show(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record], data: st.DataObject
 ) -> None:
-    """A batch ends where the clock and the network say; a restored task re-cuts. No byte and no weight may differ."""
+    """Clock and network decide where a batch ends, and a restored task cuts anew: no byte or weight may differ."""
     sequence = list(merge(examples, labels))
     ends = data.draw(st.lists(st.integers(0, len(sequence)), max_size=12))
     assert run(task_settings, cut_at(sequence, ends)) == run(task_settings, [(examples, labels)])
@@ -333,7 +333,7 @@ def test_cuts_do_not_show(
 
 @pytest.mark.parametrize("corrections", ["first", "correct"])
 def test_one_record_a_batch(corrections: Corrections) -> None:
-    """The smallest cut there is, on a fixed input that reaches every kind of output."""
+    """The smallest possible batches, on a fixed input that reaches every kind of output."""
     chosen, examples, labels = fixed_input(120, join=SMALL.model_copy(update={"corrections": corrections}))
     sequence = list(merge(examples, labels))
     whole = run(chosen, [(examples, labels)])
@@ -344,7 +344,7 @@ def test_one_record_a_batch(corrections: Corrections) -> None:
 @settings(FEW, max_examples=30)
 @given(st.integers(1, 59), st.lists(st.integers(0, 120), max_size=8))
 def test_a_promotion_holds_from_its_record_on(place: int, ends: list[int]) -> None:
-    """One record decides who answers; an outcome names who answered then, however late its label comes."""
+    """A single record changes the champion; an outcome names the champion of its example, however late its label is."""
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     chosen = TaskSettings(
         application_id="test",
@@ -374,7 +374,7 @@ def test_a_promotion_holds_from_its_record_on(place: int, ends: list[int]) -> No
 @pytest.mark.parametrize("example_chunk", [1, 7, 1000])
 @pytest.mark.parametrize("label_chunk", [1, 7, 1000])
 def test_arrival_does_not_show(example_chunk: int, label_chunk: int) -> None:
-    """The merge waits for the side that is behind: how much came at once on either side changes nothing."""
+    """The merge waits for the side that lags: the size of the portions on either side changes nothing."""
     chosen, examples, labels = fixed_input(400)
     batches = list(arriving((examples, labels), (example_chunk, label_chunk)))
     assert sum(len(batch[0]) + len(batch[1]) for batch in batches) == len(examples) + len(labels)
@@ -384,7 +384,7 @@ def test_arrival_does_not_show(example_chunk: int, label_chunk: int) -> None:
 def arriving(
     sides: tuple[list[Record], list[Record]], chunks: tuple[int, int]
 ) -> Iterator[tuple[list[Record], list[Record]]]:
-    """Batches as the worker cuts them, when each side comes in chunks of its own."""
+    """Yield batches as the worker cuts them, when each side arrives in its own portions."""
     waiting: tuple[list[Record], list[Record]] = ([], [])
     read = [0, 0]
     while waiting[0] or waiting[1] or read[0] < len(sides[0]) or read[1] < len(sides[1]):
@@ -395,7 +395,7 @@ def arriving(
         times = [np.array([record.time_ms for record in waiting[side]], np.int64) for side in SIDES]
         at_end = [read[side] >= len(sides[side]) for side in SIDES]
         taken = cut(times[0], times[1], examples_at_end=at_end[0], labels_at_end=at_end[1], limit=10_000)
-        assert sum(taken) > 0, "both heads are known, or a side is at its end: something must go on"
+        assert sum(taken) > 0, "both heads are known, or a side is at its end: something must continue"
         yield waiting[0][: taken[0]], waiting[1][: taken[1]]
         for side in SIDES:
             del waiting[side][: taken[side]]

@@ -10,7 +10,7 @@ from producers.datasets import RECIPES
 from producers.datasets.files import DATA_DIR_VARIABLE
 
 FRAUD = (284_807, 492)
-"""Transactions and frauds of the whole set."""
+"""Transactions and frauds of the complete set."""
 
 
 @pytest.mark.parametrize("name", RECIPES)

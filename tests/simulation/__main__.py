@@ -44,7 +44,7 @@ def main(
     processes: int,
     settings: str,
 ) -> None:
-    """Run workers over an in-process log while everything goes wrong that may; check what was committed."""
+    """Run workers over an in-process log with faults at every call of a port, and check what was committed."""
     console = Console()
     sections = _sections(settings)
     if sum((seed is not None, seeds is not None, mutants)) != 1:
@@ -62,7 +62,7 @@ def main(
 
 
 def _mutated(mutant: str) -> int:
-    """Run this command again with the code broken; the exit status."""
+    """Run this command again with the code broken; return the exit status."""
     with mutated(mutant) as environment:
         again = [argument for argument in sys.argv[1:] if argument not in {"--mutant", mutant, f"--mutant={mutant}"}]
         return subprocess.run(
@@ -71,7 +71,7 @@ def _mutated(mutant: str) -> int:
 
 
 def _one(seed: int, sections: Mapping[str, Any]) -> int:
-    """Run it with its trace; the exit status."""
+    """Run one seed with its trace; return the exit status."""
     result = run_seed(seed, sections, say=click.echo)
     for name, count in (*result.hits.items(), *result.events.items()):
         click.echo(f"{count:6}  {name}")

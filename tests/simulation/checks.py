@@ -1,4 +1,4 @@
-"""What must hold in the end, and one seed from its beginning to there."""
+"""The checks at the end of a world, and the run of one seed from beginning to end."""
 
 import hashlib
 import logging
@@ -34,7 +34,7 @@ from tests.support.rows import columns, range_of
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one seed; `wrong` is empty where all holds."""
+    """The result of one seed; `wrong` is empty if every check passed."""
 
     seed: int
     hits: Counter[Fault]
@@ -48,9 +48,9 @@ def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable
     """Run one seed and check it.
 
     Args:
-        seed: Decides everything.
-        sections: Settings of all workers in place of ours, by section.
-        say: Takes the lines of the trace.
+        seed: The seed, which decides everything.
+        sections: Settings that override those of all workers, by section.
+        say: Receives the lines of the trace.
     """
     world = World(draw_shape(seed), sections or {}, say)
     wrong = ""
@@ -60,7 +60,7 @@ def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable
         check(world)
     except (WrongError, StuckError, DiffersError) as error:
         wrong = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  (whatever it is, it must be told with its seed)
+    except Exception:  # noqa: BLE001  (any error must be reported with its seed)
         wrong = traceback.format_exc()
     faults, scheduler = world.faults, world.scheduler
     return Result(seed, faults.hits, faults.events, wrong, scheduler.now_s, scheduler.switches)
@@ -68,7 +68,7 @@ def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What a worker logs of its troubles is no news here; what matters is in the trace."""
+    """Silence the workers' logs, which report expected faults; the trace has what matters."""
     loggers = logging.getLogger("areba")
     before = loggers.level
     loggers.setLevel(logging.CRITICAL + 1)
@@ -80,7 +80,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _trimming_often() -> Iterator[None]:
-    """Few worlds last for a minute."""
+    """Trim progress often, because few worlds last for a minute."""
     before, progress_trimmer.TRIM_INTERVAL_S = progress_trimmer.TRIM_INTERVAL_S, 2.0
     try:
         yield
@@ -89,10 +89,10 @@ def _trimming_often() -> Iterator[None]:
 
 
 def check(world: World) -> None:
-    """All of it.
+    """Run all checks.
 
     Raises:
-        WrongError: Something does not hold.
+        WrongError: A check failed.
     """
     if world.wrong:
         raise WrongError("; ".join(world.wrong))
@@ -110,7 +110,7 @@ def check(world: World) -> None:
 
 
 def _check_offsets(world: World) -> None:
-    """Everything was read."""
+    """Check that everything was read."""
     ends = world.input_ends()
     committed = world.broker.committed(world.config("w1").group_id, list(ends))
     for number in range(world.shape.partitions):
@@ -122,7 +122,7 @@ def _check_offsets(world: World) -> None:
 
 
 def _check_grown(world: World) -> None:
-    """No worker has touched a partition beyond the recorded number of them."""
+    """Check that no worker has used a partition beyond the recorded number of partitions."""
     config, first, unread = world.config("w1"), world.shape.partitions, world.unread_places()
     for name in config.topics:
         for number in range(first, world.broker.topic(name).partitions):
@@ -135,10 +135,12 @@ def _check_grown(world: World) -> None:
 
 
 def _check_subscriber(world: World) -> None:
-    """What somebody has read stays what it was."""
+    """Check that committed records never changed after the subscriber had read them."""
     for place, seen in world.seen.items():
         final = world.read(place)
-        if place.topic == world.config("w1").topics.progress:  # what was deleted before it was read nobody misses
+        if (
+            place.topic == world.config("w1").topics.progress
+        ):  # records that were deleted before they were read are not missed
             known = {row.offset for row in seen}
             final = [row for row in final if row.offset in known]
         if seen != final[: len(seen)]:
@@ -150,7 +152,7 @@ def _check_subscriber(world: World) -> None:
 
 @dataclass
 class Fresh:
-    """What a fresh process makes of the inputs: (key, value, time, headers) by topic. The oracle watches, if there."""
+    """The outputs of a new process for the same inputs: (key, value, time, headers) by topic, checked by the oracle."""
 
     task: Task
     opinion: Opinion | None = None
@@ -161,7 +163,7 @@ class Fresh:
     is_stopped: bool = False
 
     def step(self, examples: RawRecords, labels: RawRecords, ranges: tuple[int, int, int, int]) -> str | None:
-        """One batch; why the breaker trips."""
+        """Process one batch; return the reason if the breaker trips."""
         outputs = self.task.step(examples, labels)
         if self.opinion is not None:
             self.opinion.check(examples, labels, outputs)
@@ -173,12 +175,12 @@ class Fresh:
 
     @property
     def models(self) -> str:
-        """As a worker tells them at its stop."""
+        """The digest of the models, as a worker reports it at its stop."""
         return hashlib.sha256(repr(sorted(self.task.model_digests().items())).encode()).hexdigest()
 
 
 def _check_task(world: World, number: int) -> None:
-    """Outputs, models and progress of one task are those of a fresh process."""
+    """Check that outputs, models and progress of one task are those of a new process."""
     topics = world.config("w1").topics
     inputs = [columns(world.read(place)) for place in world.input_places(number)]
     fresh = _along_progress(world, number, inputs)
@@ -213,7 +215,7 @@ def _compare(world: World, number: int, fresh: Fresh, what: str) -> None:
 
 
 def _check_room(world: World, number: int, commit: Commit, inputs: Sequence[RawRecords]) -> None:
-    """What a single record closes is not cut; offsets have gaps where producers had transactions."""
+    """Check the size of a transaction; the results of a single record are not cut, and offsets may have gaps."""
     examples = range_of(inputs[0], commit.examples_start, commit.examples_end)
     labels = range_of(inputs[1], commit.labels_start, commit.labels_end)
     if len(examples) + len(labels) > 1 and commit.records > world.shape.room.records:
@@ -221,7 +223,7 @@ def _check_room(world: World, number: int, commit: Commit, inputs: Sequence[RawR
 
 
 def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> Fresh | None:
-    """Along the recorded ranges; the chain of digests is checked on the way."""
+    """Process the recorded ranges, and check the chain of digests."""
     fresh: Fresh | None = None
     sequence = -1
     story: list[Commit | Act] = []
@@ -232,7 +234,7 @@ def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> 
             raise WrongError(f"progress[{number}] offset {row.offset}: {type(record).__name__}")
         if isinstance(record, Act) and record.kind != CONFIGURATION and record.sequence == sequence:
             if record.kind == RESUME and fresh is not None:
-                _redo_act(world, number, fresh, record)  # twice, or at the same time as a repair
+                _redo_act(world, number, fresh, record)  # written twice, or at the same time as a repair
             continue
         if record.sequence != sequence + 1:
             raise WrongError(f"progress[{number}] offset {row.offset}: {record.sequence} follows {sequence}")
@@ -256,7 +258,7 @@ def _go_on(
     inputs: Sequence[RawRecords],
     story: Sequence[Commit | Act],
 ) -> Fresh | None:
-    """One record further; the story is what lies before it."""
+    """Process one record of progress; `story` has the records before it."""
     if isinstance(record, Act) and record.kind == SKIP:
         return _behind_gap(world, number, fresh, read_gap(record.text), inputs, story)
     if isinstance(record, Act):
@@ -275,7 +277,7 @@ def _behind_gap(
     inputs: Sequence[RawRecords],
     story: Sequence[Commit | Act],
 ) -> Fresh | None:
-    """The state that is older, at the place where it goes on; all that was published stays."""
+    """Return the older state at the place where it continues; everything that was published stays."""
     again: Fresh | None = None
     for place, record in enumerate(story):
         if record.sequence <= gap.behind or (isinstance(record, Act) and record.kind != SKIP):
@@ -289,7 +291,7 @@ def _behind_gap(
 
 
 def _redo_act(world: World, number: int, fresh: Fresh | None, act: Act) -> Fresh | None:
-    """Take over a configuration, or go on behind the breaker."""
+    """Apply a configuration, or continue after the breaker stopped."""
     topics = world.config("w1").topics
     if act.kind == CONFIGURATION:
         settings = TaskSettings.from_json(act.text)
@@ -319,7 +321,9 @@ def _redo(fresh: Fresh, record: Commit, number: int, inputs: Sequence[RawRecords
     if (ranges[0], ranges[2]) != fresh.at:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} does not start at {fresh.at}")
     if fresh.is_stopped:
-        raise WrongError(f"progress[{number}]: sequence {record.sequence} came behind the breaker, and no resume")
+        raise WrongError(
+            f"progress[{number}]: sequence {record.sequence} follows a stop of the breaker, without a resume"
+        )
     tripped = fresh.step(range_of(inputs[0], *ranges[:2]), range_of(inputs[1], *ranges[2:]), ranges)
     if record.tripped != tripped:
         raise WrongError(f"progress[{number}]: sequence {record.sequence} says {record.tripped}, not {tripped}")
@@ -330,7 +334,7 @@ def _redo(fresh: Fresh, record: Commit, number: int, inputs: Sequence[RawRecords
 
 
 def _count(world: World, fresh: Fresh) -> None:
-    """What the records came to."""
+    """Count the events that the records reached."""
     events, configured = world.faults.events, world.config("w1").streams
     letters = fresh.outputs["dead-letters"]
     events[Event.DEAD_LETTER] += len(letters)

@@ -1,7 +1,7 @@
-"""What can go wrong, how a seed chooses among it, and the count of what really did.
+"""The kinds of faults, how a seed chooses among them, and the count of those that hit.
 
-Each seed enables a random part of the kinds at rates of its own (swarm testing: a world in which everything fails
-equally often never gets as far as one in which only commits do).
+Each seed enables a random part of the kinds, each at its own rate (swarm testing: a world in which everything fails
+equally often never gets as far as one in which only commits fail).
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from random import Random
 
 
 class Fault(StrEnum):
-    """Kinds of faults; one is counted where it hit, not where it was planned."""
+    """Kinds of faults; a fault counts where it hit, not where it was planned."""
 
     CRASH = "crash"
     STALL = "stall"
@@ -49,34 +49,34 @@ class Fault(StrEnum):
 
 MEANINGS: Mapping[Fault, str] = {
     Fault.CRASH: "a process is killed at a port call",
-    Fault.STALL: "it stands still for up to a minute and a half, and wakes",
+    Fault.STALL: "it stands still for up to a minute and a half, then continues",
     Fault.OUTAGE: "it reaches no broker for a while",
-    Fault.JOIN: "one more joins the group",
-    Fault.LEAVE: "one stops cleanly and leaves",
-    Fault.EVICT: "the group throws a member out that lives",
+    Fault.JOIN: "another process joins the group",
+    Fault.LEAVE: "a process stops cleanly and leaves",
+    Fault.EVICT: "the group removes a live member",
     Fault.TWIN: "a second process of one name is started",
     Fault.FENCE: "the broker raises the epoch of a transactional id",
     Fault.ABORT: "a transaction is aborted at one of its calls",
-    Fault.COMMITTED_UNHEARD: "committed, but the outcome is told as unknown",
-    Fault.COMMIT_LOST: "not committed, and the outcome is told as unknown",
-    Fault.COMMIT_LATE: "the outcome is told as unknown; it is committed later, unless the epoch is over",
-    Fault.UNANSWERED: "a question (offsets, watermarks, fencing) stays without an answer",
+    Fault.COMMITTED_UNHEARD: "committed, but the outcome is reported as unknown",
+    Fault.COMMIT_LOST: "not committed, and the outcome is reported as unknown",
+    Fault.COMMIT_LATE: "the outcome is reported as unknown; it is committed later, unless the epoch is over",
+    Fault.UNANSWERED: "a request (offsets, watermarks, fencing) gets no answer",
     Fault.SHORT_POLL: "a poll gives one to three records",
     Fault.EMPTY_POLL: "a poll gives nothing",
     Fault.LAG: "one side of a task gives nothing for a while",
-    Fault.LATE_END: "the end of a partition is told some polls later",
-    Fault.LATE_RECORDS: "a reader of progress says nothing though there is more",
+    Fault.LATE_END: "the end of a partition is reported some polls later",
+    Fault.LATE_RECORDS: "a reader of progress returns nothing although there is more",
     Fault.OPEN_INPUT: "a producer's transaction holds the end of an input back",
     Fault.ABORTED_INPUT: "a producer's transaction is aborted",
     Fault.COMPACT: "the cleaner removes what it may from the changelog",
     Fault.RETENTION: "inputs are deleted below a snapshot of their task",
-    Fault.LOSS: "inputs are deleted that a task still needs; an operator lets it go on without them",
+    Fault.LOSS: "inputs are deleted that a task still needs; an operator lets it continue without them",
     Fault.MARKERS: "an aborted transaction gets no markers: its records and offsets hang",
     Fault.COMMIT_MARKERS: "a committed transaction lacks markers: some of its records, or its offsets, hang",
     Fault.DEPLOY: "new processes start with another configuration: more streams, more learners, others",
-    Fault.RESUMED_TWICE: "two operators let a task go on at once",
-    Fault.RESET: "an operator lets a stream begin anew, with examples pending and labels waiting",
-    Fault.SHRUNK: "max.message.bytes of the dead letters is lowered: records and letters are larger than they take",
+    Fault.RESUMED_TWICE: "two operators resume a task at once",
+    Fault.RESET: "an operator resets a stream with pending examples and waiting labels",
+    Fault.SHRUNK: "max.message.bytes of the dead letters is lowered: some records and letters are too large",
     Fault.RECOMMIT: "the group's offsets are deleted or reset; an operator commits them again",
     Fault.GROWN: "topics are given more partitions; a record is sent to each new partition of an input",
 }
@@ -96,10 +96,10 @@ COSTLY = frozenset(
         Fault.MARKERS,
     }
 )
-"""Each makes somebody restore; a seed has a budget of them, so that it ends."""
+"""Faults that cause a restore; a seed has a budget of them, so that it ends."""
 
 ANYWHERE = (Fault.CRASH, Fault.STALL, Fault.OUTAGE)
-"""At any call of any port."""
+"""Faults at any call of any port."""
 
 DISASTERS = (
     Fault.JOIN,
@@ -116,11 +116,11 @@ DISASTERS = (
     Fault.RECOMMIT,
     Fault.GROWN,
 )
-"""At any time, whatever a worker does."""
+"""Faults at any time, independent of what a worker does."""
 
 
 class Event(StrEnum):
-    """What came of it: places that a fault must have reached for the count to mean anything."""
+    """Consequences of faults: places that a fault must have reached for the count to mean anything."""
 
     CRASH_IN_TRANSACTION = "crash in a transaction"
     STALL_IN_TRANSACTION = "stall in a transaction"
@@ -132,23 +132,23 @@ class Event(StrEnum):
     TIMED_OUT = "transaction timed out"
     COMMITTED_LATE = "late commit came through"
     CLIENT_REPLACED = "client of a lost transaction replaced"
-    STARTED_AFRESH = "process started afresh by itself"
+    STARTED_AFRESH = "process restarted itself"
     STARTED = "process started by its supervisor"
     RESTORED = "task restored from progress"
     LOADED = "task restored from a snapshot"
-    SAVED = "snapshot is whole"
-    TRIMMED = "progress deleted that nobody needs"
+    SAVED = "snapshot complete"
+    TRIMMED = "unneeded progress records deleted"
     PARKED = "task parked: its inputs are gone"
     SKIPPED = "gap accepted"
     RESET = "stream was reset"
     CLOSED_BY_RESET = "record closed by the reset of its stream"
     OUTDATED = "snapshot dropped by later owners while it was read"
-    RESTORE_BROKEN_OFF = "restore broken off by a rebalance"
-    OFFSETS_HELD = "committed offsets waited for"
-    HELD = "task waits for a transaction that hangs"
-    SWEPT = "hanging transaction ended by one of its name that is aborted"
+    RESTORE_BROKEN_OFF = "restore interrupted by a rebalance"
+    OFFSETS_HELD = "waited for committed offsets"
+    HELD = "task waits for a hanging transaction"
+    SWEPT = "hanging transaction ended by the abort of another one of its id"
     REPAIRED = "committed outputs published again"
-    TAKEN_OVER = "hanging transaction of a process that is gone ended"
+    TAKEN_OVER = "hanging transaction of a dead process ended"
     TRIPPED = "breaker tripped"
     RESUMED = "resumed"
     CONFIGURED = "changed configuration recorded"
@@ -158,12 +158,12 @@ class Event(StrEnum):
     EVICTED = "evicted"
     DUPLICATE = "duplicate"
     DEAD_LETTER = "dead letter"
-    TOO_LARGE = "transaction aborted for a record that a topic does not take"
+    TOO_LARGE = "transaction aborted because of a record that is too large"
     LEFT_OUT = "dead letter without a part of its record"
     PROMOTED = "promoted"
     CORRECTED = "correction"
     RECOMMITTED = "offsets committed again"
-    UNREPAIRABLE = "task parked: its topic takes less than has to be published again"
+    UNREPAIRABLE = "task parked: its topic no longer accepts what has to be published again"
     UNCONFIGURED = "prediction for a stream that is not configured"
     AREBA = "learned by areba"
     QBR = "learned by qbr"
@@ -181,10 +181,10 @@ class Swarm:
     """The faults of one seed.
 
     Attributes:
-        rates: Chance at each opportunity, of the kinds that are enabled.
-        budget: How many costly ones there may be.
-        focus: The port call at which those that may be anywhere are much more frequent; "" for none.
-        longest_stall_s: Of a stall.
+        rates: Probability at each opportunity, for the enabled kinds.
+        budget: The number of costly faults at most.
+        focus: The port call at which the faults of `ANYWHERE` are much more frequent; "" for none.
+        longest_stall_s: The duration of the longest stall.
     """
 
     rates: Mapping[Fault, float]
@@ -243,7 +243,7 @@ _RANGES: Mapping[Fault, tuple[float, float]] = {
 
 
 def draw_swarm(draw: Random) -> Swarm:
-    """The faults of a seed: one in sixteen has none at all, most have about half of the kinds."""
+    """Draw the faults of a seed: one seed in sixteen has none at all, most have about half of the kinds."""
     share = draw.choice((0.0, *(0.25,) * 5, *(0.5,) * 6, *(0.8,) * 4))
     rates = {}
     for fault in Fault:
@@ -254,7 +254,7 @@ def draw_swarm(draw: Random) -> Swarm:
     if Fault.COMMIT_MARKERS in rates:
         rates.pop(Fault.LOSS, None)  # without their inputs, outputs that nobody can read cannot be computed again
         rates.pop(Fault.RESET, None)  # operators reset streams of a task that was stopped cleanly
-        rates.pop(Fault.RECOMMIT, None)  # and what they commit again a worker must have settled
+        rates.pop(Fault.RECOMMIT, None)  # and a worker must have settled the offsets that they commit again
     return Swarm(
         rates=rates,
         budget=draw.choice((1, 2, 3, 4, 5, 6, 8)),
@@ -264,12 +264,12 @@ def draw_swarm(draw: Random) -> Swarm:
 
 
 class Faults:
-    """Draws the faults of one world, and counts.
+    """Draws the faults of one world, and counts them.
 
     Attributes:
         hits: How often each kind hit.
-        events: What came of it.
-        is_calm: No more of them: the world is to come to its end.
+        events: How often each consequence occurred.
+        is_calm: Whether no more faults occur, so that the world can end.
     """
 
     def __init__(self, swarm: Swarm, draw: Random) -> None:
@@ -284,18 +284,18 @@ class Faults:
 
     @property
     def draw(self) -> Random:
-        """For the details of a fault."""
+        """The random numbers for details of a fault."""
         return self._draw
 
     def hit(self, fault: Fault) -> bool:
-        """Whether this fault comes now; if so it is counted."""
+        """Say whether this fault occurs now, and count it."""
         rate = self._swarm.rates.get(fault, 0.0)
         if not rate or self.is_calm or self._draw.random() >= rate:
             return False
         return self._count(fault)
 
     def anywhere(self, call: str) -> Fault | None:
-        """What comes at this port call."""
+        """Return the fault that occurs at this port call; None: there is none."""
         if self.is_calm or not self._left or not self._anywhere:
             return None
         factor = FOCUS_FACTOR if call == self._swarm.focus else 1.0
@@ -309,7 +309,7 @@ class Faults:
         return None
 
     def stall_s(self) -> float:
-        """How long somebody stands still: short ones are frequent."""
+        """Draw the duration of a stall: short ones are frequent."""
         return self._swarm.longest_stall_s * self._draw.random() ** 2
 
     def _count(self, fault: Fault) -> bool:

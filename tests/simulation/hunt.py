@@ -1,4 +1,4 @@
-"""Is every mutant found, and by which seed or test?"""
+"""Find out whether every mutant is found, and by which seed or test."""
 
 import re
 import subprocess
@@ -15,20 +15,20 @@ from rich.table import Table
 from tests.simulation.mutants import MUTANTS, ROOT, mutated
 
 MAX_SEEDS = 1_000
-"""Tried on each mutant: what comes so rarely that these do not meet it is not tested."""
+"""Seeds that are tried on each mutant: a fault that is too rare for them is not tested."""
 
 MAX_HUNT_S = 1_800
-"""For one mutant; a thousand seeds take two minutes, and compiling everything takes two more."""
+"""Time for one mutant; a thousand seeds take two minutes, and compiling everything takes two more."""
 
 MAX_TEXT_CHARACTERS = 150
-"""Shown of what a seed or a test said."""
+"""Characters that are shown of the message of a seed or test."""
 
 SAYS = re.compile(r"^(?:seed (?P<seed>\d+): |FAILED (?P<test>.+?)(?: - |$))(?P<text>.*)$", re.MULTILINE)
-"""The line of the simulation, or of pytest's summary, about what failed."""
+"""Matches the line of the simulation, or of pytest's summary, that says what failed."""
 
 
 class Hunted(NamedTuple):
-    """How it went with one mutant; `found_by` empty: it was not found."""
+    """The result of the hunt for one mutant; an empty `found_by` means that it was not found."""
 
     name: str
     found_by: str
@@ -36,7 +36,7 @@ class Hunted(NamedTuple):
 
 
 def hunt_one(name: str, max_seeds: int, settings: str) -> Hunted:
-    """Run seeds, or its tests, until one finds it."""
+    """Run seeds, or the mutant's tests, until one of them finds the mutant."""
     tests = MUTANTS[name].found_by
     seeds = [
         "tests.simulation",
@@ -64,13 +64,13 @@ def hunt_one(name: str, max_seeds: int, settings: str) -> Hunted:
         except subprocess.TimeoutExpired:
             return Hunted(name, "", f"no end after {MAX_HUNT_S} s")
     said = SAYS.search(done.stdout)
-    if done.returncode != 1 or said is None:  # 1: a test or a seed failed; all else is no finding
+    if done.returncode != 1 or said is None:  # status 1: a test or a seed failed; any other status is not a finding
         return Hunted(name, "", "" if done.returncode == 0 else done.stdout[-MAX_TEXT_CHARACTERS:])
     return Hunted(name, f"seed {said['seed']}" if said["seed"] else said["test"].rpartition("/")[2], said["text"])
 
 
 def hunt(names: Sequence[str], max_seeds: int, settings: str, processes: int, console: Console) -> bool:
-    """Hunt mutants over processes, with a bar and a table; whether each was found."""
+    """Hunt mutants in several processes, with a bar and a table; return whether each was found."""
     found: dict[str, Hunted] = {}
     with Progress(console=console) as bar, ThreadPoolExecutor(processes) as executor:
         task = bar.add_task("mutants", total=len(names))

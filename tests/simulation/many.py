@@ -1,4 +1,4 @@
-"""Thousands of seeds over processes: what failed, and how often each kind of fault was really hit."""
+"""Run thousands of seeds in several processes: report what failed, and how often each kind of fault hit."""
 
 import os
 import signal
@@ -23,36 +23,36 @@ from tests.simulation.checks import Result, simulate
 from tests.simulation.faults import MEANINGS, Event, Fault
 
 CHUNK_SEEDS = 20
-"""Given to a process at a time: about a second of work, so that the bar moves."""
+"""Seeds that a process gets at a time: about a second of work, so that the bar moves."""
 
 CHUNKS_AHEAD = 3
-"""Given out per process: enough that none waits, few enough that a stop is quick."""
+"""Chunks that each process gets in advance: enough that none waits, few enough that a stop is quick."""
 
 MAX_FAILURES = 10
-"""Seeds that fail before the run is ended: more of them tell nothing new."""
+"""Failed seeds after which the run ends: more of them would tell nothing new."""
 
 SEED_CPU_S = 120
-"""A thousand times what a seed takes, and twice the compiling of everything before the first. Whoever loops without a
-port call is found by it."""
+"""A thousand times what a seed takes, and twice the time to compile everything. It ends a seed that loops without a
+port call."""
 
 ENOUGH_SEEDS = 2_000
-"""From so many on, every kind of fault must have been hit: the rarest comes in one of a hundred seeds."""
+"""In so many seeds every kind of fault must have hit: the rarest comes in one seed of a hundred."""
 
 MAX_WRONG_CHARACTERS = 3_000
-"""Of what one seed says."""
+"""Characters that are shown of the message of one seed."""
 
 
 @dataclass
 class Sum:
-    """What became of many seeds.
+    """The sums over many seeds.
 
     Attributes:
-        seeds: How many were run.
-        failed: Seed and what was wrong.
+        seeds: The number of seeds.
+        failed: The failed seeds, each with its message.
         hits: How often each kind of fault hit.
-        events: What came of it.
+        events: How often each consequence occurred.
         cpu_s: CPU time of all processes.
-        seconds: From beginning to end.
+        seconds: Wall time from beginning to end.
         virtual_s: Time that passed in the worlds.
     """
 
@@ -65,7 +65,7 @@ class Sum:
     virtual_s: float = 0.0
 
     def add(self, result: Result) -> None:
-        """One seed more."""
+        """Add the result of one seed."""
         self.seeds += 1
         self.hits += result.hits
         self.events += result.events
@@ -75,10 +75,10 @@ class Sum:
 
     @property
     def never(self) -> list[str]:
-        """Kinds of faults, and what comes of them, that no seed met; empty for a run too small to say."""
+        """Faults and consequences that no seed met; empty if the run is too small to say."""
         if self.seeds < ENOUGH_SEEDS:
             return []
-        rare = {Event.OUTDATED, Event.UNREPAIRABLE}  # two faults at once: not in each run
+        rare = {Event.OUTDATED, Event.UNREPAIRABLE}  # these need two faults at once and do not occur in each run
         events = [kind for kind in Event if kind not in rare]
         missed = [*(kind for kind in Fault if not self.hits[kind]), *(kind for kind in events if not self.events[kind])]
         return list(map(str, missed))
@@ -93,12 +93,12 @@ def run_seed(
     sections: Mapping[str, Any] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Result:
-    """One seed, with an end to it even if the code under test loops without a port call.
+    """Run one seed, and end it even if the code under test loops without a port call.
 
     Args:
-        seed: Which.
-        sections: Settings of all workers in place of ours, by section.
-        say: Takes the lines of the trace.
+        seed: The seed.
+        sections: Settings that override those of all workers, by section.
+        say: Receives the lines of the trace.
     """
 
     def give_up(_number: int, _frame: FrameType | None) -> None:
@@ -120,7 +120,7 @@ def _run_chunk(seeds: Sequence[int], sections: Mapping[str, Any]) -> tuple[list[
 
 
 def prepare_process() -> None:
-    """One thread each; Ctrl-C is the parent's, and the process ends with its parent, however that ends."""
+    """Use one thread, ignore Ctrl-C, which is the parent's, and end with the parent however it ends."""
     import torch  # noqa: PLC0415  (in the child, before anything uses it)
 
     torch.set_num_threads(1)
@@ -129,16 +129,16 @@ def prepare_process() -> None:
 
 
 def pool(processes: int) -> ProcessPoolExecutor:
-    """Fresh processes: nothing of ours is in them but the code."""
+    """Return a pool of new processes, which share no state with this one."""
     return ProcessPoolExecutor(processes, get_context("spawn"), prepare_process)
 
 
 def run_many(
     seeds: range, sections: Mapping[str, Any], processes: int, console: Console, max_failures: int = MAX_FAILURES
 ) -> Sum:
-    """Run them over processes, with a bar, and end early after so many failures."""
+    """Run seeds in processes, with a bar, and end early after so many failures."""
     total, begun_s = Sum(), perf_counter()
-    first = min(CHUNK_SEEDS, len(seeds))  # here: what must be compiled is compiled once
+    first = min(CHUNK_SEEDS, len(seeds))  # in this process, so that everything is compiled once
     chunks = iter([seeds[place : place + CHUNK_SEEDS] for place in range(first, len(seeds), CHUNK_SEEDS)])
     with _bar(console) as bar:
         task = bar.add_task("seeds", total=len(seeds), failed=0)
@@ -165,7 +165,7 @@ def run_many(
 def _in_turns(
     executor: ProcessPoolExecutor, chunks: Iterator[Sequence[int]], sections: Mapping[str, Any], ahead: int
 ) -> Iterator[tuple[list[Result], float]]:
-    """Outcomes as they come; at most `ahead` chunks are given out."""
+    """Yield results as they come; at most `ahead` chunks are given out in advance."""
     given: set[Future[tuple[list[Result], float]]] = set()
     while True:
         while len(given) < ahead and (chunk := next(chunks, None)) is not None:
@@ -190,12 +190,12 @@ def _bar(console: Console) -> Progress:
 
 
 def last_line(text: str) -> str:
-    """What a traceback ends with."""
+    """Return the last line of a traceback."""
     return text.strip().splitlines()[-1]
 
 
 def show(total: Sum, console: Console) -> None:
-    """The counts, what failed, and how to see it again."""
+    """Print the counts, the failures, and how to run them again."""
     console.print(_table("fault", total.hits, {kind: MEANINGS[kind] for kind in Fault}))
     console.print(_table("came of it", total.events, dict.fromkeys(Event, "")))
     speed = f"{1000 * total.cpu_s / max(1, total.seeds):.0f} ms of CPU a seed"
@@ -227,5 +227,5 @@ def _table(what: str, counts: Mapping[Any, int], meanings: Mapping[StrEnum, str]
 
 
 def default_processes() -> int:
-    """One a core."""
+    """Return one process per core."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

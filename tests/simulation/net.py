@@ -1,16 +1,16 @@
-"""A user's own network, as configurations of the simulation name it."""
+"""A user's own network, for configurations of the simulation."""
 
 import torch
 
 
 class Net(torch.nn.Module):
-    """Trained through autograd."""
+    """A network that is trained through autograd."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
         self.layers = torch.nn.Sequential(torch.nn.Linear(features, 2), torch.nn.Tanh(), torch.nn.Linear(2, 1))
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits `[n, 1]`."""
+        """Return the logits `[n, 1]`."""
         logits: torch.Tensor = self.layers(examples)
         return logits

@@ -1,4 +1,4 @@
-"""A second opinion on the outputs of a task: the reference join along the recorded ranges, with a separate decoder."""
+"""A second computation of a task's outputs: the reference join along the recorded ranges, with a separate decoder."""
 
 from stream_app.config import TaskSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs
@@ -9,12 +9,12 @@ from tests.support.formats.avro_reference import judge
 
 
 class Opinion:
-    """What the reference join says about a task, batch by batch.
+    """The reference join of one task, batch by batch.
 
     Args:
-        settings: Of the task.
+        settings: Settings of the task.
         topics: Full names of the two input topics, `examples` first.
-        number: That of the task.
+        number: Number of the task.
     """
 
     def __init__(self, settings: TaskSettings, topics: tuple[str, str], number: int) -> None:
@@ -22,19 +22,19 @@ class Opinion:
         self._second = SecondOpinion(settings, topics, number)
 
     def reconfigure(self, settings: TaskSettings) -> None:
-        """Go on under other settings."""
+        """Continue with other settings."""
         self._settings = settings
         self._second.oracle.reconfigure(settings)
 
     def reset(self, stream: str) -> None:
-        """A stream begins anew."""
+        """Start a stream anew."""
         self._second.oracle.reset(stream)
 
     def check(self, examples: RawRecords, labels: RawRecords, outputs: Outputs) -> None:
-        """Hold what a task made of a batch against what it should be.
+        """Compare a task's outputs for a batch with those of the reference.
 
         Raises:
-            DiffersError: It is something else.
+            DiffersError: They differ.
         """
         rows = {topic: list(rows_of(outputs.topics[topic])) for topic in OUTPUT_TOPICS}
         self._second.check(self._records(Side.EXAMPLES, examples), self._records(Side.LABELS, labels), rows)

@@ -1,6 +1,6 @@
-"""The ports of a worker, with everything that may happen at a call of theirs.
+"""The ports of a worker, with everything that may happen at their calls.
 
-Each keeps the contract of `stream_app.backends.base`: it says less, later, or nothing, but never what is not so.
+Each keeps the contract of `stream_app.backends.base`: it returns less, later, or nothing, but never anything wrong.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,19 +22,19 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a process is: seconds that a port call takes at most, and how often another one goes on in between."""
+    """The speed of a process: the longest duration of a port call, and how often another process runs in between."""
 
     call_s: float
     yield_rate: float
 
 
 class Gate:
-    """What every port call of one process passes, before and after.
+    """The gate that every port call of one process passes, before and after.
 
     Attributes:
-        is_dead: Nothing it calls has an effect any more.
-        is_busy: Stalled or cut off.
-        begun_s: When its open transaction began; None without one.
+        is_dead: Whether the process is dead, so that its calls have no effect.
+        is_busy: Whether the process is stalled or cut off.
+        begun_s: When its open transaction began; None: it has none.
     """
 
     def __init__(self, scheduler: Scheduler, faults: Faults, pace: Pace, say: Callable[[str], None]) -> None:
@@ -50,11 +50,11 @@ class Gate:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it reaches no broker."""
+        """Whether the process reaches no broker."""
         return self.scheduler.now_s < self._cut_off_until_s
 
     def enter(self, call: str) -> None:
-        """Pass; or stall, or never come back."""
+        """Pass, stall, or never return."""
         if self.is_dead:
             raise KilledError
         draw = self.faults.draw
@@ -66,18 +66,18 @@ class Gate:
             self.rest(0.0)
 
     def rest(self, seconds: float) -> None:
-        """Let others act."""
+        """Let others run for this time."""
         self.scheduler.pause(seconds)
         if self.is_dead:
             raise KilledError
 
     def wait_for_broker(self) -> None:
-        """Until it can be reached."""
+        """Wait until the process can reach a broker."""
         while self.is_cut_off:
             self.rest(self._cut_off_until_s - self.scheduler.now_s)
 
     def call(self, name: str, inner: Callable[[], Answer]) -> Answer:
-        """A call that needs the broker."""
+        """Make a call that needs the broker."""
         self.enter(name)
         self.wait_for_broker()
         answer = inner()
@@ -85,7 +85,7 @@ class Gate:
         return answer
 
     def ask(self, name: str, inner: Callable[[], Answer]) -> Answer:
-        """The same; the answer may not come."""
+        """Make a call that needs the broker, and whose answer may be lost."""
         if self.faults.hit(Fault.UNANSWERED):
             self.say(f"{name}: no answer")
             self.enter(name)
@@ -112,23 +112,23 @@ class Gate:
 
 
 class SimulatedClock:
-    """The clock of one process: it may be stopped between any two looks at it."""
+    """The clock of one process, which may be stopped between any two looks at it."""
 
     def __init__(self, gate: Gate, clock: Clock) -> None:
         self._gate = gate
         self._clock = clock
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
         return self._clock.now_ms()
 
     def monotonic_s(self) -> float:
-        """Seconds, never going back."""
+        """Return seconds, which never decrease."""
         self._gate.enter("clock")
         return self._clock.monotonic_s()
 
     def sleep(self, seconds: float) -> None:
-        """Let others act for so long."""
+        """Let others run for this time."""
         self._gate.rest(seconds)
 
 
@@ -138,9 +138,9 @@ class SimulatedSource:
     def __init__(self, gate: Gate, inner: EmbeddedSource) -> None:
         self._gate = gate
         self._inner = inner
-        self._untold: set[TopicPartition] = set()  # at their ends, which the worker has not been told
+        self._untold: set[TopicPartition] = set()  # at their ends, which the worker does not know yet
         self._lags_until_s: dict[TopicPartition, float] = {}
-        self._kept: dict[TopicPartition, list[Fetched]] = {}  # fetched, but not given yet
+        self._kept: dict[TopicPartition, list[Fetched]] = {}  # fetched, but not returned yet
 
     @property
     def member(self) -> str:
@@ -169,42 +169,42 @@ class SimulatedSource:
         self._gate.call("subscribe", lambda: self._inner.subscribe(topics, assigned, revoked, partitions))
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read from there."""
+        """Read from these offsets."""
         self._forget(offsets)
         self._lag_by_chance(sorted(offsets))
         self._local("start_at", lambda: self._inner.start_at(offsets))
 
     def stop_reading(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read no more of these."""
+        """Read no more of these partitions."""
         stopped = sorted(partitions)
         self._forget(stopped)
         self._local("stop_reading", lambda: self._inner.stop_reading(stopped))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """No more of these for now."""
+        """Read no more of these partitions for now."""
         paused = sorted(partitions)
         self._untold.difference_update(paused)
         self._local("pause", lambda: self._inner.pause(paused))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Go on."""
+        """Continue with these partitions."""
         resumed = sorted(partitions)
         self._local("resume", lambda: self._inner.resume(resumed))
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """What was fetched of these."""
+        """Forget what was fetched of these partitions."""
         for partition in partitions:
             self._untold.discard(partition)
             self._kept.pop(partition, None)
 
     def _local(self, name: str, inner: Callable[[], None]) -> None:
-        """What the client does by itself."""
+        """Do what the client does without a broker."""
         self._gate.enter(name)
         inner()
         self._gate.enter(name)
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
-        """Records, or fewer, or none."""
+        """Return records, fewer than there are, or none."""
         gate, faults = self._gate, self._gate.faults
         gate.enter("poll")
         gate.rest(0.0)
@@ -221,7 +221,7 @@ class SimulatedSource:
         return fetched
 
     def _patience_s(self, timeout_s: float) -> float:
-        """Who has nothing to do is sometimes woken later than it asked for."""
+        """Return how long an idle worker waits; sometimes it wakes later than it asked for."""
         return timeout_s * (10.0 if self._gate.faults.draw.random() < 0.7 else 1.0)
 
     def _lag_by_chance(self, partitions: Sequence[TopicPartition]) -> None:
@@ -231,7 +231,7 @@ class SimulatedSource:
             self._lags_until_s[place] = self._gate.scheduler.now_s + 3.0 * faults.draw.random()
 
     def _lagging(self, given: Sequence[Fetched]) -> list[Fetched]:
-        """Keep for a while what one side gives; its order stays."""
+        """Hold back for a while what one side returns, without changing its order."""
         faults, now_s = self._gate.faults, self._gate.scheduler.now_s
         self._lag_by_chance([fetched.partition for fetched in given])
         for fetched in given:
@@ -240,7 +240,7 @@ class SimulatedSource:
         return [fetched for place in ready for fetched in self._kept.pop(place)]
 
     def _late_ends(self, given: Sequence[Fetched]) -> list[Fetched]:
-        """Keep some ends back, and tell some that were kept back, where nothing came since."""
+        """Hold back some ends of partitions, and report some earlier ones if no record came since."""
         faults, result = self._gate.faults, []
         untold = sorted(self._untold)
         for fetched in given:
@@ -261,7 +261,7 @@ class SimulatedSource:
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float = TRANSACTION_TIMEOUT_S
     ) -> Mapping[TopicPartition, Committed | None]:
-        """The group's stable committed offsets."""
+        """Return the group's stable committed offsets."""
         return self._gate.ask("committed", lambda: self._waited(partitions, timeout_s))
 
     def _waited(
@@ -274,11 +274,11 @@ class SimulatedSource:
             self._gate.faults.events[Event.OFFSETS_HELD] += self._gate.scheduler.now_s > asked_s
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """First offset, and the one behind the last entry."""
+        """Return the first offset, and the offset after the last entry."""
         return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
 
     def group_metadata(self) -> object:
-        """Our generation."""
+        """Return our generation."""
         self._gate.enter("group_metadata")
         return self._inner.group_metadata()
 
@@ -288,19 +288,19 @@ class SimulatedSource:
 
 
 class SimulatedReader:
-    """Reads one partition of one topic."""
+    """A reader of one partition of a topic."""
 
     def __init__(self, gate: Gate, inner: LogReader) -> None:
         self._gate = gate
         self._inner = inner
 
     def seek(self, offset: int) -> None:
-        """Go on from there."""
+        """Continue at this offset."""
         self._gate.enter("reader.seek")
         self._inner.seek(offset)
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """Records, or fewer, or none."""
+        """Return records, fewer than there are, or none."""
         gate, faults = self._gate, self._gate.faults
         gate.enter("reader.poll")
         if gate.is_cut_off or faults.hit(Fault.LATE_RECORDS):
@@ -313,7 +313,7 @@ class SimulatedReader:
         return fetched
 
     def close(self) -> None:
-        """Release it."""
+        """Release the reader."""
         self._gate.enter("reader.close")
         self._inner.close()
 
@@ -326,7 +326,7 @@ class SimulatedCluster:
         self._inner = inner
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Those of the named topics that exist."""
+        """Return those of the named topics that exist."""
         return self._gate.ask("topics", lambda: self._inner.topics(names))
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
@@ -334,33 +334,33 @@ class SimulatedCluster:
         self._gate.call("create", lambda: self._inner.create(topics, replication))
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        """A reader of one partition."""
+        """Return a reader of one partition."""
         return self._gate.call(
             "reader", lambda: SimulatedReader(self._gate, self._inner.reader(partition, committed=committed))
         )
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """First offset, and the one behind the last record."""
+        """Return the first offset, and the offset after the last record."""
         return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
-        """Up to where committed records may be read, and the end of the log."""
+        """Return the last stable offset and the end of each log."""
         return self._gate.ask("ends", lambda: self._inner.ends(partitions))
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
-        """A group's committed offsets."""
+        """Return a group's committed offsets."""
         return self._gate.ask("committed", lambda: self._inner.committed(group_id, partitions))
 
     def members(self, group_id: str) -> Sequence[str]:
-        """The client ids of the consumers that a group has."""
+        """Return the client ids of a group's members."""
         return self._gate.ask("members", lambda: self._inner.members(group_id))
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit offsets from outside."""
+        """Commit offsets for a group without members."""
         self._gate.ask("commit_offsets", lambda: self._inner.commit_offsets(group_id, offsets))
 
     def delete_records(self, partition: TopicPartition, before: int) -> int:
-        """Delete what lies below this offset."""
+        """Delete the records below this offset."""
         return self._gate.ask("delete_records", lambda: self._inner.delete_records(partition, before))

@@ -1,4 +1,4 @@
-"""Processes as greenlets, in virtual time: who goes next is drawn, and nothing ever waits for real."""
+"""Processes as greenlets, in virtual time: chance decides whose turn it is, and nothing waits for real."""
 
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.log import LogTransaction, TransactionState
 
 START_MS = 1_700_000_000_000
-"""Wall time at which every world begins."""
+"""Wall time at which every world starts."""
 
 MAX_SWITCHES = 60_000
-"""From one actor to the next, in one seed: a hundred times what most take. More is a livelock."""
+"""Switches between actors in one seed: a hundred times what most seeds take. More is a livelock."""
 
 
 class StuckError(Exception):
@@ -24,11 +24,11 @@ class StuckError(Exception):
 
 
 class KilledError(GreenletExit):
-    """What `kill -9` looks like from inside: nothing catches it, and no call does anything on the way out."""
+    """Ends a process as `kill -9` does: nothing catches it, and no call has an effect on the way out."""
 
 
 class Actor:
-    """Somebody who acts in the world: `main` runs until it pauses, and goes on when it is its turn again."""
+    """An actor of the world: `main` runs until it pauses, and continues at its next turn."""
 
     def __init__(self, main: Callable[[], None], parent: greenlet) -> None:
         self.wake_s = 0.0
@@ -37,16 +37,16 @@ class Actor:
         self.thread = greenlet(main, parent)
 
     def kill(self) -> None:
-        """Never let it go on."""
+        """Never continue."""
         self.is_killed = True
         self.wake_s = 0.0
 
 
 class Scheduler:
-    """Lets actors take turns.
+    """Gives actors their turns.
 
     Args:
-        draw: Decides who goes next.
+        draw: Decides whose turn is next.
     """
 
     def __init__(self, draw: Random) -> None:
@@ -58,17 +58,17 @@ class Scheduler:
         self._current: Actor | None = None
 
     def spawn(self, main: Callable[[], None], after_s: float = 0.0) -> Actor:
-        """Somebody new, who begins after so long."""
+        """Add an actor, who starts after this time."""
         actor = Actor(main, self._main)
         actor.wake_s = self.now_s + after_s
         self._actors.append(actor)
         return actor
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Let all of them act until it is over.
+        """Let all actors run until the condition holds.
 
         Raises:
-            StuckError: It is not, after `MAX_SWITCHES`.
+            StuckError: The condition does not hold after `MAX_SWITCHES`.
         """
         while not is_over():
             self.switches += 1
@@ -89,11 +89,11 @@ class Scheduler:
                 self._actors.remove(actor)
 
     def pause(self, seconds: float) -> None:
-        """Let others act, for so long; nothing ends it before."""
+        """Let others run for this time; nothing ends the pause earlier."""
         self._leave(seconds, is_waiting=False)
 
     def wait(self, seconds: float) -> None:
-        """Let others act until something changes, at most for so long."""
+        """Let others run until something changes, at most for this time."""
         self._leave(seconds, is_waiting=True)
 
     def _leave(self, seconds: float, *, is_waiting: bool) -> None:
@@ -106,13 +106,13 @@ class Scheduler:
         actor.is_waiting = False
 
     def wake_waiting(self) -> None:
-        """Something has changed."""
+        """Wake the actors that wait for a change."""
         for actor in self._actors:
             if actor.is_waiting:
                 actor.wake_s = min(actor.wake_s, self.now_s)
 
     def close(self) -> None:
-        """End everybody who is left."""
+        """End all actors that are left."""
         for actor in self._actors:
             actor.thread.throw(GreenletExit)
         self._actors.clear()
@@ -125,32 +125,32 @@ class VirtualClock:
         self._scheduler = scheduler
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return the milliseconds since 1970."""
         return START_MS + int(self._scheduler.now_s * 1000)
 
     def monotonic_s(self) -> float:
-        """Seconds, never going back."""
+        """Return seconds, which never decrease."""
         return self._scheduler.now_s
 
     def sleep(self, seconds: float) -> None:
-        """Let others act for so long."""
+        """Let others run for this time."""
         self._scheduler.pause(seconds)
 
 
 class _Changes(threading.Condition):
-    """Tells the scheduler of changes, instead of threads that do not exist."""
+    """A condition that notifies the scheduler instead of threads."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         super().__init__(threading.RLock())
         self._wake = wake
 
     def notify_all(self) -> None:
-        """Something has changed."""
+        """Notify the scheduler of a change."""
         self._wake()
 
 
 class SimulatedBroker(EmbeddedBroker):
-    """The in-process log; who waits at it lets others act."""
+    """The in-process log, in which a client that waits lets others run."""
 
     def __init__(self, clock: Clock, scheduler: Scheduler, max_poll_interval_s: float) -> None:
         super().__init__(clock, max_poll_interval_s, _Changes(scheduler.wake_waiting))
@@ -163,21 +163,21 @@ class SimulatedBroker(EmbeddedBroker):
 
     @property
     def hanging(self) -> Sequence[str]:
-        """Names of those of whom something hangs."""
+        """The transactional ids with hanging transactions."""
         return sorted(self._hanging)
 
     def hangs(self, places: Sequence[TopicPartition]) -> bool:
-        """Whether any records hang, or the offsets of one of these partitions."""
+        """Say whether any records hang, or the offsets of one of these partitions."""
         parts = [part for parts in self._hanging.values() for part in parts]
         offsets = {place for part in parts for group in part.offsets.values() for place in group}
         return any(part.partitions for part in parts) or not offsets.isdisjoint(places)
 
     def offsets(self, group_id: str, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, Committed | None]:
-        """The group's committed offsets, whatever holds them."""
+        """Return the group's committed offsets, even if a transaction holds them."""
         return {place: self.groups.group(group_id).offsets.get(place) for place in places}
 
     def end(self, transactional_id: str, state: TransactionState) -> None:
-        """Commit or abort, and what hangs of this name where the transaction has been, too; or hang."""
+        """End a transaction and the hanging ones of this id in the same partitions; or leave it hanging."""
         transaction = self._open.get(transactional_id)
         if transaction is not None and state is TransactionState.ABORTED and self.loses_markers(transactional_id):
             self._hang(transactional_id, self._open.pop(transactional_id))
@@ -189,16 +189,16 @@ class SimulatedBroker(EmbeddedBroker):
         super().end(transactional_id, state)
 
     def end_by_hand(self, transactional_id: str) -> None:
-        """What an operator does with what hangs of a name that does not come back."""
+        """Abort the hanging transactions of an id that does not return, as an operator does."""
         for hanging in self._hanging.pop(transactional_id, []):
             self._end_part(hanging, TransactionState.ABORTED)
 
     def _hang(self, transactional_id: str, transaction: LogTransaction) -> None:
-        """Each partition's part for itself, and each group's offsets: they may end in different ways."""
+        """Leave a transaction hanging; its parts in each partition, and each group's offsets, may end differently."""
         self._leave_out(transactional_id, transaction, {*transaction.partitions, *transaction.offsets})
 
     def _leave_out(self, transactional_id: str, transaction: LogTransaction, lost: set[Hashable]) -> None:
-        """These partitions, and the offsets of these groups, get no marker."""
+        """Write no marker to these partitions and for the offsets of these groups."""
         if not lost:
             return
         parts = self._hanging.setdefault(transactional_id, [])
@@ -239,14 +239,14 @@ class SimulatedBroker(EmbeddedBroker):
         return held or super()._held(group_id, partitions)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for a change; the one place where a client of the log waits."""
+        """Wait for a change; this is the only place where a client of the log waits."""
         if timeout_s <= 0:
             return False
         self._scheduler.wait(timeout_s)
         return True
 
     def delete_before(self, partition: TopicPartition, offset: int) -> None:
-        """Forget what lies below this offset; the world remembers it, for what is to be checked in the end."""
+        """Delete the records below this offset, but keep them for the checks at the end."""
         log = self._log(partition)
         kept = self._deleted.setdefault(partition, [])
         kept += log.entries[: log.index(min(offset, log.high))]
@@ -254,7 +254,7 @@ class SimulatedBroker(EmbeddedBroker):
 
     @contextmanager
     def whole(self, partition: TopicPartition) -> Iterator[None]:
-        """As if nothing had been deleted from it."""
+        """Show a partition during the block as if nothing had been deleted."""
         log = self._log(partition)
         deleted, low = self._deleted.get(partition, []), log.low
         log.entries[:0], log.low = deleted, 0
@@ -265,7 +265,7 @@ class SimulatedBroker(EmbeddedBroker):
             del log.entries[: len(deleted)]
 
     def put_back(self) -> None:
-        """All that was deleted, for good."""
+        """Restore everything that was deleted."""
         for partition, deleted in self._deleted.items():
             log = self._log(partition)
             log.entries[:0], log.low = deleted, 0

@@ -1,4 +1,4 @@
-"""A few dozen seeds, and proof that they can fail. Thousands: `make simulate`."""
+"""A few dozen seeds, and proof that they can fail. `make simulate` runs thousands."""
 
 import os
 import subprocess
@@ -18,20 +18,20 @@ FEW_SEEDS = 30
 
 
 def test_some_seeds() -> None:
-    """Whatever is killed, stalled, fenced or unheard of: what is committed is what a fresh process makes of it."""
+    """Whatever is killed, stalled, fenced or lost, committed outputs are those of a new process for the same inputs."""
     results = [run_seed(seed) for seed in range(FEW_SEEDS)]
     assert [(result.seed, result.wrong) for result in results if result.wrong] == []
     assert sum(sum(result.hits.values()) for result in results) > 9 * FEW_SEEDS
 
 
 def test_a_seed_is_one_story() -> None:
-    """A failure is found again by its seed, else nobody can mend it."""
+    """A seed must reproduce its failure, otherwise nobody can fix it."""
     assert _trace(3) == _trace(3)
 
 
 @pytest.mark.slow
 def test_a_seed_is_one_story_in_any_process() -> None:
-    """The order of sets must not matter: it is another one in each process."""
+    """The order of sets, which differs from process to process, must not matter."""
     code = "from tests.simulation.test_simulation import _trace; print(_trace(3))"
     traces = {
         subprocess.run(
@@ -57,7 +57,7 @@ def _trace(seed: int) -> list[str]:
 
 
 def test_every_method_is_drawn_and_counted() -> None:
-    """A learner that no seed runs is not restored in any of them either."""
+    """A learner that no seed uses is not tested in a restore."""
     drawn = {learner["method"] for learners in LEARNERS for learner in learners.values()}
     assert drawn == set(METHODS)
     counted = {kind.rpartition(" ")[2] for kind in Event if kind.startswith("learned by ")}
@@ -66,7 +66,7 @@ def test_every_method_is_drawn_and_counted() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_mutant_has_its_lines(name: str) -> None:
-    """A mutant of lines that are not there any more breaks nothing, and proves nothing; nor do tests that are gone."""
+    """A mutant of lines that no longer exist breaks nothing and proves nothing; neither do missing tests."""
     path, changed = change(name)
     assert changed != path.read_text()
     for test in MUTANTS[name].found_by:
@@ -77,13 +77,13 @@ def test_every_mutant_has_its_lines(name: str) -> None:
 @pytest.mark.slow(10)
 @pytest.mark.parametrize("name", ["offsets-unsent", "replay-skips"])
 def test_a_blatant_mutant_is_found_at_once(name: str) -> None:
-    """A hunt that finds nothing may be looking at nothing. The others: `python -m tests.simulation --mutants`."""
+    """A hunt that finds nothing may be broken. `python -m tests.simulation --mutants` hunts the other mutants."""
     found = hunt_one(name, 100, "")
     assert found.found_by, found.text
 
 
 def test_settings_of_a_run() -> None:
-    """Rarely used settings (small batches, many snapshots) are tried on all seeds."""
+    """Rarely used settings (small batches, many snapshots) can be tried on all seeds."""
     lines: list[str] = []
     assert not run_seed(0, {"worker": {"max_batch_records": 1}}, lines.append).wrong
     assert sum("committed task=" in line for line in lines) > 10

@@ -1,4 +1,4 @@
-"""The transactions of a simulated worker: any call may fail, and a commit may come late or be unheard."""
+"""The transactions of a simulated worker: any call may fail, and a commit may come late or its answer may be lost."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,10 +16,10 @@ class SimulatedTransaction:
     """A transactional producer.
 
     Args:
-        gate: That of its process.
-        make: Makes a client, which does the work; a client that failed is replaced.
-        later: Has something done by the broker after so many seconds.
-        leave_group: Throws its process out of the group.
+        gate: The gate of its process.
+        make: Creates a client, which does the work; a client that failed is replaced.
+        later: Makes the broker do something after so many seconds.
+        leave_group: Removes its process from the group.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class SimulatedTransaction:
         self._inner = make()
         self._later = later
         self._leave_group = leave_group
-        self._is_left = False  # the broker decides what becomes of the open transaction
+        self._is_left = False  # the broker decides the outcome of the open transaction
 
     def initialise(self) -> None:
         """Fence older producers of this id."""
@@ -53,7 +53,7 @@ class SimulatedTransaction:
         self._refused("produce", lambda: self._inner.produce(partition, records, offsets))
 
     def flush(self) -> None:
-        """Wait until all is written."""
+        """Wait until everything is written."""
         self._refused("flush", self._inner.flush)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
@@ -62,7 +62,7 @@ class SimulatedTransaction:
         self._refused("send_offsets", lambda: self._inner.send_offsets(offsets, group))
 
     def commit(self) -> None:
-        """Commit; what the worker hears of it is another matter."""
+        """Commit; the worker may get no answer, or a late one."""
         gate, faults = self._gate, self._gate.faults
         self._become_zombie("commit")
         self._abort_by_chance("commit")
@@ -75,11 +75,11 @@ class SimulatedTransaction:
             self._unheard("commit: late on the way to the broker")
         self._refused("commit", self._inner.commit)
         if faults.hit(Fault.COMMITTED_UNHEARD):
-            self._unheard("commit: done, but nobody heard of it")
+            self._unheard("commit: done, but the answer was lost")
         gate.begun_s = None
 
     def _unheard(self, what: str) -> None:
-        """The client gives up: it is replaced, or the process starts again."""
+        """Give the client up: replace it, or restart the process."""
         self._gate.say(what)
         self._gate.enter("commit")
         if self._gate.faults.draw.random() < 0.5:
@@ -88,7 +88,7 @@ class SimulatedTransaction:
         raise TransactionAbortedError(f"{what}; a new client settles it")
 
     def _replace(self) -> None:
-        """What the old one has on its way stays on its way."""
+        """Replace the client; what the old one has sent remains on its way."""
         self._inner = self._make()
         self._is_left = False
         self._gate.begun_s = None
@@ -101,7 +101,7 @@ class SimulatedTransaction:
             self._gate.faults.events[Event.COMMITTED_LATE] += 1
 
     def _become_zombie(self, call: str) -> None:
-        """Others get our tasks, while we stand still with a transaction open; often not for so long that it ends."""
+        """Lose the tasks while standing still with an open transaction, often not long enough for it to time out."""
         if self._gate.faults.hit(Fault.EVICT):
             seconds = 1.2 * TRANSACTION_TIMEOUT_S * self._gate.faults.draw.random()
             self._gate.say(f"{call}: thrown out of the group, stands still for {seconds:.2f} s")
@@ -119,7 +119,7 @@ class SimulatedTransaction:
             raise TransactionAbortedError(f"{call}: aborted by chance")
 
     def _refused(self, name: str, inner: Callable[[], None]) -> None:
-        """A call that the broker may refuse; count why."""
+        """Make a call that the broker may refuse, and count why."""
         gate = self._gate
         try:
             gate.call(name, inner)
@@ -138,7 +138,7 @@ class SimulatedTransaction:
             raise
 
     def abort(self) -> None:
-        """Give it up."""
+        """Abort."""
         self._refused("abort", self._inner.abort)
         self._gate.begun_s = None
 

@@ -1,1 +1,1 @@
-"""What several test packages share: fixtures in code, references to compare with, and helpers that wait."""
+"""Code that several test packages share: fixtures, references to compare with, and helpers that wait."""

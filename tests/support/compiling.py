@@ -1,6 +1,6 @@
 """Compile the code of all learners before the tests: `python -m tests.support.compiling`.
 
-The workers of pytest-xdist would else compile the same functions at the same time, each for itself.
+Otherwise each worker of pytest-xdist would compile the same functions at the same time.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Ways in which an operator or a lost topic can damage what the group and the topics say about an application."""
+"""Damage that an operator or a lost topic can do to what the group and the topics say about an application."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _s
 
 
 def _tripped_world() -> tuple[World, Worker]:
-    """Task 0 has tripped, task 1 runs."""
+    """Return a world in which task 0 has tripped and task 1 runs."""
     world = World(_config(**BREAKER))
     world.send(6)
     for _ in range(3):
@@ -28,7 +28,7 @@ def _last(world: World, partition: int = 0) -> Commit:
 
 
 def _commit_offsets(world: World, committed: Callable[[int], tuple[str, tuple[int, int]]]) -> None:
-    """Whatever committed them, the group has this metadata and these offsets, by task."""
+    """Commit this metadata and these offsets for the group, by task."""
     topics = world.config.topics
     for number in range(PARTITIONS):
         metadata, offsets = committed(number)
@@ -86,7 +86,7 @@ COUNT = 40
 
 
 def _processed(after_ms: int = 0) -> tuple[World, Worker]:
-    """So many records were processed, with snapshots; then the worker died."""
+    """Return a world in which a worker processed so many records, took snapshots, and died."""
     world = World(_config(worker={"snapshot_after_ms": after_ms}))
     world.send(COUNT)
     member = _started(world.worker())
@@ -100,12 +100,12 @@ def _committed(world: World) -> dict[TopicPartition, Committed]:
 
 
 def _to_the_first(world: World) -> None:
-    """What `kafka-consumer-groups.sh --reset-offsets --to-earliest` does."""
+    """Reset the offsets as `kafka-consumer-groups.sh --reset-offsets --to-earliest` does."""
     _commit_offsets(world, lambda _: ("", (0, 0)))
 
 
 def _other_offsets(world: World) -> None:
-    """The metadata of a backup, offsets of another moment."""
+    """Commit the metadata of a backup with the offsets of another time."""
     places = {known: number for number, known in enumerate(sorted(_committed(world)))}
     for place in places:
         known = world.broker.groups.group("app").offsets[place]
@@ -113,7 +113,7 @@ def _other_offsets(world: World) -> None:
 
 
 def _unequal_offsets(world: World) -> None:
-    """Half of a metadata that was cut."""
+    """Commit the labels' offsets with metadata that lost a part."""
     for place, known in _committed(world).items():
         if place.topic == world.config.topics.labels:
             metadata = parse_metadata(known.metadata, "test").point.metadata()

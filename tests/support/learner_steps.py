@@ -1,4 +1,4 @@
-"""What tests of learners share: streams, operations, and the compiled step beside autograd's, from equal states."""
+"""Helpers of the tests of learners: streams, operations, and compiled steps against autograd's, from equal states."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class Stream(NamedTuple):
 
 
 def stream(count: int, features: int, *, zeros: float = 0.0, positives: float = 0.1) -> Stream:
-    """A noisy plane; a share of the numbers is zero."""
+    """Return a noisy plane; a share of the numbers is zero."""
     random = np.random.default_rng([count, features])
     examples = random.standard_normal((count, features)) * (random.random((count, features)) >= zeros)
     heights = examples @ random.standard_normal(features) + 0.3 * random.standard_normal(count)
@@ -34,13 +34,13 @@ def stream(count: int, features: int, *, zeros: float = 0.0, positives: float = 
 
 
 def operations(entries: Sequence[tuple[int, int, int]]) -> Operations:
-    """Of (code, slot, label)."""
+    """Return the operations of rows (code, slot, label)."""
     codes, slots, labels = (list(column) for column in zip(*entries, strict=True)) if entries else ([], [], [])
     return Operations(np.array(codes, np.uint8), np.array(slots, np.int32), np.array(labels, np.int8))
 
 
 def in_turn(labels: NDArray[np.int8], *, reports: bool = False) -> list[tuple[int, int, int]]:
-    """Predict slot i, learn slot i, and report, one after the other."""
+    """Return the rows that predict slot i, learn slot i, and report, one after the other."""
     entries: list[tuple[int, int, int]] = []
     for slot, label in enumerate(labels.tolist()):
         entries += [(Operation.PREDICT, slot, -1), (Operation.LEARN, slot, label)]
@@ -50,7 +50,7 @@ def in_turn(labels: NDArray[np.int8], *, reports: bool = False) -> list[tuple[in
 
 
 def ids(count: int) -> Words:
-    """Different ids."""
+    """Return distinct ids."""
     words = np.zeros((count, ID_WORDS), np.uint64)
     words[:, 0] = 8
     words[:, 1] = np.arange(count) + 1
@@ -58,12 +58,12 @@ def ids(count: int) -> Words:
 
 
 def learner(features: int = 2, seed: bytes = SEED, **settings: object) -> Learner:
-    """A learner as a configuration makes it; AREBA, if nothing else is said."""
+    """Return a learner as a configuration creates it, by default AREBA."""
     return build("test", LearnerSettings.model_validate({"method": "areba"} | settings), features, seed)
 
 
 def run_in_cuts(which: Learner, entries: Sequence[tuple[int, int, int]], examples: Floats, cut: int) -> Answers:
-    """Carry the operations out, so many a call."""
+    """Run the operations, so many per call."""
     answers = [
         which.run(operations(entries[start : start + cut]), examples, ids(len(examples)))
         for start in range(0, len(entries), cut)
@@ -77,13 +77,13 @@ def run_in_cuts(which: Learner, entries: Sequence[tuple[int, int, int]], example
 
 
 def same_state(left: Learner, right: Learner) -> bool:
-    """Whether all arrays are equal to the bit."""
+    """Say whether all arrays are equal, bit for bit."""
     a, b = left.arrays(), right.arrays()
     return list(a) == list(b) and all(a[name].tobytes() == b[name].tobytes() for name in a)
 
 
 def pair(settings: LearnerSettings, features: int) -> tuple[OnlineLearner, OnlineLearner]:
-    """One learner twice: compiled, and of the same networks as modules under autograd."""
+    """Return a learner twice: compiled, and with the same networks as modules under autograd."""
     methods = [METHODS[settings.method](settings, features, SEED) for _ in range(2)]
     networks = [[DenseNetwork(features, settings.hidden) for _ in range(method.state.networks)] for method in methods]
     rate, l2, scaled = settings.learning_rate, settings.l2, settings.scaler == "standard"
@@ -103,21 +103,21 @@ def single_step_differences(
     hidden: tuple[int, ...],
     **settings: object,
 ) -> dict[str, float]:
-    """Walk along a stream, taking each step twice from one state: compiled, and by Torch autograd.
+    """Walk along a stream, and take each step twice from one state: compiled, and with Torch's autograd.
 
     Args:
         examples: float32 `[n, d]`.
         labels: int8 `[n]`.
-        learning_rate: Of Adam.
-        l2: Of the hidden weights.
+        learning_rate: The learning rate of Adam.
+        l2: The weight of the L2 penalty.
         hidden: Units of the hidden layers.
-        settings: Of the learner; AREBA with a budget of 20, if nothing else is said.
+        settings: Further settings of the learner, by default AREBA with a budget of 20.
 
     Returns:
         The largest difference of all steps. Of `parameters` and both moments it is a share of the array's largest
         magnitude in that step; of `scores` of the largest score of the stream. In its first step Adam divides each
         gradient by its own magnitude plus eps: of one below 100 eps only rounding is left, so that is not compared.
-        `method` counts the arrays of the method itself that are not equal to the bit.
+        `method` counts the arrays of the method itself that differ in any bit.
     """
     count, features = examples.shape
     numbers = {"method": "areba", "learning_rate": learning_rate, "l2": l2, "hidden": hidden}

@@ -1,7 +1,7 @@
 """Logs that an older version of areba left on a broker, record by record, with their offsets.
 
-Each file of `tests/fixtures` has all topics of an application, and what its group had committed. What no reader sees
-keeps its offsets: markers are gaps, and a transaction that was open when its worker was killed is open here.
+Each file of `tests/fixtures` has all topics of an application, and what its group had committed. Records keep their
+offsets: markers are gaps, and a transaction that was open when its worker was killed is open here.
 """
 
 import gzip
@@ -37,9 +37,9 @@ class OldLog:
     """One of the files.
 
     Attributes:
-        config: The application's own, on this broker.
+        config: The application's own configuration.
         high: The end of each partition, markers included.
-        committed: What the group had committed.
+        committed: The offsets that the group had committed.
     """
 
     def __init__(self, name: str, bootstrap_servers: str = "127.0.0.1:9092") -> None:
@@ -71,7 +71,7 @@ class OldLog:
         ]
 
     def load(self, broker: EmbeddedBroker) -> None:
-        """Write it to an in-process log that has no such topics."""
+        """Write the log to an in-process broker that has none of its topics."""
         transaction = broker.begin(OLD_TRANSACTIONAL_ID, TRANSACTION_TIMEOUT_S)
         aborted = broker.begin("aborted", TRANSACTION_TIMEOUT_S)
         for name, count in Counter(place.topic for place in self.high).items():

@@ -1,6 +1,6 @@
-"""A producer that writes Kafka's protocol by hand: records that no client library would send, but that brokers take.
+"""A producer that writes Kafka's protocol by hand: records that no client library sends, but that brokers accept.
 
-One request a batch: Produce version 8 (KIP-467) with one record batch of format 2 (KIP-98), acks=all.
+It sends one request per batch: Produce version 8 (KIP-467) with one record batch of format 2 (KIP-98), acks=all.
 """
 
 import gzip
@@ -26,7 +26,7 @@ class RawRecord(NamedTuple):
 
 
 class RawProducer:
-    """Writes to the partitions of one broker, which leads them."""
+    """Writes to the partitions of one broker, which leads all of them."""
 
     def __init__(self, server: str) -> None:
         host, _, port = server.rpartition(":")
@@ -40,7 +40,7 @@ class RawProducer:
         self._socket.close()
 
     def send(self, topic: str, partition: int, records: Sequence[RawRecord], *, compressed: bool = False) -> int:
-        """Write one batch; the error code of the broker, 0 where it took it."""
+        """Write one batch; return the broker's error code, 0 if it accepted the batch."""
         batch = _batch(records, compressed=compressed)
         body = struct.pack(">hhi", -1, ALL, int(TIMEOUT_S * 1000))
         body += struct.pack(">i", 1) + _text(topic) + struct.pack(">iii", 1, partition, len(batch)) + batch
@@ -90,7 +90,7 @@ def _cell(cell: bytes | None) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Zigzag, seven bits a byte; of 64 bits, as the protocol's longs wrap."""
+    """Encode a zigzag varint of 64 bits, which wraps as the protocol's longs do."""
     rest = ((number << 1) ^ (number >> 63)) & 0xFFFF_FFFF_FFFF_FFFF
     found = bytearray()
     while rest > 0x7F:
@@ -101,7 +101,7 @@ def _varint(number: int) -> bytes:
 
 
 def _table() -> list[int]:
-    """Of CRC-32C (Castagnoli), RFC 3720: polynomial 0x1EDC6F41, reflected."""
+    """Return the table of CRC-32C (Castagnoli), RFC 3720: polynomial 0x1EDC6F41, reflected."""
     table = []
     for byte in range(256):
         value = byte

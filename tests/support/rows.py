@@ -35,27 +35,27 @@ class Row(Protocol):
 
     @property
     def offset(self) -> int:
-        """Its offset."""
+        """The record's offset."""
 
     @property
     def time_ms(self) -> int:
-        """Its timestamp."""
+        """The record's timestamp."""
 
     @property
     def key(self) -> bytes | None:
-        """Its key."""
+        """The record's key."""
 
     @property
     def value(self) -> bytes | None:
-        """Its value."""
+        """The record's value."""
 
     @property
     def headers(self) -> Sequence[Header]:
-        """Its headers."""
+        """The record's headers."""
 
 
 def columns(records: Sequence[Row]) -> RawRecords:
-    """As a client hands them over."""
+    """Return the records in columns, as a client returns them."""
     return RawRecords(
         np.array([record.offset for record in records], np.int64),
         np.array([record.time_ms for record in records], np.int64),
@@ -66,7 +66,7 @@ def columns(records: Sequence[Row]) -> RawRecords:
 
 
 def range_of(records: RawRecords, start: int, end: int) -> RawRecords:
-    """Those at the offsets from `start` on, below `end`."""
+    """Return the records at the offsets from `start` up to, and without, `end`."""
     first, last = (bisect_left(records.offsets, offset) for offset in (start, end))
     return RawRecords(
         records.offsets[first:last].copy(),

@@ -1,4 +1,4 @@
-"""Snapshots of a task that are taken and loaded without a broker."""
+"""Take and load snapshots of a task without a broker."""
 
 from stream_app.config import TaskSettings
 from stream_app.pipeline.task import Task
@@ -8,7 +8,7 @@ from tests.support.tasks import PARTITION, TOPICS
 
 
 def exported(task: Task) -> list[bytes]:
-    """All that is known of a task, whatever its slots."""
+    """Return everything that a task knows, independent of its slots."""
     return [
         pack(part)
         for stream in task.states()
@@ -21,7 +21,7 @@ def exported(task: Task) -> list[bytes]:
 
 
 class Changelog:
-    """Takes a snapshot and loads a new task of it; keeps blobs as the changelog topic does."""
+    """Takes a snapshot and loads a new task from it; keeps blobs as the changelog topic does."""
 
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
@@ -32,7 +32,7 @@ class Changelog:
         self.sequence = 0
 
     def relay(self, task: Task) -> Task:
-        """Another task in the same state."""
+        """Return another task in the same state."""
         self.write(task)
         text = Manifest(
             format=1,

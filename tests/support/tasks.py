@@ -1,4 +1,4 @@
-"""Inputs of a task as hypothesis draws them, and what a task makes of them."""
+"""Inputs of a task as Hypothesis draws them, and the task's outputs for them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -48,10 +48,10 @@ LEARNERS = {
 }
 
 FEATURES = ((0.0, 1.0), (-0.0, 1.0), (0.5, -2.0), (0.5,), (1.0, 2.0, 3.0))
-"""Two that differ in one bit of a sign, and other dimensions."""
+"""Features: two vectors that differ in the bit of a sign, and other dimensions."""
 
 IDS = ("0", "1", "12345678", "123456789", "x" * 64, "é")
-"""Ids that fill a machine word, pass it, or are as long as allowed."""
+"""Ids that fill a machine word, exceed it, or are as long as allowed."""
 
 MALFORMED: dict[Side, tuple[tuple[bytes | None, Reason], ...]] = {
     side: (
@@ -81,12 +81,12 @@ MALFORMED: dict[Side, tuple[tuple[bytes | None, Reason], ...]] = {
 }
 
 UNREADABLE = frozenset({Reason.UNDECODABLE, Reason.WRONG_SCHEMA, Reason.TOO_LARGE})
-"""Of these nobody can tell the stream; `BAD_ID` is one of them only where the stream has a bad name."""
+"""Reasons of records whose stream cannot be known; `BAD_ID` is one of them only if the stream has a bad name."""
 
 
 @st.composite
 def task_settings(draw: st.DrawFn) -> TaskSettings:
-    """Bounds and lives so small that every one of them is reached."""
+    """Draw settings with limits and times so small that every one of them is reached."""
 
     def number(low: int, high: int) -> int:
         return draw(st.integers(low, high))
@@ -116,7 +116,7 @@ def task_settings(draw: st.DrawFn) -> TaskSettings:
 
 
 class Draft(NamedTuple):
-    """What hypothesis draws for one record; meanings differ by side."""
+    """The values that Hypothesis draws for one record; their meaning differs by side."""
 
     kind: int
     stream: int
@@ -151,7 +151,7 @@ HEADERS: dict[int, tuple[Header, ...]] = {
 
 
 def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
-    """The record of a draft: mostly data, now and then a mark or garbage."""
+    """Return the record of a draft: mostly data, sometimes a mark or garbage."""
     stream, id_ = "abcd"[draft.stream], IDS[draft.id] if draft.id < len(IDS) else str(draft.id)
     meaning: Example | Label | Mark | Reason
     if draft.kind == 0:
@@ -172,15 +172,15 @@ def record_of(side: Side, offset: int, time_ms: int, draft: Draft) -> Record:
 
 @st.composite
 def one_side(draw: st.DrawFn, side: Side) -> list[Record]:
-    """Records of one partition: clocks stand still, go back, run ahead; offsets have gaps."""
+    """Draw records of one partition: clocks stop, go back and run ahead; offsets have gaps."""
     records = []
     now_ms = draw(st.sampled_from([0, 5, 30]))
     offset = draw(st.sampled_from([0, 7]))
     for draft in draw(st.lists(DRAFTS, min_size=draw(st.sampled_from([30, 0])), max_size=60)):
         if draft.step_ms in {25, 60, -1000} and draft.variant < 14:
-            time_ms = now_ms  # such jumps, rarely
+            time_ms = now_ms  # rare jumps
         elif draft.step_ms in {-15, -1000, 60}:
-            time_ms = now_ms + draft.step_ms  # this record's clock alone
+            time_ms = now_ms + draft.step_ms  # only this record's clock
         else:
             now_ms = time_ms = max(1, now_ms + draft.step_ms)
         records.append(record_of(side, offset, time_ms, draft))
@@ -190,7 +190,7 @@ def one_side(draw: st.DrawFn, side: Side) -> list[Record]:
 
 @dataclass
 class Run:
-    """What a task made of its inputs: rows by topic, the breaker's view, and the models at the end."""
+    """The results of a task: rows by topic, the breaker's view, and the models at the end."""
 
     rows: dict[str, list[Row]]
     unreadable: tuple[list[bool], list[bool]]
@@ -202,7 +202,7 @@ def run(
     batches: Sequence[tuple[Sequence[Record], Sequence[Record]]],
     relay: Callable[[Task], Task] = lambda task: task,
 ) -> Run:
-    """A fresh task, batch by batch; after each batch the one that `relay` gives goes on."""
+    """Run a new task batch by batch; after each batch the task that `relay` returns continues."""
     task = Task(PARTITION, task_settings, TOPICS)
     result = Run({topic: [] for topic in OUTPUT_TOPICS}, ([], []), {})
     for examples, labels in batches:
@@ -219,7 +219,7 @@ def run(
 
 
 def reason_of(row: Row) -> str:
-    """The reason that a dead letter carries."""
+    """Return the reason that a dead letter carries."""
     return dict(row.headers)["areba.reason"].decode()  # type: ignore[union-attr]
 
 
@@ -228,7 +228,7 @@ FEW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthChe
 
 
 def cut_at(sequence: Sequence[Record], ends: Sequence[int]) -> list[tuple[list[Record], list[Record]]]:
-    """The merged sequence in pieces, each piece as the two ranges that it is made of."""
+    """Cut the merged sequence into pieces, each given as the two ranges that it is made of."""
     bounds = [0, *sorted(ends), len(sequence)]
     pieces = [sequence[start:end] for start, end in pairwise(bounds)]
     return [([r for r in piece if r.side == 0], [r for r in piece if r.side == 1]) for piece in pieces]
@@ -240,7 +240,7 @@ SMALL = JoinSettings(ttl_ms=60, max_clock_lead_ms=20, max_pending_per_stream=12,
 def fixed_input(
     n: int, seed: int = 7, join: JoinSettings = SMALL, delay_ms: int = 12
 ) -> tuple[TaskSettings, list[Record], list[Record]]:
-    """A seeded pair of streams with everything in it: labels late and early, repeats, marks, garbage."""
+    """Return a seeded pair of inputs with every case: labels late and early, repeats, marks, garbage."""
     random = np.random.default_rng(seed)
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     chosen = TaskSettings(

@@ -1,4 +1,4 @@
-"""The topics of an application as lists of records, whole or damaged, for the tests of `areba verify`."""
+"""The topics of an application as lists of records, intact or damaged, for the tests of `areba verify`."""
 
 import itertools
 import random
@@ -71,7 +71,7 @@ GROUP = CONFIG.group_id
 
 
 SNAPSHOT = Snapshot(Place(7, 1, 400, "ab" * 32), 3)
-"""A task that runs for long has one; the audit needs none."""
+"""A snapshot, which a task that runs for long has; verification does not need it."""
 
 
 @dataclass(frozen=True)
@@ -87,38 +87,38 @@ class Stored:
 
 @dataclass
 class Log:
-    """Topics with one partition, as lists; what `verify` needs of a cluster."""
+    """Topics with one partition, as lists; the part of a cluster that `verify` needs."""
 
     records: dict[str, list[Stored]] = field(default_factory=lambda: {name: [] for name in TOPICS})
     offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
     after_read: Callable[[], None] | None = None
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Those that exist."""
+        """Return those of the named topics that exist."""
         return {name: TopicInfo(name, 1, {}) for name in names if name in self.records}
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Not for a reader."""
+        """Refuse: a reader creates nothing."""
         raise NotImplementedError
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> "ListReader":  # noqa: ARG002  (the port's)
-        """From the first record on."""
+        """Return a reader from the first record on."""
         return ListReader(partition, self.records[partition.topic])
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
-        """From the first record on, as far as there are any."""
+        """Return the first offset and the end."""
         stored = self.records[partition.topic]
         low = max(stored[0].offset, 0) if stored else 0
         return Watermarks(low, low + len(stored))
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
-        """Nobody asks."""
+        """Refuse: `verify` does not ask for it."""
         raise NotImplementedError
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
-        """What was stored; then the group may move on."""
+        """Return what was stored; afterwards the group may continue."""
         assert group_id == GROUP
         found = {partition: self.offsets.get(partition) for partition in partitions}
         if self.after_read is not None:
@@ -126,20 +126,20 @@ class Log:
         return found
 
     def members(self, group_id: str) -> Sequence[str]:
-        """Nobody asks."""
+        """Refuse: `verify` does not ask for it."""
         raise NotImplementedError
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Not for a reader."""
+        """Refuse: a reader commits nothing."""
         raise NotImplementedError
 
     def delete_records(self, partition: TopicPartition, before: int) -> int:
-        """Not for a reader."""
+        """Refuse: a reader deletes nothing."""
         raise NotImplementedError
 
 
 class ListReader:
-    """A `LogReader` over a list; two polls, so that reading on is tried."""
+    """A `LogReader` over a list, which returns the records in two polls."""
 
     def __init__(self, partition: TopicPartition, records: Sequence[Stored]) -> None:
         self._partition = partition
@@ -147,11 +147,11 @@ class ListReader:
         self._next = 0
 
     def seek(self, offset: int) -> None:
-        """Go on from there."""
+        """Continue at this offset."""
         self._next = offset
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """Half of the records at a time."""
+        """Return half of the records at a time."""
         del timeout_s
         size = min(max_records, len(self._rows) // 2 + 1)
         rows = [row for row in self._rows if row[0] >= self._next][:size]
@@ -161,11 +161,11 @@ class ListReader:
         return Fetched(self._partition, raw([stored for _, stored in rows], [offset for offset, _ in rows]), at_end)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
 
 def raw(records: Sequence[Stored], offsets: Sequence[int]) -> RawRecords:
-    """In columns."""
+    """Return the records in columns."""
     return RawRecords(
         np.array(offsets, np.int64),
         np.array([stored.timestamp_ms for stored in records], np.int64),
@@ -176,7 +176,7 @@ def raw(records: Sequence[Stored], offsets: Sequence[int]) -> RawRecords:
 
 
 class Oracle:
-    """A learner whose scores come from the features alone: the audit compares scores, not how they were learned."""
+    """A learner whose scores depend on the features alone: `verify` compares scores, not how they were learned."""
 
     def __init__(self, salt: int) -> None:
         self._salt = salt
@@ -200,28 +200,28 @@ class Oracle:
         return Answers(scores, labels, versions, np.array(reports, np.float64).reshape(-1, REPORT_WIDTH))
 
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """It has none."""
+        """Return no state."""
         return {}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """It has none."""
+        """Ignore the state."""
         raise NotImplementedError
 
 
 def oracle(name: str, settings: LearnerSettings, features: int, seed: bytes, scratch: object) -> Oracle:
-    """In place of `learners.build`."""
+    """Create an oracle, in the place of `learners.build`."""
     del settings, features, seed, scratch
     return Oracle(salt=len(name))
 
 
 def encoded(record: Example | Label | Mark, timestamp_ms: int) -> Stored:
-    """As a producer writes it, some with a trace."""
+    """Return a record as a producer writes it, sometimes with a trace."""
     headers = (("traceparent", b"00-%032x-%016x-01" % (timestamp_ms, timestamp_ms)),) if timestamp_ms % 7 == 0 else ()
     return Stored(timestamp_ms, record.stream.encode(), codec.encode(record), headers)
 
 
 def inputs(seed: int) -> tuple[list[Stored], list[Stored]]:  # noqa: C901  (a list of faults)
-    """Examples and labels of three streams with every fault there is, each side in order of time but for a few."""
+    """Return examples and labels of three streams with every kind of fault, each side mostly in order of time."""
     draw = random.Random(seed)
     examples: list[tuple[float, Stored]] = []
     labels: list[tuple[float, Stored]] = []
@@ -253,7 +253,7 @@ def inputs(seed: int) -> tuple[list[Stored], list[Stored]]:  # noqa: C901  (a li
                 labels.append((label_ms + 4, encoded(changed, label_ms + 4)))
                 labels.append((label_ms + 5, encoded(replace(label, revision=1), label_ms + 5)))
                 labels.append((label_ms + 90, encoded(replace(changed, revision=3), label_ms + 90)))
-            if number % 41 == 4:  # again beyond the horizon
+            if number % 41 == 4:  # repeated beyond the horizon
                 examples.append((time_ms + 4_000, encoded(example, time_ms + 4_000)))
     examples += bad_examples()
     labels += [
@@ -275,7 +275,7 @@ def _when(pair: tuple[float, Stored]) -> float:
 
 
 def bad_examples() -> list[tuple[float, Stored]]:
-    """One of each kind that is refused whatever the state."""
+    """Return one example of each kind that is refused in any state."""
     good = codec.encode(Example("sine", "x", [0.5, 0.5]))
     return [
         (1_501, Stored(1_501, b"sine", good[:-2])),
@@ -291,7 +291,7 @@ def bad_examples() -> list[tuple[float, Stored]]:
 
 
 def history(seed: int = 1, batch: int = 97, kept: float = 1.0, config: Config = CONFIG) -> Log:
-    """What a real task makes of it, in batches of about this size; `kept` is the share that was processed."""
+    """Return the log of a real task that processed the share `kept` of the inputs, in batches of about this size."""
     log = Log()
     log.records[TOPICS.examples], log.records[TOPICS.labels] = inputs(seed)
     with pytest.MonkeyPatch.context() as patch:
@@ -300,7 +300,7 @@ def history(seed: int = 1, batch: int = 97, kept: float = 1.0, config: Config = 
 
 
 def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log:
-    """What a task makes of this share of the inputs, written to the log in batches of about this size."""
+    """Process this share of the inputs with a task, in batches of about this size, and write the outputs to the log."""
     task = Task(0, config.task_settings(), (TOPICS.examples, TOPICS.labels))
     digest, at = GENESIS, (0, 0)
     log.records[TOPICS.progress].append(
@@ -334,7 +334,7 @@ def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log
 
 
 def findings(log: Log, config: Config = CONFIG) -> Sequence[Finding]:
-    """Return everything that is wrong."""
+    """Return all findings."""
     return verify.verify(log, config).findings
 
 
@@ -354,7 +354,7 @@ def lines(report: verify.Report) -> str:
 
 
 def where(log: Log, topic: str, test: Callable[..., bool]) -> tuple[int, Prediction | Outcome | Metric | Commit]:
-    """The first record of a topic that passes, with its offset."""
+    """Return the first record of a topic that passes the test, and its offset."""
     for offset, stored in enumerate(log.records[topic]):
         record = codec.decode_one(stored.value or b"")
         if test(record):
@@ -363,7 +363,7 @@ def where(log: Log, topic: str, test: Callable[..., bool]) -> tuple[int, Predict
 
 
 def put(log: Log, topic: str, offset: int, record: Prediction | Outcome | Metric | Commit | None) -> None:
-    """Write another record in its place; None takes it out."""
+    """Replace the record at an offset; None removes it."""
     records = log.records[topic]
     if record is None:
         del records[offset]

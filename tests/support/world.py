@@ -1,4 +1,4 @@
-"""An application over the in-process log: its topics, its workers, and a clock that is moved by hand."""
+"""An application over the in-process log: its topics, its workers, and a clock that tests move by hand."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ from stream_app.worker.worker import Worker
 PARTITIONS = 2
 
 TURNS = 500
-"""Far more than any story takes."""
+"""Far more turns than any test takes."""
 
 MAX_POLL_INTERVAL_S = 300.0
-"""Of the in-process log: a member that was not heard of for so long is thrown out."""
+"""The setting of the in-process log: a member that does not poll for so long is removed from its group."""
 
 
 def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
@@ -58,20 +58,20 @@ class World:
             self.add_topic(name)
 
     def add_topic(self, name: str) -> None:
-        """With a partition for each task."""
+        """Create a topic with a partition for each task."""
         self.broker.create_topic(TopicInfo(name, PARTITIONS, {}))
 
     def open_transaction(self, transactional_id: str) -> EmbeddedTransaction:
-        """A producer of any transactional id."""
+        """Return a producer with any transactional id."""
         return EmbeddedTransaction(self.broker, transactional_id)
 
     def use(self, clock: ManualClock) -> None:
-        """Go on by another clock."""
+        """Continue with another clock."""
         clock.advance(self.clock.monotonic_s())
         self.clock = self.broker.clock = clock
 
     def send(self, count: int, first: int = 0, partitions: Sequence[int] = range(PARTITIONS)) -> None:
-        """So many examples, each with its label, to each of these partitions."""
+        """Send so many examples, each with its label, to each of these partitions."""
         for number in range(first, first + count):
             for partition in partitions:
                 stream = f"s{partition}"
@@ -82,12 +82,12 @@ class World:
                 self.put("labels", partition, key, label, 10 * number + 15)
 
     def put(self, topic: str, partition: int, key: bytes | None, value: bytes | None, time_ms: int = 1) -> None:
-        """One record."""
+        """Send one record."""
         name = getattr(self.config.topics, topic)
         self.broker.append(TopicPartition(name, partition), [(key, value, time_ms, ())])
 
     def resume(self, partition: int, sequence: int) -> None:
-        """What `areba resume` writes."""
+        """Write what `areba resume` writes."""
         self.put("progress", partition, None, codec.encode(Act(sequence, RESUME, "0", "")))
 
     def worker(
@@ -97,7 +97,7 @@ class World:
         cluster: EmbeddedCluster | None = None,
         **options: Any,  # noqa: ANN401  (as the worker takes them)
     ) -> Worker:
-        """A new process, so to speak. Unless it joins others, those before it are dead and the group knows."""
+        """Return a new worker. Unless it joins others, those before it are dead and the group knows it."""
         if not options.pop("joins", False):
             self.clock.advance(MAX_POLL_INTERVAL_S + 1)
         chosen = config or self.config
@@ -109,7 +109,7 @@ class World:
         return Worker(chosen, ports, options.pop("observer", None) or Observer(self.clock), **options)
 
     def rows(self, topic: str, partition: int) -> list[tuple[Any, ...]]:
-        """Everything committed in a partition: key, value, timestamp, headers."""
+        """Return everything that is committed in a partition: key, value, timestamp, headers."""
         name = getattr(self.config.topics, topic.replace("-", "_"))
         records, _, at_end = self.broker.read(TopicPartition(name, partition), 0, 10**6)
         assert at_end
@@ -117,17 +117,17 @@ class World:
         return [(*row, tuple(records.headers.get(number, ()))) for number, row in enumerate(cells)]
 
     def outputs(self) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
-        """All outputs."""
+        """Return all outputs."""
         return {(topic, number): self.rows(topic, number) for topic in OUTPUT_TOPICS for number in range(PARTITIONS)}
 
     def progress(self, partition: int) -> list[Commit | Act]:
-        """The recorded story of a task."""
+        """Return the records of a task's progress."""
         found = [codec.decode_one(value) for _, value, _, _ in self.rows("progress", partition)]
         return [record for record in found if isinstance(record, Commit | Act)]
 
 
 def _turns(*members: Worker, until: Callable[[], bool]) -> None:
-    """Let them take turns."""
+    """Let the workers take turns until the condition holds."""
     for _ in range(TURNS):
         if until():
             return
@@ -137,7 +137,7 @@ def _turns(*members: Worker, until: Callable[[], bool]) -> None:
 
 
 def _never() -> Callable[[], bool]:
-    """For a worker that is to end by itself."""
+    """Return the condition of a worker that must end by itself."""
     asked = 0
 
     def should_stop() -> bool:
@@ -150,7 +150,7 @@ def _never() -> Callable[[], bool]:
 
 
 def _all_at(member: Worker, offset: int, stage: Stage = Stage.LIVE) -> Callable[[], bool]:
-    """Whether it has all tasks, processed up to here."""
+    """Return the condition that a worker has all tasks, processed up to this offset."""
     return lambda: (
         len(member.tasks) == PARTITIONS
         and all(task.stage is stage and task.offsets == (offset, offset) for task in member.tasks)
@@ -158,7 +158,7 @@ def _all_at(member: Worker, offset: int, stage: Stage = Stage.LIVE) -> Callable[
 
 
 def _all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
-    """Whether it has all tasks, processed up to here at least."""
+    """Return the condition that a worker has all tasks, processed at least up to this offset."""
     return lambda: (
         len(member.tasks) == PARTITIONS
         and all(task.stage is Stage.LIVE and min(task.offsets) >= offset for task in member.tasks)
@@ -166,7 +166,7 @@ def _all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
 
 
 def _reaches(member: Worker, offsets: tuple[int, int]) -> bool:
-    """Whether a live task is there."""
+    """Say whether a live task is at these offsets."""
     return any(task.stage is Stage.LIVE and task.offsets == offsets for task in member.tasks)
 
 
@@ -176,7 +176,7 @@ def _started(member: Worker) -> Worker:
 
 
 def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
-    """Outputs of one life in which so many records came, were processed, then so many more."""
+    """Return the outputs of a single worker that processes records in portions of these sizes."""
     calm = World()
     member = _started(calm.worker())
     sent = 0
@@ -188,7 +188,7 @@ def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
 
 
 class _Failing(EmbeddedTransaction):
-    """Fails at some commits, as told."""
+    """A transaction that fails at some commits, as the test wants."""
 
     def __init__(self, broker: EmbeddedBroker, failures: Mapping[int, type[ArebaError]]) -> None:
         super().__init__(broker, "app-w")
@@ -196,7 +196,7 @@ class _Failing(EmbeddedTransaction):
         self._failures = failures
 
     def commit(self) -> None:
-        """Commit, or not."""
+        """Commit, or fail."""
         self.commits += 1
         failure = self._failures.get(self.commits)
         if failure is not None:
@@ -206,10 +206,10 @@ class _Failing(EmbeddedTransaction):
 
 
 class _Ticking(ManualClock):
-    """Every look takes a while, so that a slice of restoring ends after each commit record."""
+    """A clock that advances with every look, so that a slice of a restore ends after each commit record."""
 
     def monotonic_s(self) -> float:
-        """Seconds, never going back."""
+        """Return seconds, which never decrease."""
         self.advance(0.6)
         return super().monotonic_s()
 
@@ -218,7 +218,7 @@ BREAKER = {"breaker": {"in_a_row": 3}}
 
 
 class _Dying(EmbeddedTransaction):
-    """Its process dies behind the nth commit, before it hears of it."""
+    """A transaction whose process dies after the n-th commit, before the worker gets its result."""
 
     def __init__(self, world: World, commits: int) -> None:
         super().__init__(world.broker, "app-w")

@@ -19,7 +19,7 @@ IMPURE = frozenset({
     "asyncio", "confluent_kafka", "fcntl", "logging", "multiprocessing", "os", "random", "signal", "socket",
     "secrets", "subprocess", "threading", "time", "datetime", "requests", "urllib", "pickle",
 })  # fmt: skip
-"""What would let a clock, a thread, the environment, the network or chance into a result."""
+"""Modules that would let a clock, a thread, the environment, the network or chance into a result."""
 
 MAY_BE_IMPURE = {
     "jit": {"os"},  # sets the environment of the compiler before the compiler is imported
@@ -32,7 +32,7 @@ MEASURED = ("stream_app", "producers", "schemas", "ops", "study", "benchmarks", 
 
 
 def package_of(path: Path) -> str:
-    """Name the package, or the module beside the packages, that a file of the application belongs to."""
+    """Name the package, or the module next to the packages, that a file of the application belongs to."""
     return path.relative_to(APPLICATION).with_suffix("").parts[0]
 
 
@@ -58,7 +58,7 @@ def import_rule() -> Mapping[str, frozenset[str]]:
 
 
 def test_packages_import_what_the_architecture_allows() -> None:
-    """A reader trusts the picture; one import against it, and no package can be understood by itself."""
+    """A reader trusts the picture; with one import against it, no package can be understood by itself."""
     rule = import_rule()
     wrong = []
     for path in sorted(APPLICATION.rglob("*.py")):
@@ -102,7 +102,7 @@ def test_the_kafka_client_is_used_in_one_place() -> None:
 
 
 class Size(NamedTuple):
-    """Something that is larger than the house rules allow."""
+    """A file, folder, class or function that is larger than the house rules allow."""
 
     what: str
     kind: str
@@ -139,14 +139,14 @@ def _oversized_in(path: Path) -> Iterator[Size]:
 
 
 def test_nothing_is_larger_than_a_reader_can_hold() -> None:
-    """Every exception stands in `tests/oversized.py` with its reason, and none stands there without need."""
+    """Every exception is in `tests/oversized.py` with its reason, and none is there without need."""
     found = {(size.what, size.kind) for size in oversized()}
     assert found - EXCEPTIONS.keys() == set()
     assert EXCEPTIONS.keys() - found == set()
 
 
 def test_every_package_says_what_it_is_for() -> None:
-    """The first thing that a reader opens is `__init__.py`: five to ten lines, and the public names exist."""
+    """A reader first opens `__init__.py`: it has five to ten lines, and the public names in it exist."""
     wrong = []
     for folder in sorted(path.parent for path in APPLICATION.rglob("__init__.py")):
         docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
@@ -156,7 +156,7 @@ def test_every_package_says_what_it_is_for() -> None:
 
 
 def test_no_test_module_imports_another() -> None:
-    """What tests share is in `tests/support` or beside them; else a change of one test breaks others far away."""
+    """Shared code of tests is in `tests/support` or next to them; otherwise a change of one test breaks others."""
     wrong = [
         f"{path.relative_to(ROOT)}: imports {name}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
@@ -167,7 +167,7 @@ def test_no_test_module_imports_another() -> None:
 
 
 def test_every_task_of_the_shell_draws_a_key() -> None:
-    """Whoever may write to the inputs chooses ids; without a key of its own a task could be slowed down by them."""
+    """A writer of the inputs chooses ids, and could slow a task down if the hash had no secret key."""
     wrong = []
     for path in sorted(APPLICATION.rglob("*.py")):
         source = path.read_text(encoding="utf-8")

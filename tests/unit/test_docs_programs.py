@@ -1,4 +1,4 @@
-"""The programs in the docs run as printed, and do what the text beside them says."""
+"""The programs in the docs run as printed, and do what the text says."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
 
 
 def test_the_learner_of_the_docs_survives_a_crash(tmp_path: Path) -> None:
-    """It is the example that users copy."""
+    """Users copy this example."""
     learner, trial = OWN_LEARNER
     (tmp_path / "my_learners.py").write_text(learner, encoding="utf-8")
     (gmean,) = _run(trial, tmp_path)

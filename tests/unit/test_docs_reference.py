@@ -1,4 +1,4 @@
-"""docs/reference.md is the code's own account: a stale page would send an operator to a setting that is not there."""
+"""The code writes docs/reference.md: a stale page would send an operator to a setting that does not exist."""
 
 import re
 
@@ -14,7 +14,7 @@ PAGE = PATH.read_text(encoding="utf-8")
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    """Run `python -m ops.reference` and commit what it writes."""
+    """If it fails, run `python -m ops.reference` and commit the page."""
     assert page() == PAGE
 
 
@@ -26,7 +26,7 @@ def test_nothing_on_the_page_is_without_meaning() -> None:
 
 
 def test_every_reason_is_explained() -> None:
-    """A reason without an explanation leaves a producer's owner alone with a word."""
+    """A reason without an explanation does not help the owner of a producer."""
     assert set(REASONS) == set(Reason)
 
 
@@ -38,12 +38,12 @@ def test_every_reason_is_explained() -> None:
     ],
 )
 def test_attributes_are_read(docstring: str, found: dict[str, str]) -> None:
-    """The meanings come from docstrings: a form that is not read would leave the table empty."""
+    """The meanings come from docstrings: a form that is not parsed would leave the table empty."""
     assert attributes_of(docstring) == found
 
 
 def test_all_log_lines_are_found() -> None:
-    """An operator who meets a line in the log looks its first word up."""
+    """An operator who finds a line in the log looks up its first word."""
     names = [name for name, _, _ in log_events()]
     assert len(names) >= 26
     assert {"assigned", "restored", "parked"} <= set(names)

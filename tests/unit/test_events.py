@@ -37,7 +37,7 @@ def test_each_event_fills_its_fields(event: events.Event, caplog: pytest.LogCapt
 
 
 def test_a_name_from_a_record_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    """A stream's name with a line feed would write a line of its own into the log."""
+    """A stream's name with a line feed would write a forged line to the log."""
     record = _record(events.LABELS_RETURNED, caplog, task=0, stream="a\nassigned tasks=9")
     assert "\n" not in LogFormatter("%(message)s").format(record)
     assert "\n" not in JsonFormatter().format(record)

@@ -1,4 +1,4 @@
-"""`InProcess`: the quick start of the README, and what a user's own tests build on."""
+"""`InProcess`: the quick start of the README, and the basis of users' own tests."""
 
 import random
 
@@ -29,7 +29,7 @@ def _application(count: int, crash_at: int = -1) -> InProcess:
 
 
 def test_every_example_is_predicted_learned_and_counted() -> None:
-    """Without this a newcomer's first ten lines print nothing, or print something else than Kafka would."""
+    """Otherwise a newcomer's first ten lines would print nothing, or something else than with Kafka."""
     application = _application(200)
     predictions, outcomes, metrics = application.predictions(), application.outcomes(), application.metrics()
     assert all(isinstance(prediction, Prediction) for prediction in predictions)
@@ -41,7 +41,7 @@ def test_every_example_is_predicted_learned_and_counted() -> None:
 
 
 def test_a_crash_changes_no_output() -> None:
-    """A user who tests his own learner's recovery with `crash` must see the promise of the README hold."""
+    """A user who tests a learner's recovery with `crash` must see what the README promises."""
     undisturbed, crashed = _application(120), _application(120, crash_at=57)
     assert crashed.predictions() == undisturbed.predictions()
     assert crashed.outcomes() == undisturbed.outcomes()
@@ -90,7 +90,7 @@ def test_wrong_settings_are_named() -> None:
 
 
 def test_a_worker_that_stops_is_an_error() -> None:
-    """`run` would else wait for ever: here the breaker stops the task at the third unreadable value."""
+    """Otherwise `run` would wait forever: here the breaker stops the task at the third unreadable value."""
     application = InProcess(streams=STREAMS, learners=LEARNERS, breaker={"in_a_row": 3})
     for number in range(3):
         application._sender.send("examples", b"pumps", b"?", number)

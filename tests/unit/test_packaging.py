@@ -1,4 +1,4 @@
-"""What an installation brings with it: the packages, their types and dependencies, and a quick import."""
+"""The content of an installation: the packages, their types and dependencies, and a quick import."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ IMPORT_LIMIT_S = 0.3
 
 
 def test_the_wheel_has_the_application_its_producers_and_schemas_alone() -> None:
-    """Packages of names such as `ops` and `tests` would collide with those of whoever installs the wheel."""
+    """Packages with names such as `ops` and `tests` would collide with those of other installations."""
     setuptools = PROJECT["tool"]["setuptools"]
     assert setuptools["packages"]["find"]["include"] == ["stream_app*", "producers*", "schemas*"]
     for package in ("stream_app", "producers", "schemas"):
@@ -25,7 +25,7 @@ def test_the_wheel_has_the_application_its_producers_and_schemas_alone() -> None
 
 
 def test_the_versions_that_are_tested_lie_in_the_ranges_that_are_allowed() -> None:
-    """Else `make setup` and `pip install areba` would give two different applications."""
+    """Otherwise `make setup` and `pip install areba` would give two different applications."""
     pins = {}
     for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
         name, _, version = line.partition("==")
@@ -48,7 +48,7 @@ def test_heavy_packages_belong_to_extras() -> None:
 
 @pytest.mark.parametrize("attempts", [5])
 def test_the_package_is_imported_quickly(attempts: int) -> None:
-    """`areba --help` and a user's own tests pay this time at each start; the best of a few attempts counts."""
+    """`areba --help` and users' own tests take this time at each start; the best of a few attempts counts."""
     code = (
         "import sys, time; start = time.perf_counter(); import stream_app; "
         "print(time.perf_counter() - start, *(name for name in ('torch', 'numba') if name in sys.modules))"

@@ -1,4 +1,4 @@
-"""The README: its programs run as printed, its numbers are measured ones, its links lead somewhere."""
+"""The README: its programs run as printed, its numbers were measured, its links work."""
 
 import json
 import re
@@ -23,7 +23,7 @@ QUICK_START_LINES = 12
 
 
 def test_it_is_a_front_page() -> None:
-    """A stranger decides within a minute; what takes longer to read belongs into docs."""
+    """A stranger decides within a minute; longer explanations belong in docs."""
     assert len(README.splitlines()) <= MAX_LINES
 
 
@@ -81,7 +81,7 @@ def test_its_numbers_are_those_that_were_measured() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    """A link to a file or heading that is gone is the first thing that makes a reader doubt the rest."""
+    """A broken link to a file or heading makes a reader doubt the rest."""
     wrong = []
     for page in PAGES:
         for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
@@ -97,7 +97,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_the_picture_is_light() -> None:
-    """Whoever clones pays for each byte of it for ever."""
+    """Every clone downloads each byte of it."""
     assert (ROOT / "docs" / "demo.png").stat().st_size <= 200_000
 
 
@@ -115,7 +115,7 @@ def commands(text: str, program: str) -> set[str]:
 
 @pytest.mark.parametrize(("program", "group"), [("areba", areba_command), ("areba-replay", replay_command)])
 def test_commands_that_are_printed_are_there(program: str, group: click.Group) -> None:
-    """An operator copies them in the middle of the night."""
+    """An operator copies these commands in the middle of the night."""
     wrong = []
     for page in PAGES:
         if page.name in {"CHANGELOG.md", "reference.md"}:
@@ -129,7 +129,7 @@ def test_commands_that_are_printed_are_there(program: str, group: click.Group) -
 
 
 def test_make_targets_that_are_printed_are_there() -> None:
-    """The same of the Makefile."""
+    """The same holds for targets of the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     wrong = []
     for page in PAGES:
@@ -141,7 +141,7 @@ def test_make_targets_that_are_printed_are_there() -> None:
 
 
 def test_tests_that_are_named_are_there() -> None:
-    """A promise whose test is gone is a wish."""
+    """A promise whose test is missing is only a wish."""
     wrong = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""No command lets text of a record act on a terminal: one place writes, and it shows what is there."""
+"""No command lets the text of a record control a terminal: a single place writes, and it escapes such text."""
 
 import ast
 import io
@@ -20,20 +20,20 @@ SHOWN = r"evil[/a] [bold]x[/] :skull: \x1b[2J\x1b]0;owned\x07\r\n\x9b31m\u202ena
 
 
 def _check(text: str) -> None:
-    """It is there, letter by letter, and nothing else acts."""
+    """Check that the text is visible, letter by letter, and has no other effect."""
     assert SHOWN in text
     assert all(character.isprintable() or character == "\n" for character in text)
 
 
 def test_every_letter_is_shown() -> None:
-    """Escapes of Python for what cannot be seen, all else as it is; twice is once."""
+    """Invisible characters appear as Python's escapes, all others unchanged; escaping twice changes nothing."""
     assert printable(HOSTILE) == SHOWN
     assert printable(SHOWN) == SHOWN
     assert printable("Größe 42 µm, 温度") == "Größe 42 µm, 温度"
 
 
 def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line feed in a name forges no line of ours."""
+    """A line feed in a name must not forge a line."""
     say(HOSTILE)
     say(HOSTILE, err=True)
     told = capsys.readouterr()
@@ -41,7 +41,7 @@ def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_table_is_no_markup() -> None:
-    """`[/a]` alone ended `areba verify` with a traceback."""
+    """The name `[/a]` would end `areba verify` with a traceback."""
     out = io.StringIO()
     table = Table(HOSTILE, title=HOSTILE, caption=HOSTILE)
     table.add_row(HOSTILE)
@@ -52,7 +52,7 @@ def test_a_table_is_no_markup() -> None:
 
 
 def test_progress_is_no_markup() -> None:
-    """What a bar describes may be a name."""
+    """The description of a bar may be a name."""
     out = io.StringIO()
     with Progress(TextColumn("{task.description}", markup=False), console=Terminal(file=out, width=400)) as bars:
         bars.add_task(printable(HOSTILE), total=1)
@@ -60,7 +60,7 @@ def test_progress_is_no_markup() -> None:
 
 
 def test_the_log_has_a_line_for_each_record() -> None:
-    """Also where a message quotes a name."""
+    """This holds also if a message quotes a name."""
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     handler.setFormatter(LogFormatter("%(levelname)s %(message)s"))
@@ -71,7 +71,7 @@ def test_the_log_has_a_line_for_each_record() -> None:
 
 
 def _writers(tree: ast.AST) -> Iterator[int]:
-    """Lines that write on a terminal by themselves."""
+    """Yield the lines that write to a terminal directly."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "rich.console":
             yield from (node.lineno for name in node.names if name.name == "Console")
@@ -84,13 +84,13 @@ def _writers(tree: ast.AST) -> Iterator[int]:
 
 
 def _is_plain(column: ast.Call) -> bool:
-    """A column of fixed text, or without markup."""
+    """Say whether a column has fixed text, or no markup."""
     return "{" not in ast.unparse(column.args[0]) or any(keyword.arg == "markup" for keyword in column.keywords)
 
 
 @pytest.mark.parametrize("folder", ["stream_app", "producers", "ops", "study"])
 def test_nobody_else_writes(folder: str) -> None:
-    """A command that is new is as safe as the others."""
+    """A new command must be as safe as the others."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / folder).rglob("*.py"))

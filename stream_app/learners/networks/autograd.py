@@ -67,7 +67,7 @@ class DenseNetwork(torch.nn.Module):
             start += size
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits `[n]` of examples `[n, d]`."""
+        """Return the logits `[n]` of examples `[n, d]`."""
         values = examples
         for layer in range(0, len(self.layers), 2):
             if layer > 0:
@@ -76,7 +76,7 @@ class DenseNetwork(torch.nn.Module):
         return values.squeeze(1)
 
     def hidden_weights(self) -> Sequence[torch.Tensor]:
-        """The weights that L2 regularisation holds down: those of the hidden layers."""
+        """Return the weights that L2 regularisation penalises: those of the hidden layers."""
         return tuple(self.layers)[:-2:2]
 
 
@@ -95,7 +95,7 @@ def flatten(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor | None 
 
 
 def _flat_gradients(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor) -> torch.Tensor:
-    """A buffer like that of the parameters, into which autograd adds their gradients."""
+    """Return a buffer with the layout of the parameters' buffer, into which autograd adds their gradients."""
     gradients = torch.zeros_like(flat)
     start = 0
     for parameter in parameters:
@@ -247,7 +247,7 @@ class AutogradModels:
                 model.learn(examples, targets, weight)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """The state, as views: what is written into them is the models'."""
+        """Return the state as views: a write to them changes the models."""
         buffers = {
             f"buffer.{number}.{name}" if len(self.models) > 1 else f"buffer.{name}": array
             for number, model in enumerate(self.models)
@@ -257,10 +257,10 @@ class AutogradModels:
 
 
 def require_one_thread() -> None:
-    """Refuse to go on with sums that depend on the number of threads.
+    """Refuse to continue if sums depend on the number of threads.
 
     Raises:
-        ConfigurationError: Torch has more than one.
+        ConfigurationError: Torch has more than one thread.
     """
     threads = torch.get_num_threads()
     if threads != 1:
@@ -271,7 +271,7 @@ def require_one_thread() -> None:
 
 
 def load_module(path: str, features: int, generator: np.random.Generator) -> torch.nn.Module:
-    """A user's own module, `package.module:Class`, made as `Class(features)` with Torch's random numbers seeded.
+    """Create a user's own module, `package.module:Class`, as `Class(features)`, with Torch's random numbers seeded.
 
     Raises:
         ConfigurationError: There is no such class, it is no `torch.nn.Module`, or it cannot be made.

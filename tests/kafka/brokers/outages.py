@@ -1,7 +1,7 @@
-"""How long the first commit takes after an outage: `python -m tests.kafka.brokers.outages [--kind ...] [--rounds N]`.
+"""Measure how long the first commit takes after an outage: `python -m tests.kafka.brokers.outages [--kind ...]`.
 
-An outage ends when a fresh transactional producer beside the worker could commit to all partitions; from this moment
-to the first commit of every task is what the worker itself adds.
+An outage ends when a new transactional producer next to the worker can commit to all partitions. The time from then to
+the first commit of every task is what the worker itself adds.
 """
 
 import logging
@@ -39,17 +39,17 @@ SECTIONS: Mapping[str, Section] = {
 PROBE_TOPIC = "probe"
 
 ATTEMPT_S = 2.0
-"""One attempt of the fresh producer; while a broker is away it ends without an answer."""
+"""Duration of an attempt of the new producer; while a broker is away it ends without an answer."""
 
 CALM_S = 180.0
-"""Longest wait for a commit."""
+"""The longest wait for a commit."""
 
 KINDS = ("kill", "freeze", "stop")
-"""SIGKILL and a start; SIGSTOP and SIGCONT; SIGTERM and a start."""
+"""Ways to stop a broker: SIGKILL and a start; SIGSTOP and SIGCONT; SIGTERM and a start."""
 
 
 class Outage(NamedTuple):
-    """What was done, and seconds: how long it lasted, until the fresh producer's commit, and from there to ours."""
+    """An outage, in seconds: its duration, then the time to the new producer's commit, then to the worker's commit."""
 
     kind: str
     brokers: int
@@ -61,7 +61,7 @@ class Outage(NamedTuple):
 
 
 class Probe(threading.Thread):
-    """Commits with one fresh transactional producer after the other, and notes when each has committed."""
+    """Commits with one new transactional producer after the other, and records when each has committed."""
 
     def __init__(self, servers: str, partitions: int) -> None:
         super().__init__(name="probe", daemon=True)
@@ -69,10 +69,10 @@ class Probe(threading.Thread):
         self._partitions = partitions
         self._over = threading.Event()
         self._wanted = threading.Event()
-        self.commits: list[tuple[float, float]] = []  # begin and end of the successful attempts, seconds of the clock
+        self.commits: list[tuple[float, float]] = []  # start and end of each successful attempt, in seconds
 
     def run(self) -> None:
-        """Try, while wanted."""
+        """Try as long as it is wanted."""
         while not self._over.is_set():
             if not self._wanted.wait(0.1):
                 continue
@@ -102,11 +102,11 @@ class Probe(threading.Thread):
         return True
 
     def first_after(self, moment_s: float) -> float | None:
-        """The end of the first commit that began after this moment."""
+        """Return the end of the first commit that began after this moment; None: there is none yet."""
         return next((end for begin, end in self.commits if begin >= moment_s), None)
 
     def want(self, *, wanted: bool) -> None:
-        """Whether to try."""
+        """Say whether to try."""
         (self._wanted.set if wanted else self._wanted.clear)()
 
     def __enter__(self) -> Self:
@@ -119,7 +119,7 @@ class Probe(threading.Thread):
 
 
 def strike(kafka: LocalKafka, kind: str, nodes: list[int], seconds: float) -> float:
-    """Carry an outage out; the moment at which its end began."""
+    """Cause an outage; return the moment at which its end began."""
     for node in nodes:
         if kind == "kill":
             kafka.kill(node)
@@ -133,7 +133,7 @@ def strike(kafka: LocalKafka, kind: str, nodes: list[int], seconds: float) -> fl
         return back_s
     if kind == "stop":
         for node in nodes:
-            kafka.kill(node)  # asked to end before; three at once may wait for each other
+            kafka.kill(node)  # the broker was already asked to end; three at once may wait for each other
     back_s = time.time()
     kafka.restart(*nodes)
     return back_s
@@ -142,7 +142,7 @@ def strike(kafka: LocalKafka, kind: str, nodes: list[int], seconds: float) -> fl
 def measure(
     kafka: LocalKafka, watch: Watch, probe: Probe, worker: WorkerProcess, kind: str, nodes: list[int], seconds: float
 ) -> Outage:
-    """One outage, from calm to calm."""
+    """Measure one outage, from steady work to steady work."""
     calm_s = time.time()
     tasks = range(len(STREAMS))
     wait_until(lambda: watch.first_after_ms(tasks, calm_s) is not None, "calm", CALM_S)
@@ -170,7 +170,7 @@ def measure(
 
 @contextmanager
 def scene(brokers: int, folder: Path) -> Iterator[Callable[[str, list[int], float], Outage]]:
-    """A cluster, a worker at work, and what carries an outage out."""
+    """Start a cluster and a worker; yield a function that measures an outage."""
     with start(brokers) as kafka:
         app = App(kafka.bootstrap_servers, f"o{brokers}-", folder, SECTIONS, len(STREAMS), replication=brokers)
         app.create_topics()
@@ -195,8 +195,8 @@ def scene(brokers: int, folder: Path) -> Iterator[Callable[[str, list[int], floa
 @click.option("--seconds", multiple=True, type=float, default=(8.0, 30.0))
 @click.option("--rounds", type=int, default=1)
 def main(brokers: tuple[str, ...], kinds: tuple[str, ...], seconds: tuple[float, ...], rounds: int) -> None:
-    """Print a line for each outage, and the median and the worst of what the worker adds."""
-    logging.basicConfig(level=logging.CRITICAL)  # clients tell of every broker that is away
+    """Print a line for each outage, and the median and the maximum of what the worker adds."""
+    logging.basicConfig(level=logging.CRITICAL)  # clients report every broker that is away
     found: list[Outage] = []
     with temporary_folder("areba-outages-") as folder:
         for count in map(int, brokers):

@@ -1,7 +1,7 @@
-"""A broker that asks for a password, proves who it is, and lets nobody do what no ACL allows.
+"""A broker that asks for a password, has certificates, and permits only what an ACL allows.
 
-Beside its open listener (tests administrate through it) it has two with SASL_SSL and SCRAM: one with a good certificate
-and one whose certificate has expired. Certificates are made by `keytool` and trusted one by one: each is its own CA.
+Apart from an open listener, through which tests administer it, it has two with SASL_SSL and SCRAM: one with a valid
+certificate and one with an expired certificate. `keytool` makes the certificates, and each is its own CA.
 """
 
 import subprocess
@@ -36,7 +36,7 @@ TOOL_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class SecureKafka:
-    """Where it is, and whom its clients must trust."""
+    """The addresses of the broker, and the certificate that its clients must trust."""
 
     open_servers: str
     servers: str
@@ -46,7 +46,7 @@ class SecureKafka:
     other_ca: Path
 
     def client(self, **changed: str) -> dict[str, str]:
-        """`kafka.all` of a client with everything right, or with this changed (an underscore is a dot)."""
+        """Return a correct `kafka.all` of a client, with these changes (an underscore stands for a dot)."""
         settings = {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": "SCRAM-SHA-256",
@@ -57,7 +57,7 @@ class SecureKafka:
         return settings | {name.replace("_", "."): value for name, value in changed.items()}
 
     def allow(self, *rights: tuple[ResourceType, str, str]) -> None:
-        """Grant: a kind of resource, its name, and operations with commas between them."""
+        """Grant a permission: a kind of resource, its name, and operations separated by commas."""
         bindings = [
             AclBinding(
                 kind,
@@ -83,7 +83,7 @@ def _keytool(*arguments: str) -> None:
 
 
 def _certificate(folder: Path, name: str, since: str) -> tuple[Path, Path]:
-    """A key store with a certificate of five days, and the certificate alone."""
+    """Make a key store with a certificate that is valid for five days, and the certificate alone."""
     store, certificate = folder / f"{name}.p12", folder / f"{name}.pem"
     _keytool(
         *("-genkeypair", "-alias", name, "-keyalg", "EC", "-dname", f"CN={name}", "-ext", "SAN=ip:127.0.0.1"),
@@ -94,7 +94,7 @@ def _certificate(folder: Path, name: str, since: str) -> tuple[Path, Path]:
 
 
 def _listeners(ports: Mapping[str, int], stores: Mapping[str, Path]) -> dict[str, str]:
-    """Settings of the two secure listeners."""
+    """Return the settings of the two secure listeners."""
     settings: dict[str, str] = {}
     for name, store in stores.items():
         of = f"listener.name.{name.lower()}"
@@ -107,7 +107,7 @@ def _listeners(ports: Mapping[str, int], stores: Mapping[str, Path]) -> dict[str
         }
     return settings | {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",  # of the open listener, and the controller
+        "super.users": "User:ANONYMOUS",  # the user of the open listener, and the controller
         "allow.everyone.if.no.acl.found": "false",
         "_ports": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
     }
@@ -115,7 +115,7 @@ def _listeners(ports: Mapping[str, int], stores: Mapping[str, Path]) -> dict[str
 
 @contextmanager
 def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
-    """Start it; it ends with the block."""
+    """Run the broker during the block."""
     good, ca = _certificate(folder, "good", "-1d")
     old, expired_ca = _certificate(folder, "expired", "-10d")
     _, other_ca = _certificate(folder, "other", "-1d")

@@ -1,4 +1,4 @@
-"""Brokers die and come back while transactions are under way: what is committed stays whole, in order, and once."""
+"""Brokers die and return during transactions: what is committed stays complete, in order, and unique."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ TIMED_OUT_S = 12.0
 """`transaction.timeout.ms`, and a little more."""
 
 FOREVER = {"retention.ms": "-1"}
-"""The records of these tests are old; retention would delete them within half a minute."""
+"""The records of these tests are old, and retention would delete them within half a minute."""
 
 
 def _outputs(number: int, side: int) -> OutputRecords:
@@ -38,7 +38,7 @@ def _outputs(number: int, side: int) -> OutputRecords:
 
 
 def _start(transaction: KafkaTransaction, servers: str, written: list[TopicPartition], source: Source) -> None:
-    """As a worker does it."""
+    """Start a producer as a worker does."""
     transaction.initialise()
     still_open = OpenTransactions(KafkaCluster(servers), SystemClock())
     still_open.add(written)
@@ -49,9 +49,9 @@ def _start(transaction: KafkaTransaction, servers: str, written: list[TopicParti
 
 
 class _Rounds:
-    """What the worker does, without its work: each round writes to two partitions and moves an offset.
+    """The worker's protocol without its work: each round writes to two partitions and commits an offset.
 
-    The committed offset is the number of the next round: after any doubt, it says which one that is.
+    The committed offset is the number of the next round: if an outcome is unknown, it says which round comes next.
     """
 
     def __init__(self, servers: str, prefix: str) -> None:
@@ -71,7 +71,7 @@ class _Rounds:
         self.next = committed.offset if committed else 0
 
     def run(self) -> Iterator[None]:
-        """One round for each `next()`; what is yielded in the midst of it lies between its records."""
+        """Run one round for each `next()`; it yields between the records of the round."""
         while True:
             transaction = self._transaction
             try:
@@ -90,7 +90,7 @@ class _Rounds:
             self._member.source.poll(1, 0)
 
     def _wait_for_brokers(self) -> None:
-        """As the worker does: while none answers, it only polls."""
+        """Poll until a broker answers, as the worker does."""
         cluster = KafkaCluster(self._servers)
         wait_until(lambda: cluster.broker_count(1.0) > 0, "a broker")
 
@@ -99,7 +99,7 @@ class _Rounds:
         self._member.source.close()
 
     def check(self, servers: str) -> None:
-        """All rounds are there, whole, in order, once."""
+        """Check that all rounds are there, complete, in order, once."""
         for side, partition in enumerate(self.out):
             expected = [value for number in range(self.next) for value in _outputs(number, side).values]
             assert log_values(KafkaCluster(servers), partition) == expected
@@ -107,7 +107,7 @@ class _Rounds:
 
 @pytest.mark.xdist_group("three brokers")
 def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) -> None:
-    """Promise 1 with a broker killed in mid-transaction, be it leader, coordinator or controller."""
+    """Exactly-once holds if a broker is killed during a transaction, be it leader, coordinator or controller."""
     servers = kafka3.bootstrap_servers
     cluster, names = KafkaCluster(servers), [prefix + "in", prefix + "out"]
     cluster.create([TopicInfo(names[0], 1, FOREVER), TopicInfo(names[1], 2, FOREVER)], -1)
@@ -128,7 +128,7 @@ def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) ->
 
 
 def test_rounds_stay_whole_while_the_only_broker_is_gone(own_kafka: LocalKafka, prefix: str) -> None:
-    """Nothing is lost or doubled by an outage that is longer than a transaction may take."""
+    """An outage that is longer than a transaction may take loses and duplicates nothing."""
     servers = own_kafka.bootstrap_servers
     KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 2, FOREVER)], 1)
     with closing(_Rounds(servers, prefix)) as rounds:
@@ -172,9 +172,9 @@ def _kill_in_transaction(
 
 @pytest.mark.parametrize("has_offsets", [True, False])
 def test_what_a_killed_broker_leaves_hanging(own_kafka: LocalKafka, prefix: str, has_offsets: bool) -> None:
-    """Who starts again must be told its offsets, and its own commit must not commit dead offsets and records.
+    """A restarted worker must get its offsets, and its own commit must not commit dead offsets and records.
 
-    A broker that is slow to start may write its markers: then nothing hangs, and it is killed again.
+    A broker that starts slowly may write its markers; then no transaction hangs, and the broker is killed again.
     """
     servers = own_kafka.bootstrap_servers
     KafkaCluster(servers).create([TopicInfo(prefix + "in", 1, FOREVER), TopicInfo(prefix + "out", 1, FOREVER)], 1)

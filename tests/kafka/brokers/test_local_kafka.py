@@ -1,4 +1,4 @@
-"""The local Kafka: it comes, it goes, and it never stays behind."""
+"""The local Kafka starts and stops, and leaves nothing running."""
 
 import os
 import re
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def tools() -> None:
-    """Java and Maven, or no test of what needs them."""
+    """Skip the tests that need Java and Maven if these are missing."""
     if missing := missing_tools():
         reason = f"{' and '.join(missing)} not on the PATH"
         if os.environ.get("CI") == "true":
@@ -41,7 +41,7 @@ def _command(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.slow
 def test_up_status_down_keep_the_data(tmp_path: Path) -> None:
-    """An operator's evening: what was sent before `down` is there after the next `up`, at the same address."""
+    """What was sent before `down` is there after the next `up`, at the same address."""
     folder = tmp_path / "kafka"
     assert _command("status", "--folder", folder).returncode == 1
     try:
@@ -71,7 +71,7 @@ def test_up_status_down_keep_the_data(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_nothing_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
-    """A test run that is killed must not leave brokers and folders behind, run after run."""
+    """A test run that is killed must not leave brokers and folders on the machine, run after run."""
     script = (
         "import os, signal; from ops.local_kafka import cluster; kafka = cluster.start(1); "
         "print(kafka.folder, *[p.pid for p in kafka._processes.values()], flush=True); "
@@ -98,7 +98,7 @@ def test_nothing_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_broker_that_dies_at_start_shows_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody should have to look for a log file to learn what was wrong."""
+    """A user should not have to look for a log file to learn why a broker did not start."""
     right = broker_properties
 
     def wrong(plan: ClusterPlan, broker: BrokerPorts, data: Path) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Brokers that go away: workers wait, say so once, and go on; nothing is lost or doubled."""
+"""Brokers go away: workers wait, report it once, and continue; no record is lost or duplicated."""
 
 import os
 import re
@@ -29,12 +29,12 @@ from tests.support.pages import get
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(40)]
 
 OUTAGE_S = 60.0
-"""As long as the issue says: longer than any session, transaction or request lasts."""
+"""Longer than any session, transaction or request lasts."""
 
 SHORT_OUTAGE_S = 8.0
 
 LONGEST_WAIT_S = 20.0
-"""From the moment at which a fresh producer could commit to the worker's first commit."""
+"""From the moment at which a new producer could commit to the worker's first commit."""
 
 STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2))
 
@@ -62,7 +62,7 @@ class Outage:
 
 @pytest.fixture(scope="module")
 def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
-    """A minute is long: without pytest-xdist it lasts while the other tests of this file run."""
+    """Cause an outage; without pytest-xdist, it lasts while the other tests of this file run."""
     with ExitStack() as stack:
         try:
             kafka = stack.enter_context(start(1))
@@ -83,7 +83,7 @@ def outage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outage]:
 
 
 def _page(worker: WorkerProcess, path: str) -> int:
-    """Status of a page of this worker, at the port that its log names last; 0: its process starts again just now."""
+    """Return the status of a worker's page, at the port that its log names last; 0: its process is restarting."""
     found = re.findall(r"serving http://127\.0\.0\.1:(\d+)/", worker.log())
     try:
         return get(int(found[-1]), path)[0]
@@ -93,16 +93,16 @@ def _page(worker: WorkerProcess, path: str) -> int:
 
 @pytest.mark.xdist_group("outage")
 def test_an_outage_is_said_while_it_lasts(outage: Outage) -> None:
-    """A line that comes when all is well again helps nobody; nor does a page that sends work to who cannot do it."""
+    """A line that comes after the outage is useless, and so is a page that sends work to a worker that cannot do it."""
     outage.worker.wait_for(GONE, deadline_s=OUTAGE_S)
     wait_until(lambda: _page(outage.worker, "/ready") == 503, "the worker is not ready", READY_LIMIT_S + 5)
     wait_until(lambda: _page(outage.worker, "/alive") == 200, "the worker is alive")
 
 
 def test_the_first_commit_after_an_outage(tmp_path: Path) -> None:
-    """It stood still for 107 s after a restart of a broker that took 30 s, and started itself again each time.
+    """After a broker's restart of 30 s the worker stood still for 107 s, and restarted itself again and again.
 
-    `python -m tests.kafka.brokers.outages` has the table of all kinds and lengths.
+    `python -m tests.kafka.brokers.outages` prints the table of all kinds and lengths.
     """
     with outages.scene(1, tmp_path) as carry_out:
         outage = carry_out("kill", [1], SHORT_OUTAGE_S)
@@ -112,7 +112,7 @@ def test_the_first_commit_after_an_outage(tmp_path: Path) -> None:
 
 @pytest.mark.xdist_group("three brokers")
 def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Path) -> None:
-    """Everything is on three brokers: when the one that leads dies in mid-flow, the others take over at once."""
+    """Everything is on three brokers: if the leader dies, the others take over at once."""
     app = App(kafka3.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2, replication=3)
     app.create_topics()
     with workers(app, "one", "two") as pair, Progress(app) as progress:
@@ -134,9 +134,9 @@ def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Pa
 
 @pytest.mark.slow(10)
 def test_no_broker_at_start(tmp_path: Path) -> None:
-    """A wrong address: after the patience that the file asks for, one line with the setting's name, and status 2."""
+    """A wrong address ends in one line with the setting's name, and status 2, after the configured patience."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         servers = f"127.0.0.1:{taken.getsockname()[1]}"
         file = tmp_path / "areba.yaml"
         file.write_text(
@@ -155,7 +155,7 @@ def test_no_broker_at_start(tmp_path: Path) -> None:
 
 @pytest.mark.xdist_group("outage")
 def test_a_minute_without_a_broker(outage: Outage) -> None:
-    """Gone in mid-flow and back after a minute: one line that says so, one when it is over, every record once."""
+    """A minute without a broker is one line at its start and one at its end, and every record is processed once."""
     wait_until(lambda: time.monotonic() - outage.since_s > OUTAGE_S, "a minute", 2 * OUTAGE_S)
     pages = "/ready", "/alive"
     wait_until(lambda: [_page(outage.worker, path) for path in pages] == [503, 200], "not ready, and alive")

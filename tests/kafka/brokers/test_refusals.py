@@ -1,4 +1,4 @@
-"""What a broker refuses is told at start: its own reason, the resource, the missing operation; no secret."""
+"""A refusal of the broker is reported at start: its reason, the resource and the missing operation, but no secret."""
 
 import os
 import subprocess
@@ -32,12 +32,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow(20), pytest.mark.xdist_group("
 START_TIMEOUT_MS = 4_500
 WRONG_PASSWORD = "a-secret-that-nobody-may-read"  # noqa: S105  (no account has it)
 EXIT_S = 180.0
-"""It takes seconds; on a busy machine the interpreter alone may take a minute."""
+"""A worker ends in seconds; on a busy machine the interpreter alone may take a minute."""
 
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    """One broker for all cases."""
+    """Start one broker for all cases."""
     if missing := missing_tools():
         if os.environ.get("CI") == "true":
             pytest.fail(f"{missing} not on the PATH")
@@ -58,7 +58,7 @@ def _file(folder: Path, servers: str, settings: Mapping[str, str]) -> Path:
 
 
 def test_a_broker_that_lets_nobody_in_says_why(secure: SecureKafka, tmp_path: Path) -> None:
-    """Every operator's first hour: status 2 in time, a line while it waits, the reason, and not the password."""
+    """A worker that no broker lets in ends in time with status 2 and the reason, without the password."""
     cases = {
         "_AUTHENTICATION": (secure.servers, secure.client(sasl_password=WRONG_PASSWORD)),
         "self-signed certificate": (secure.servers, secure.client(ssl_ca_location=str(secure.other_ca))),
@@ -96,7 +96,7 @@ def test_a_broker_that_lets_nobody_in_says_why(secure: SecureKafka, tmp_path: Pa
 
 
 def _refused(config: Config) -> str:
-    """What a worker ends with, status 2; one line for each thing that is missing."""
+    """Return the text with which a worker ends, with status 2: one line for each missing permission."""
     begin = time.monotonic()
     with pytest.raises(ConfigurationError) as caught:
         run_worker(config, lambda: time.monotonic() - begin > DEADLINE_S)
@@ -104,7 +104,7 @@ def _refused(config: Config) -> str:
 
 
 def test_each_missing_permission_is_named(secure: SecureKafka, prefix: str, tmp_path: Path) -> None:
-    """From none to all: what is missing is said, with the operation; with those of the documentation it works."""
+    """Each missing permission is named with its operation; with the documented permissions the worker runs."""
     client = {"bootstrap_servers": secure.servers, "all": secure.client()}
     app = App(secure.servers, prefix, tmp_path, {"kafka": client})
     config = app.config

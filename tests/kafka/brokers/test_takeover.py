@@ -1,4 +1,4 @@
-"""A worker and a broker die in the middle of a transaction, and nobody with the worker's name ever comes back."""
+"""A worker and a broker die in the middle of a transaction, and no worker of that name ever returns."""
 
 import signal
 import time
@@ -33,14 +33,14 @@ LIVE_AGAIN_S = 60.0
 """From the broker's return to a commit of every task."""
 
 MAX_FREEZES = 500
-"""A worker at work has a transaction open most of the time."""
+"""A busy worker has a transaction open most of the time."""
 
 FROZEN_S = 0.1
 """A transaction that is about to end has ended by then."""
 
 
 def _freeze_in_transaction(app: App, worker: WorkerProcess) -> TopicPartition:
-    """Stop a worker by SIGSTOP while it has records of an open transaction in an output partition; which one it is."""
+    """Stop a worker by SIGSTOP while a transaction of it has records in an output partition; return the partition."""
     topics = [getattr(app.config.topics, name.replace("-", "_")) for name in OUTPUT_TOPICS]
     places = [TopicPartition(topic, number) for topic in topics for number in range(app.partitions)]
     for attempt in range(MAX_FREEZES):
@@ -60,10 +60,10 @@ def _leader(app: App, place: TopicPartition) -> int:
 
 
 def test_tasks_of_a_worker_that_never_returns(kafka3: LocalKafka, prefix: str, tmp_path: Path) -> None:
-    """Its open records lie on one broker alone, which is away when the coordinator ends the transaction.
+    """Its open records are on a single broker, which is away when the coordinator ends the transaction.
 
-    Kafka leaves the marker of such a partition out: the records hang, and only a producer of that transactional id can
-    end them. Nobody of that name is ever started again, and no operator does anything.
+    Kafka writes no marker to such a partition: the transaction hangs, and only a producer of that transactional id can
+    end it. No worker of that name is ever started again, and no operator intervenes.
     """
     app = App(kafka3.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2, replication=1)
     app.create_topics()

@@ -1,4 +1,4 @@
-"""The demo in its short form: what a stranger runs first must work, end by itself, and leave nothing behind."""
+"""The short demo is often the first command that a stranger runs: it must work, end, and leave nothing running."""
 
 import os
 import re
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow(20), pytest.mark.timeout(420)]
 ROOT = Path(__file__).parents[3]
 
 RUN_TIMEOUT_S = 300.0
-"""Compiling included, on a machine that does much else."""
+"""Time to run, including compiling on a busy machine."""
 
 STOP_TIMEOUT_S = 60.0
 
@@ -39,12 +39,12 @@ def start(arguments: Sequence[str], folder: Path) -> "subprocess.Popen[str]":
 
 
 def output(folder: Path) -> str:
-    """What it has printed so far."""
+    """Return what the demo has printed so far."""
     return (folder / "out.txt").read_text(encoding="utf-8")
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]", folder: Path) -> None:
-    """Until the condition holds while the demo runs."""
+    """Wait until the condition holds while the demo runs."""
     deadline = time.monotonic() + RUN_TIMEOUT_S
     while not condition():
         assert process.poll() is None, output(folder)
@@ -53,7 +53,7 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]", fo
 
 
 def alive(text: str) -> list[int]:
-    """Of the processes that the demo named, those that still run."""
+    """Return those of the processes named by the demo that still run."""
     found = []
     for pid in map(int, re.findall(r"\(process (\d+)\)", text)):
         try:
@@ -66,7 +66,7 @@ def alive(text: str) -> list[int]:
 
 @pytest.mark.slow(30)
 def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
-    """Six streams, two workers, one killed; table, figure and balanced books; exit status 0."""
+    """The demo ends with table, figure and a clean verification, and with status 0, although a worker is killed."""
     process = start(["--bootstrap-servers", str(kafka.bootstrap_servers)], tmp_path)
     try:
         status = process.wait(RUN_TIMEOUT_S)
@@ -89,7 +89,7 @@ def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing_behind(kafka: Broker, tmp_path: Path, number: signal.Signals) -> None:
-    """Ctrl-C, and the stop of a build server, while two workers are at work."""
+    """Ctrl-C, or SIGTERM from a build server, must leave no process while two workers run."""
     process = start(["--bootstrap-servers", str(kafka.bootstrap_servers)], tmp_path)
     try:
         after = "Workers:" if number is signal.SIGTERM else "processed"
@@ -106,7 +106,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(kafka: Broker, tmp_path: Path
 
 
 def test_a_kafka_that_is_not_there(tmp_path: Path) -> None:
-    """One line that says so, no traceback, no hanging."""
+    """A wrong address gives one line, no traceback, and no endless wait."""
     process = start(["--bootstrap-servers", "127.0.0.1:9"], tmp_path)
     try:
         status = process.wait(STOP_TIMEOUT_S)

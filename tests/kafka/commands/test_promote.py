@@ -1,4 +1,4 @@
-"""A challenger becomes the champion while its stream is running, and stays it whatever happens to the worker."""
+"""A challenger becomes the champion while its stream is running, and remains it whatever happens to the worker."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ STREAM = "pumps"
 PARTITION = partition_of(STREAM.encode(), PARTITIONS)
 SECTIONS: Mapping[str, Section] = {"streams": {STREAM: {"features": 2}}, "predictions": "all"}
 LATE = 5
-"""A label comes so many examples after its own."""
+"""A label comes so many examples after its own example."""
 
 
 def _records(first: int, behind: int, start_ms: int) -> list[Sent]:
-    """Examples, and the labels of earlier ones."""
+    """Return examples, and the labels of earlier ones."""
     records = []
     for number in range(first, behind):
         now_ms = start_ms + 10 * number
@@ -39,7 +39,7 @@ def _records(first: int, behind: int, start_ms: int) -> list[Sent]:
 
 
 def _named(app: App, topic: str) -> list[tuple[int, str | None]]:
-    """Number of the example, and who is named as its champion."""
+    """Return the number of each example, and the champion that is named with it."""
     found: Sequence[object] = [codec.decode_one(read.value or b"") for read in app.outputs(PARTITION)[topic]]
     return [
         (int(record.id), record.learner)
@@ -49,9 +49,9 @@ def _named(app: App, topic: str) -> list[tuple[int, str | None]]:
 
 
 def test_promote_while_running(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """The command is run beside a worker at a stream of last week; SIGKILL and a restart change nothing.
+    """The command runs beside a worker that processes a stream of last week; SIGKILL and a restart change nothing.
 
-    What a user would lose: a change of champion that nobody can date, that a crash undoes, or that waits for the clock.
+    Otherwise a change of champion would have no date, could be undone by a crash, or would wait for the clock.
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=PARTITIONS)

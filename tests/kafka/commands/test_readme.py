@@ -1,4 +1,4 @@
-"""The README's stream of your own, on a real Kafka: all blocks of that section, as printed, one after the other."""
+"""The README's stream of your own on a real Kafka: all blocks of that section, as printed, in order."""
 
 import os
 import re
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 SECTION = "## A stream of your own\n"
 
 RUN_TIMEOUT_S = 500.0
-"""Compiling included, on a machine that does much else."""
+"""Time to run, including compiling on a busy machine."""
 
 
 def script(readme: str) -> str:
@@ -35,7 +35,7 @@ def script(readme: str) -> str:
 
 
 def test_a_stream_of_your_own_runs_as_printed(tmp_path: Path) -> None:
-    """What a newcomer copies line by line ends with metrics of both learners and a clean audit."""
+    """A newcomer who copies each line must get metrics of both learners and a clean verification."""
     if missing := jars.missing_tools():
         reason = f"{' and '.join(missing)} not on the PATH"
         if os.environ.get("CI") == "true":

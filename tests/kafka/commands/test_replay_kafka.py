@@ -1,4 +1,4 @@
-"""A replay on a real Kafka: what the manifest says is what the topics hold."""
+"""A replay on a real Kafka: the topics hold what the manifest says."""
 
 from collections import Counter
 from dataclasses import replace
@@ -54,7 +54,7 @@ def _read(cluster: KafkaCluster, place: TopicPartition, first: int, end: int) ->
 
 
 def test_the_topics_hold_what_the_manifest_says(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """Every record of the plan, once, with its timestamp, in order within its partition; a stream in one partition."""
+    """Every record of the plan is there once, with its timestamp and in order; a stream is in one partition."""
     cluster = _create(kafka, prefix)
     path = tmp_path / "manifest.json"
     faults = (
@@ -88,7 +88,7 @@ def test_the_topics_hold_what_the_manifest_says(kafka: Broker, prefix: str, tmp_
 
 
 def _expected(manifest: Manifest, names: tuple[str, ...]) -> list[Sent]:
-    """The plan again, from the manifest alone."""
+    """Make the records of the plan again, from the manifest alone."""
     plan = uniform_plan(
         [parse_source(name) for name in names],
         label_delay=manifest.options["label_delay"],
@@ -99,15 +99,15 @@ def _expected(manifest: Manifest, names: tuple[str, ...]) -> list[Sent]:
 
 
 def test_topics_that_are_not_there_are_named(kafka: Broker, prefix: str) -> None:
-    """A topic made on the fly would have one partition and the broker's settings."""
+    """A topic that is created automatically would have one partition and the broker's settings."""
     code, output = _run(kafka, prefix, "sine:length=5")
     assert code == 2
-    assert f"topic {prefix}examples: there is none" in output
-    assert f"topic {prefix}labels: there is none" in output
+    assert f"topic {prefix}examples: it does not exist" in output
+    assert f"topic {prefix}labels: it does not exist" in output
 
 
 def test_a_span_above_the_retention_time_is_refused(kafka: Broker, prefix: str) -> None:
-    """The broker's own setting decides, whatever its default is."""
+    """The broker's own setting counts, not a default."""
     _create(kafka, prefix, retention_ms="60000")
     code, output = _run(kafka, prefix, "sine:length=500", "--interval-ms", "1000")
     assert code == 2
@@ -115,7 +115,7 @@ def test_a_span_above_the_retention_time_is_refused(kafka: Broker, prefix: str) 
 
 
 def test_a_record_that_the_broker_refuses_ends_the_run(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """Exit 1, a count, and no manifest."""
+    """The command ends with status 1 and a count, and writes no manifest."""
     _create(kafka, prefix, max_message_bytes="1000")
     path = tmp_path / "manifest.json"
     code, output = _run(kafka, prefix, "mnist:limit=50", "--manifest", str(path))

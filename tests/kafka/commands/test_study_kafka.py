@@ -49,9 +49,9 @@ RUN = Run(
 
 
 def test_kafka_and_the_study_give_the_same_bits(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """A reader of the report runs the application, not the study: every score and every sum is the same, bit by bit.
+    """A reader of the report runs the application, not the study: every score and sum must be the same, bit for bit.
 
-    Stationary, delay 0, alone in its partition, all data on the broker before.
+    The stream is stationary, has no delay and its own partition, and all of its data is on the broker before.
     """
     assert kafka.bootstrap_servers is not None
     sections: Mapping[str, Section] = {

@@ -23,7 +23,7 @@ def _cluster(kafka: Broker) -> KafkaCluster:
 
 
 def test_created_topics_pass_and_missing_ones_are_named(kafka: Broker, prefix: str) -> None:
-    """The first two commands of an operator: start (and hear what is missing), create."""
+    """An operator's first two commands: a start that names what is missing, and the command that creates it."""
     names, cluster = _config(prefix).topics, _cluster(kafka)
     lines = topics.check(cluster.topics(names), names, **LIMITS)
     assert lines == [f"{name}: the topic does not exist; `areba topics create` creates it" for name in names]
@@ -32,7 +32,7 @@ def test_created_topics_pass_and_missing_ones_are_named(kafka: Broker, prefix: s
 
 
 def test_everything_wrong_is_said_at_once(kafka: Broker, prefix: str) -> None:
-    """Topics that somebody made with Kafka's defaults, or with good intentions."""
+    """All wrong settings of topics with Kafka's defaults, or somebody's own settings, are reported together."""
     names, cluster = _config(prefix).topics, _cluster(kafka)
     wrong = [
         TopicInfo(names.examples, 2, {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}),

@@ -1,1 +1,1 @@
-"""What becomes of every kind of record, however damaged."""
+"""The fate of every kind of record, however damaged."""

@@ -1,4 +1,4 @@
-"""Short stories of records, and what must become of each record."""
+"""Short sequences of records, and what must become of each record."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ MAX_PENDING, MAX_WAITING, MAX_RECORD_BYTES, FEATURES = 3, 2, 500, 2
 EXAMPLES, LABELS = Side.EXAMPLES, Side.LABELS
 NAN, INFINITY = float("nan"), float("inf")
 CASE_MS = 20_000
-"""Between two cases, so that the merge never mixes them."""
+"""Event time between two cases, so that the merge never mixes them."""
 
 Row = tuple[Sent, str]
 """A record at a time within its case, and its fate."""

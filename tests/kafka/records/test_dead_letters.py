@@ -1,4 +1,4 @@
-"""Dead letters as a cycle on a real Kafka: put aside, looked at, mended, sent back, each once, whatever is killed."""
+"""The cycle of dead letters on a real Kafka: inspected, fixed, sent back exactly once, even if the tool is killed."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ from tests.support.rows import Sent
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(50)]
 
 FANS = 6_000
-"""Examples, and as many labels: twenty-four transactions to send them back, one of which is cut short."""
+"""Examples, and as many labels: twenty-four transactions to send them back, one of which is interrupted."""
 
 BAD = 5
 
@@ -37,7 +37,7 @@ NO_BREAKER: Mapping[str, Section] = {"breaker": {"in_a_row": 1_000}}
 
 
 def _records(start_ms: int) -> list[Sent]:
-    """A stream that is configured, one that nobody told us of, and some bytes."""
+    """Return records of a configured stream, of one that is not configured, and some random bytes."""
     records = []
     for number in range(FANS):
         now_ms = start_ms + 2 * number
@@ -51,14 +51,14 @@ def _records(start_ms: int) -> list[Sent]:
 
 
 def _ends(app: App) -> dict[int, tuple[int, int]]:
-    """Behind the last record of each input; a transaction's control records are none."""
+    """Return the ends of each task's inputs, without a transaction's control records."""
     topics = app.config.topics
     reads = [read_topic(app.cluster, TopicPartition(name, 0)) for name in (topics.examples, topics.labels)]
     return {0: (reads[0][-1].offset + 1, reads[1][-1].offset + 1)}
 
 
 def _marks(app: App) -> list[int]:
-    """The dead letters that were sent back."""
+    """Return the offsets of the dead letters that were sent back."""
     rows = read_topic(app.cluster, TopicPartition(app.config.topics.dead_letters, 0))
     return [offset for row in rows if (offset := read_sent_back(row.headers)) is not None]
 
@@ -93,9 +93,9 @@ def _kill_on_the_way(app: App, file: Path) -> None:
 
 
 def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """A stream that the configuration forgot loses nothing: after the mend it is learned with the times that it had.
+    """A stream that is missing in the configuration loses nothing: later it is learned with its original times.
 
-    What a user would lose: the records of a bad day; or, if the tool is killed and run again, an example twice.
+    Otherwise a user would lose the records of a bad day, or get an example twice if the tool is killed and run again.
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": KNOWN, **NO_BREAKER})
@@ -123,7 +123,7 @@ def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) 
         worker.start()
         _kill_on_the_way(app, file)
         sent = len(_marks(app))
-        assert 0 < sent < 2 * FANS, "it was not killed on the way"
+        assert 0 < sent < 2 * FANS, "it was not killed in between"
         again = areba(file, "dlq", "replay", "--reason", "unknown-stream")
         assert again.returncode == 0, again.stderr
         last = f"{2 * FANS - sent:,} dead letters sent back, {sent:,} of those selected were sent back before"
@@ -159,7 +159,7 @@ def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) 
 
 
 def test_errors_are_told_in_a_line(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """No broker, no topic, no such offset: an operator in the night needs the name of the thing, not a traceback."""
+    """For a missing broker, topic or offset an operator needs its name, not a traceback."""
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": KNOWN})
     nobody = app.file("n", kafka={"bootstrap_servers": "127.0.0.1:1"})

@@ -1,4 +1,4 @@
-"""Whatever bytes a producer writes and a broker takes: no worker ends, and every record has a named outcome."""
+"""For any bytes that a broker accepts, no worker ends, and every record has a named outcome."""
 
 import io
 import itertools
@@ -35,7 +35,7 @@ PARTITIONS = 2
 STREAMS = ("pumps", "größe", "mills", "turbines")
 
 MANY = 1_000_000
-"""Malformed records that no breaker stops a task for."""
+"""So many malformed records that the breaker must not stop a task for them."""
 
 SECTIONS: Mapping[str, Section] = {
     "streams": {name: {"features": 2} for name in STREAMS},
@@ -45,13 +45,13 @@ SECTIONS: Mapping[str, Section] = {
 }
 
 LARGE_BYTES = 5_000_000
-"""Far more than any topic takes uncompressed; zeros of it are some kB."""
+"""Far more than any topic accepts uncompressed; compressed zeros take some kB."""
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def _headers(draw: random.Random) -> Sequence[tuple[bytes, bytes | None]]:
-    """Most have none; some have what only a hostile or a careless producer writes."""
+    """Return headers: mostly none, sometimes those of a hostile or careless producer."""
     if draw.random() < 0.8:
         return ()
     names = (
@@ -64,7 +64,7 @@ def _headers(draw: random.Random) -> Sequence[tuple[bytes, bytes | None]]:
 
 
 def _value(draw: random.Random, side: Side, stream: str, number: int) -> bytes | None:
-    """Mostly data; a part of it cut, flipped, of the other side, or nothing at all."""
+    """Return a value: mostly data, sometimes cut, with flipped bits, of the other side, or missing."""
     id_ = f"{number}" if draw.random() < 0.95 else draw.choice(("[/a]", "\x1b[31m", "\n", "x" * 65, "", "0"))
     content: Example | Label | Mark = Label(stream, id_, draw.choice((0, 0, 0, 1)), draw.choice((0, 0, 1)))
     if (side is Side.EXAMPLES) is not (draw.random() < 0.01):
@@ -83,7 +83,7 @@ def _value(draw: random.Random, side: Side, stream: str, number: int) -> bytes |
 
 
 def _records(draw: random.Random, side: Side, partition: int, start_ms: int, count: int) -> Iterator[RawRecord]:
-    """Of streams that belong there, and of `[/a]`, which nobody knows."""
+    """Yield records of streams that belong there, and of `[/a]`, which is not configured."""
     streams = [name for name in STREAMS if partition_of(name.encode(), PARTITIONS) == partition]
     for number in range(count):
         stream = draw.choice(streams) if draw.random() < 0.98 else "[/a]"
@@ -97,7 +97,7 @@ def _records(draw: random.Random, side: Side, partition: int, start_ms: int, cou
 
 
 def _monsters(now_ms: int) -> list[RawRecord]:
-    """Compressed they are small: a value, a header, many headers, a key, and all at once."""
+    """Return records that are small only when compressed: a large value, header or key, many headers, all at once."""
     zeros = bytes(LARGE_BYTES)
     many = [(b"traceparent", TRACE)] * 40_000
     return [
@@ -110,7 +110,7 @@ def _monsters(now_ms: int) -> list[RawRecord]:
 
 
 def _batches(rows: Iterator[RawRecord], now_ms: int) -> Iterator[tuple[list[RawRecord], bool]]:
-    """What goes into one request each, and whether it is compressed; every fourth time a monster by itself."""
+    """Yield the records of each request, and whether it is compressed; every fourth request is a single huge record."""
     monsters = _monsters(now_ms)
     for number in itertools.count():
         batch = list(itertools.islice(rows, BATCH))
@@ -122,7 +122,7 @@ def _batches(rows: Iterator[RawRecord], now_ms: int) -> Iterator[tuple[list[RawR
 
 
 def _send_all(app: App, server: str) -> int:
-    """Everything, both sides of both partitions in turn; how many records the broker took."""
+    """Send everything, both sides of both partitions in turn; return how many records the broker accepted."""
     draw, taken = random.Random("hostile"), 0
     now_ms = int(time.time() * 1000) - 2 * RECORDS
     places = [(topic, side, number) for number in range(PARTITIONS) for side, topic in enumerate(app.input_topics)]
@@ -137,7 +137,7 @@ def _send_all(app: App, server: str) -> int:
 
 
 def _ends(app: App) -> dict[int, tuple[int, int]]:
-    """Behind the last records."""
+    """Return the offsets after the last records."""
     found = {}
     for number in range(app.partitions):
         one, two = (app.cluster.watermarks(TopicPartition(name, number)).high for name in app.input_topics)
@@ -146,9 +146,9 @@ def _ends(app: App) -> dict[int, tuple[int, int]]:
 
 
 def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """100,000 raw records, and some that no output topic takes: one worker lives through all, and the books balance.
+    """One worker survives 100,000 raw records and some that no output topic accepts, and all are accounted for.
 
-    What a user would lose: every task of the group, worker by worker, by one record.
+    Otherwise a single record could stop every task of the group, worker by worker.
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=PARTITIONS)
@@ -163,7 +163,7 @@ def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: 
         assert "aborted" not in worker.log()
         assert "traces-dropped task=" in worker.log()
     report = verify(app.cluster, app.config, rerun=True)
-    findings = [each for each in report.findings if each.code is not Code.SPLIT_STREAM]  # the keys go anywhere
+    findings = [each for each in report.findings if each.code is not Code.SPLIT_STREAM]  # keys belong to any partition
     assert not findings, findings[:20]
     figures = report.figures.values()
     assert sum(each.examples + each.labels for each in figures) == taken
@@ -178,7 +178,7 @@ def test_any_bytes_end_in_a_named_outcome(kafka: Broker, prefix: str, tmp_path: 
 
 
 def _lower(cluster: KafkaCluster, topic: str, most_bytes: int) -> None:
-    """As `kafka-configs.sh` does."""
+    """Lower the limit of a topic, as `kafka-configs.sh` does."""
     from confluent_kafka.admin import (  # type: ignore[attr-defined]  # noqa: PLC0415
         AlterConfigOpType,
         ConfigEntry,
@@ -198,13 +198,13 @@ def _good(worker: WorkerProcess) -> None:
 def test_a_topic_that_takes_less_than_it_did(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """An operator lowers `max.message.bytes` of the dead letters: the worker reads the limit again after an error.
 
-    What a user would lose: the task, in a loop of aborts.
+    Otherwise the task would abort in a loop.
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS)
     app.create_topics()
     now_ms = int(time.time() * 1000) - 100_000
-    value = bytes(range(256)) * 4_090  # 1,047,040 bytes: as it is created, the topic takes it
+    value = bytes(range(256)) * 4_090  # 1,047,040 bytes: the topic accepts it as it was created
     with workers(app, "w") as (worker,), Progress(app) as progress:
         worker.start()
         worker.wait_for("compiled seconds=")
@@ -219,7 +219,7 @@ def test_a_topic_that_takes_less_than_it_did(kafka: Broker, prefix: str, tmp_pat
         _good(worker)
         assert worker.stop() == 0
     report = verify(app.cluster, app.config, rerun=True)
-    findings = [each for each in report.findings if each.code is not Code.SPLIT_STREAM]  # the keys go anywhere
+    findings = [each for each in report.findings if each.code is not Code.SPLIT_STREAM]  # keys belong to any partition
     assert not findings, findings[:20]
     letters = app.outputs(0)["dead-letters"]
     assert [letter.value for letter in letters] == [value, None]

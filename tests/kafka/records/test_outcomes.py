@@ -1,7 +1,7 @@
-"""Each way that a record can end: sent through Kafka, and found where it belongs.
+"""Each way in which a record can end: sent through Kafka, and found where it belongs.
 
-A case is a stream of its own (named after the case) with its own stretch of time; all cases go through one run. The
-fate of every input offset is read from the topics: an outcome, a dead letter, a mark, or still open.
+A case is a separate stream (named after the case) with its own stretch of time; one run processes all cases. The fate
+of every input offset is read from the topics: an outcome, a dead letter, a mark, or still open.
 """
 
 import time
@@ -56,7 +56,7 @@ SECTIONS: Mapping[str, Section] = {
 
 
 def _of_case(name: str, number: int, start_ms: int, cases: Mapping[str, Sequence[Row]] | None = None) -> list[Row]:
-    """The case's records with its stream's name and its times."""
+    """Return the records of a case, with the name of its stream and its times."""
     rows = []
     for sent, fate in (cases or CASES)[name]:
         value, key = sent.value, sent.key
@@ -74,7 +74,7 @@ def _of_case(name: str, number: int, start_ms: int, cases: Mapping[str, Sequence
 
 @dataclass
 class Story:
-    """Everything that was sent, and everything that came out, by case."""
+    """Everything that was sent, and everything that was published, by case."""
 
     sent: dict[str, list[tuple[Sent, int, str]]] = field(default_factory=dict)
     fates: dict[tuple[Side, int], list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -84,7 +84,7 @@ class Story:
     metrics: dict[str, list[tuple[Metric, Read]]] = field(default_factory=lambda: defaultdict(list))
 
     def send(self, app: App, cases: Mapping[str, Sequence[Row]]) -> None:
-        """Send the cases, one after the other; offsets count each side's records."""
+        """Send the cases in order; offsets count each side's records."""
         next_offset = [0, 0]
         for name, rows in cases.items():
             self.sent[name] = []
@@ -94,7 +94,7 @@ class Story:
         app.send([record for rows in cases.values() for record, _ in rows])
 
     def read(self, app: App) -> None:
-        """Take in the outputs."""
+        """Read the outputs."""
         topics = app.config.topics
         outputs = app.outputs(0)
         for read in outputs["predictions"]:
@@ -127,7 +127,7 @@ def _open_fate(record: Sent) -> str:
 
 @pytest.fixture(scope="module")
 def story(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """One run over all cases."""
+    """Run all cases."""
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, f"t{uuid.uuid4().hex[:8]}-", tmp_path_factory.mktemp("outcomes"), SECTIONS)
     app.create_topics()
@@ -143,7 +143,7 @@ def story(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Story:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.xdist_group("story of outcomes")
 def test_every_record_has_its_fate(story: Story, case: str) -> None:
-    """Promise 3: every input offset ends once, under the name that the documentation gives to what happened to it."""
+    """Every input offset has exactly one outcome, with the name that the documentation gives it."""
     for record, offset, fate in story.sent[case]:
         found = story.fates[record.side, offset] or [_open_fate(record)]
         assert found == [fate], f"{record.side.name.lower()} offset {offset}"
@@ -152,7 +152,7 @@ def test_every_record_has_its_fate(story: Story, case: str) -> None:
 @pytest.mark.parametrize("case", JOIN_CASES)
 @pytest.mark.xdist_group("story of outcomes")
 def test_every_example_is_predicted_once(story: Story, case: str) -> None:
-    """Whatever becomes of it: taken examples have one prediction of the champion, at their time; refused ones none."""
+    """An accepted example has one prediction of the champion, with its time, in every case; a refused one has none."""
     taken = [
         (codec.decode_one(record.value or b"").id, record.time_ms, record.key)  # type: ignore[union-attr]
         for record, _, fate in story.sent[case]
@@ -164,7 +164,7 @@ def test_every_example_is_predicted_once(story: Story, case: str) -> None:
 
 
 def test_reasons_are_all_met() -> None:
-    """A reason that no case has is one that nobody has seen work; bad-time has a test of its own."""
+    """A reason that no case has was never tested; `bad-time` has a separate test."""
     met = {fate for rows in CASES.values() for _, fate in rows}
     assert {reason.text for reason in Reason} - met == {"bad-time"}
 
@@ -172,7 +172,7 @@ def test_reasons_are_all_met() -> None:
 @pytest.mark.parametrize(("case", "delay_ms"), [("example-then-label", 50), ("label-then-example", -50)])
 @pytest.mark.xdist_group("story of outcomes")
 def test_joined_has_the_champions_prediction_and_the_delay(story: Story, case: str, delay_ms: int) -> None:
-    """Who reads outcomes alone sees what was predicted, what was true and how late that came."""
+    """A reader of outcomes sees the prediction, the true class and the delay without joining topics."""
     [(prediction, _)] = story.predictions[case]
     [(outcome, read)] = story.outcomes[case]
     [(one, first, _), (_, second, _)] = story.sent[case]
@@ -184,7 +184,7 @@ def test_joined_has_the_champions_prediction_and_the_delay(story: Story, case: s
 
 @pytest.mark.xdist_group("story of outcomes")
 def test_dead_letters_are_untouched(story: Story) -> None:
-    """Key, value and headers can be sent again as they are; where they came from and why is in headers of Connect."""
+    """Key, value and headers can be sent again unchanged; headers of Kafka Connect name origin and reason."""
     count = 0
     for name in ODD_ROWS:
         [(record, offset, fate)] = story.sent[name]
@@ -204,7 +204,7 @@ def test_dead_letters_are_untouched(story: Story) -> None:
 
 @pytest.mark.xdist_group("story of outcomes")
 def test_a_label_that_waited_is_untouched_too(story: Story) -> None:
-    """Its dead letter comes long after the record: key, value and place are still those of the label."""
+    """Its dead letter comes long after the record, but has key, value and offset of the label."""
     (record, offset, _), (cause, _, _) = story.sent["orphan-by-expiry"]
     read = story.dead[LABELS, offset]
     assert (read.key, read.value, read.time_ms) == (record.key, record.value, cause.time_ms)
@@ -212,7 +212,7 @@ def test_a_label_that_waited_is_untouched_too(story: Story) -> None:
 
 @pytest.mark.xdist_group("story of outcomes")
 def test_an_advance_pair_flushes_metrics(story: Story) -> None:
-    """A finite stream ends with its last figures, one record a learner; a lone mark says nothing."""
+    """A finite stream ends with its last figures, one record for each learner; a single mark publishes nothing."""
     metrics = [metric for metric, _ in story.metrics["advance-pair"]]
     assert [(metric.learner, metric.champion) for metric in metrics] == [("areba", True), ("baseline", False)]
     assert all((m.examples, m.unlabelled, m.pending, m.labelled) == (3, 2, 1, 0) for m in metrics)
@@ -221,7 +221,7 @@ def test_an_advance_pair_flushes_metrics(story: Story) -> None:
 
 @pytest.mark.xdist_group("story of outcomes")
 def test_promote_changes_the_champion_from_there_on(story: Story) -> None:
-    """Also in the outcome: it tells the prediction that counted when the example came."""
+    """The outcome, too, names the prediction that counted when the example came."""
     predictions = [(p.id, p.learner) for p, _ in story.predictions["promoted"]]
     assert predictions == [("a", "areba"), ("b", "baseline")]
     assert [(o.id, o.learner) for o, _ in story.outcomes["promoted"]] == predictions
@@ -230,7 +230,7 @@ def test_promote_changes_the_champion_from_there_on(story: Story) -> None:
 
 
 def test_corrections(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """With `corrections: correct` a later statement about an example holds, told by its revision; the books know it."""
+    """With `corrections: correct` a label with a higher revision replaces the class, and `areba verify` accepts it."""
     assert kafka.bootstrap_servers is not None
     join = {"ttl_ms": TTL_MS, "max_clock_lead_ms": LEAD_MS, "corrections": "correct"}
     streams = {name: {"features": FEATURES} for name in CORRECTIONS}
@@ -258,7 +258,7 @@ def test_corrections(kafka: Broker, prefix: str, tmp_path: Path) -> None:
 
 
 def test_a_record_without_time(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """Event time is the only clock, so a record that has none is a dead letter, and moves no other's time."""
+    """Event time is the only clock, so a record without a timestamp is a dead letter, and does not move stream time."""
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": {"s": {"features": 1}}})
     app.create_topics()
@@ -281,9 +281,9 @@ def test_a_record_without_time(kafka: Broker, prefix: str, tmp_path: Path) -> No
 
 
 def test_on_the_fly(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """With `unknown_streams: model` a new stream has a model from its first example on, up to a bound; traces go along.
+    """With `unknown_streams: model` a new stream has a model from its first example, up to a limit; traces are copied.
 
-    Also here: `predictions: all` publishes the challengers', and a dimension is that of the first example.
+    Also tested: `predictions: all` publishes the challengers' predictions, and the first example sets the dimension.
     """
     assert kafka.bootstrap_servers is not None
     sections: Mapping[str, Section] = {

@@ -14,7 +14,7 @@ from tests.support.kafka.records import all_records
 
 @pytest.fixture
 def app(kafka: Broker, prefix: str, tmp_path: Path) -> App:
-    """An application with two partitions, its topics created."""
+    """Return an application with two partitions, whose topics exist."""
     assert kafka.bootstrap_servers is not None
     made = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2)
     made.create_topics()
@@ -23,7 +23,7 @@ def app(kafka: Broker, prefix: str, tmp_path: Path) -> App:
 
 @pytest.fixture
 def done(app: App) -> App:
-    """The same, with inputs that a worker has processed."""
+    """Return the application with inputs that a worker has processed."""
     app.send(all_records(STREAMS, 200, int(time.time() * 1000) - 60_000, seed=5))
     run_to(app.config, app.input_ends())
     return app

@@ -1,4 +1,4 @@
-"""A producer with the wrong schema stops one task, not the application, and nothing is lost on the way."""
+"""A producer with the wrong schema stops one task, not the application, and no record is lost."""
 
 import contextlib
 import http.client
@@ -34,7 +34,7 @@ REASON = "stopped by the breaker: 10 unreadable examples in a row (limit 10)"
 
 
 def _pairs(stream: str, partition: int, first: int, count: int, start_ms: int) -> list[Sent]:
-    """Examples and their labels."""
+    """Return examples and their labels."""
     return [
         sent
         for number in range(first, first + count)
@@ -50,7 +50,7 @@ def _garbage(start_ms: int, count: int) -> list[Sent]:
 
 
 def _get(worker: WorkerProcess, path: str) -> tuple[int, str]:
-    """Status and text of a page of this worker, at the port that its log tells."""
+    """Return status and text of a worker's page, at the port that its log names."""
     found = re.search(r"serving http://127\.0\.0\.1:(\d+)/", worker.log())
     assert found is not None
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=DEADLINE_S)) as connection:
@@ -60,7 +60,7 @@ def _get(worker: WorkerProcess, path: str) -> tuple[int, str]:
 
 
 def _check_stopped(worker: WorkerProcess, file: Path) -> None:
-    """Task 0 is stopped, task 1 runs: readiness, metrics and `areba inspect` say so, and what to do."""
+    """Check that task 0 is stopped and task 1 runs: readiness, metrics and `areba inspect` say so, and what to do."""
     wait_until(lambda: "task 1: live" in _get(worker, "/ready")[1], "task 1 is live")
     status, ready = _get(worker, "/ready")
     assert status == 503
@@ -77,7 +77,7 @@ def _check_stopped(worker: WorkerProcess, file: Path) -> None:
 
 
 def _check_runs(worker: WorkerProcess, file: Path) -> None:
-    """Both tasks do."""
+    """Check that both tasks run."""
     wait_until(lambda: _get(worker, "/ready") == (200, "task 0: live\ntask 1: live\n"), "the worker is ready")
     metrics = _get(worker, "/metrics")[1]
     assert 'areba_task_state{state="live",task="0"} 1.0' in metrics
@@ -87,10 +87,10 @@ def _check_runs(worker: WorkerProcess, file: Path) -> None:
 
 
 def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """Task 0 trips and stays paused, over a restart too; task 1 goes on; `areba resume` lets task 0 go on.
+    """Task 0 trips and stays stopped, also after a restart, until `areba resume`; task 1 continues all the time.
 
-    Readiness, metrics and `areba inspect` tell all of it. What a user would lose: an application that eats a day of
-    garbage, or one that a single bad producer stops, and nobody sees why.
+    Readiness, metrics and `areba inspect` report this. Otherwise an application would process a day of garbage, or a
+    single bad producer would stop it for no visible reason.
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2)
@@ -116,7 +116,7 @@ def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_p
         _check_stopped(worker, file)
         app.send(_pairs("good", 1, 20, 20, start_ms))
         progress.wait_for_ends({1: (40, 40)})
-        assert progress.offsets[0] == (20 + IN_A_ROW, 20), "what came behind waits"
+        assert progress.offsets[0] == (20 + IN_A_ROW, 20), "later records wait"
 
         resumed = areba(file, "resume", "--task", "0")
         assert (resumed.returncode, resumed.stderr) == (0, "")
@@ -124,7 +124,7 @@ def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_p
         _check_runs(worker, file)
         progress.wait_for_ends({0: (40 + IN_A_ROW, 40)})
 
-        # once more, with nobody there to see the record of the operator come
+        # once more, without a worker that reads the operator's record as it comes
         app.send([*_garbage(start_ms + 600, IN_A_ROW), *_pairs("bad", 0, 70, 1, start_ms)])
         worker.wait_for("tripped task=0", times=2)
         assert worker.stop() == 0

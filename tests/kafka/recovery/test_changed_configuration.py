@@ -1,4 +1,4 @@
-"""Another configuration on the state of an application: taken over, begun again, or refused."""
+"""A changed configuration on the state of an application: taken over, started again, or refused."""
 
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow(15)]
 
 
 def test_a_new_stream_is_taken_over_on_restart(done: App) -> None:
-    """Adding a stream needs no new application: the old ones go on, bit by bit, and the act is recorded."""
+    """A new stream needs no new application: the old streams continue, bit for bit, and progress records the change."""
     more = (StreamOf("gamma", 1, 4),)
     done.send(all_records(more, 50, int(time.time() * 1000) - 30_000, seed=9))
     run_to(done.config_of("w", streams={"gamma": {"features": 4}}), done.input_ends())
@@ -36,7 +36,7 @@ def test_a_new_stream_is_taken_over_on_restart(done: App) -> None:
 
 
 def test_a_changed_budget_starts_that_learner_afresh(done: App) -> None:
-    """The act is in progress, so whoever comes later goes through it at the same place; the others' bits go on."""
+    """Progress records the change, so every later reader makes it at the same place; other learners keep their bits."""
     learners = {"areba": {"method": "areba", "budget": 10}, "baseline": {"method": "baseline"}}
     changed = done.config_of("w", learners=learners, metrics={"every_labels": 10})
     done.send(all_records(STREAMS, 100, int(time.time() * 1000) - 30_000, seed=19))
@@ -47,7 +47,7 @@ def test_a_changed_budget_starts_that_learner_afresh(done: App) -> None:
 
 
 def test_a_saved_model_goes_on_in_another_application(done: App, tmp_path: Path) -> None:
-    """The command that operators use, on both sides; the second application's outputs are those of a fresh process."""
+    """The operator's commands on both sides; the outputs of the second application are those of a new process."""
     model, first = tmp_path / "model.safetensors", done.file("w")
     saved = areba(first, "state", "export", "alpha", "areba", str(model), "--task", "0")
     assert saved.returncode == 0, saved.stderr
@@ -67,7 +67,7 @@ def test_a_saved_model_goes_on_in_another_application(done: App, tmp_path: Path)
 
 
 def test_what_cannot_be_taken_over_is_refused(done: App) -> None:
-    """Examples that wait would expire by another clock: status 2, and the line names the setting."""
+    """Pending examples would expire by another clock: the worker ends with status 2, and the line names the setting."""
     with pytest.raises(ConfigurationError) as caught:
         run_until(worker_of(done.config_of("w", join={"ttl_ms": 5})), lambda _: False)
     assert caught.value.exit_code == 2

@@ -13,13 +13,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow(220), pytest.mark.timeout(1_80
 KILLS = 30
 
 SEED = 7
-"""Its schedule has every kind of fault."""
+"""Seed of a schedule with every kind of fault."""
 
 
 def test_thirty_kills_leave_no_trace(tmp_path: Path) -> None:
-    """Workers and brokers die while others start, restore, save and commit; nobody who reads the topics can tell.
+    """Workers and brokers die while others start, restore, save and commit; no reader of the topics can notice it.
 
-    What a user would lose: everything that the other tests of recovery protect, where two of their faults meet.
+    It covers what the other tests of recovery cover, in cases where two of their faults coincide.
     """
     try:
         result = run_round(tmp_path / "round", SEED, 0, KILLS, lambda _: None)

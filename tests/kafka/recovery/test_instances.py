@@ -1,4 +1,4 @@
-"""More workers than there should be, fewer than there were, and state that does not fit: never a wrong record."""
+"""Too many workers, too few workers, and state that does not fit never cause a wrong record."""
 
 import shutil
 import signal
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.mark.slow(25)
 def test_two_workers_of_one_name(app: App) -> None:
-    """A copied configuration: one of the two ends with status 5 and says what to change; every record counts once."""
+    """With a copied configuration one of two workers ends with status 5 and a remedy; every record counts once."""
     twin_file = app.folder / "twin.yaml"
     shutil.copy(app.file("w"), twin_file)
     with workers(app, "w") as (first,), Load(app, STREAMS, seed=6), Progress(app) as progress:
@@ -47,7 +47,7 @@ def test_two_workers_of_one_name(app: App) -> None:
 
 @pytest.mark.slow(25)
 def test_a_stopped_worker_that_wakes_up_is_not_heard(app: App) -> None:
-    """Frozen (a paused machine, a long swap) while others took its tasks: what it still sends is never read."""
+    """A worker that was frozen (a paused machine, a long swap) while others took its tasks writes nothing readable."""
     with workers(app, "one", "two") as (one, two), Progress(app) as progress:
         with Load(app, STREAMS, seed=7):
             one.start()
@@ -68,7 +68,7 @@ def test_a_stopped_worker_that_wakes_up_is_not_heard(app: App) -> None:
 
 
 class _Stalling(KafkaTransaction):
-    """Stands still before its tenth transaction, until it is let go."""
+    """A transaction that stands still before its tenth `begin` until the test releases it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config.kafka.bootstrap_servers, config.transactional_id)
@@ -76,7 +76,7 @@ class _Stalling(KafkaTransaction):
         self._begun = 0
 
     def begin(self) -> None:
-        """Open a transaction, in its time."""
+        """Open a transaction, once released."""
         self._begun += 1
         if self._begun == 10:
             self.stalled.set()
@@ -94,14 +94,14 @@ class _InThread(threading.Thread):
         self.failure: BaseException | None = None
 
     def run(self) -> None:
-        """Run."""
+        """Run the worker."""
         try:
             self.worker.run(self.enough.is_set)
         except BaseException as error:  # noqa: BLE001  (the test's own thread raises it)
             self.failure = error
 
     def end(self) -> None:
-        """Stop it, and raise what went wrong."""
+        """Stop the worker, and raise the error that ended it."""
         self.enough.set()
         self.join(DEADLINE_S)
         assert not self.is_alive()
@@ -113,9 +113,9 @@ class _InThread(threading.Thread):
 def test_a_batch_of_an_old_generation_is_fenced(app: App) -> None:
     """A worker computes a batch, loses its place in the group, and only then begins its transaction.
 
-    Its transaction is young and its producer is the newest of its name, so only the group's generation can tell.
+    Its transaction is young and its producer is the newest of its name, so only the group's generation can fence it.
     """
-    # Without polls for so long a member is thrown out.
+    # without polls for so long a member is removed from the group
     impatient = {"consumer": {"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000}}
     app.send(all_records(STREAMS, 200, int(time.time() * 1000) - 60_000, seed=8))
     small = {"max_batch_records": 5, "commit_interval_ms": 10}

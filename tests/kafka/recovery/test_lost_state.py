@@ -1,4 +1,4 @@
-"""Topics and offsets that were lost, deleted or forged: a worker notices before it writes a record."""
+"""Topics and offsets were lost, deleted or forged: a worker notices it before it writes a record."""
 
 import bisect
 import time
@@ -32,12 +32,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow(15)]
 
 @pytest.fixture
 def admin(app: App) -> AdminClient:
-    """For what only an operator does."""
+    """Return the client for what only an operator does."""
     return AdminClient({"bootstrap.servers": app.servers})
 
 
 def _parked(app: App) -> Iterator[str]:
-    """What a worker says that can restore none of its tasks."""
+    """Yield the log of a worker that cannot restore any of its tasks."""
     with pytest.raises(StateError) as caught:
         run_until(worker_of(app.config), lambda _: False)
     assert caught.value.exit_code == 3
@@ -45,7 +45,7 @@ def _parked(app: App) -> Iterator[str]:
 
 
 def test_lost_offsets_are_noticed(done: App, admin: AdminClient) -> None:
-    """Offsets of a group expire or are deleted. Starting at the first record again would double every output."""
+    """Offsets of a group expire or are deleted; a start at the first record would duplicate every output."""
     before = [done.outputs(number) for number in range(done.partitions)]
     for future in admin.delete_consumer_groups([done.config.group_id]).values():
         future.result(DEADLINE_S)
@@ -84,7 +84,7 @@ def _progress(app: App) -> dict[int, RawRecords]:
 
 
 def _whole(before: Mapping[int, RawRecords], left: Mapping[int, RawRecords]) -> dict[int, list[bytes | None]]:
-    """Return each task's progress from its first record on, though its worker has deleted a part since `before`."""
+    """Return each task's progress from its first record, although its worker has deleted a part since `before`."""
     result = {}
     for number, old in before.items():
         new = bisect.bisect_right(left[number].offsets, old.offsets[-1])
@@ -93,7 +93,7 @@ def _whole(before: Mapping[int, RawRecords], left: Mapping[int, RawRecords]) -> 
 
 
 def test_inputs_older_than_a_snapshot_are_not_needed(done: App, admin: AdminClient) -> None:
-    """Retention may take what was processed: the next worker begins at the snapshot and goes on to the same bits."""
+    """Retention may delete processed inputs: the next worker starts from the snapshot and gives the same bits."""
     done.send(all_records(STREAMS, 100, int(time.time() * 1000) - 20_000, seed=15))
     inputs, before = {number: read_inputs(done, number) for number in range(done.partitions)}, _progress(done)
     ends = done.input_ends()
@@ -104,7 +104,7 @@ def test_inputs_older_than_a_snapshot_are_not_needed(done: App, admin: AdminClie
 
 
 def test_progress_behind_retention_is_deleted(app: App, admin: AdminClient) -> None:
-    """Progress has no time limit: its owner deletes what nobody can use, and the next one restores the same bits."""
+    """Progress has no time limit: its owner deletes what is not needed, and the next owner restores the same bits."""
     small = {"max_batch_records": 20, "commit_interval_ms": 1, "snapshot_after_ms": 0}
     config = app.config_of("w", worker=small)
     app.send(all_records(STREAMS, 200, int(time.time() * 1000) - 60_000, seed=25))
@@ -133,7 +133,7 @@ def test_progress_behind_retention_is_deleted(app: App, admin: AdminClient) -> N
 
 @pytest.mark.parametrize("lost", ["deleted", "reset"])
 def test_lost_offsets_are_committed_again(done: App, admin: AdminClient, lost: str) -> None:
-    """Refused unless asked for: the worker names the command, and after it goes on to the same bits."""
+    """Lost offsets are restored on request only: the worker names the command, and then gives the same bits."""
     group, file = done.config.group_id, done.file("w")
     if lost == "deleted":
         futures = admin.delete_consumer_groups([group])
@@ -144,7 +144,7 @@ def test_lost_offsets_are_committed_again(done: App, admin: AdminClient, lost: s
         future.result(DEADLINE_S)
     [problem] = _parked(done)
     assert "`areba state recommit` commits them again" in problem
-    wait_until(lambda: _has_no_members(admin, group), "the group hears that the worker is gone")
+    wait_until(lambda: _has_no_members(admin, group), "the group removes the dead worker")
     command = areba(file, "state", "recommit")
     assert command.returncode == 0, command.stderr
     assert [line.split(":")[0] for line in command.stdout.splitlines()] == ["task 0", "task 1"]
@@ -162,7 +162,7 @@ def _has_no_members(admin: AdminClient, group: str) -> bool:
 
 
 def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
-    """Without a snapshot a restore needs all of them: the line has the first that is there, and the one needed."""
+    """Without a snapshot a restore needs all inputs: the error has the first offset that exists, and the one needed."""
     _forge(done, admin, lambda target: RestoreTarget(target.point))
     _delete_inputs(done, admin, 50)
     with workers(done, "w") as (worker,):
@@ -174,19 +174,19 @@ def test_deleted_inputs_are_noticed(done: App, admin: AdminClient) -> None:
 
 
 def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: AdminClient) -> None:
-    """A worker was down for longer than its topics keep: the models are as they were, what is left is processed."""
+    """After a worker was down for longer than its topics keep, its models are as before, and it processes the rest."""
     before = {number: done.outputs(number) for number in range(done.partitions)}
     done.send(all_records(STREAMS, 400, int(time.time() * 1000) - 30_000, seed=28))
     ends, file = done.input_ends(), done.file("w")
     _delete_inputs(done, admin, min(map(min, ends.values())) - 30, *done.input_topics)
     [problem] = _parked(done)
     assert "`areba state skip` continues without what is gone" in problem
-    wait_until(lambda: _has_no_members(admin, done.config.group_id), "the group hears that the worker is gone")
+    wait_until(lambda: _has_no_members(admin, done.config.group_id), "the group removes the dead worker")
     command = areba(file, "state", "skip")
     assert command.returncode == 0, command.stderr
     for number, line in enumerate(command.stdout.splitlines()):
-        assert line.startswith(f"task {number}: goes on from the snapshot behind sequence ")
-        assert "forgets 0 offsets of examples and 0 of labels" in line
+        assert line.startswith(f"task {number}: goes on from the snapshot of sequence ")
+        assert "skips 0 offsets of examples and 0 of labels that were processed after this state" in line
     again = areba(file, "state", "skip")
     assert [line.partition(": ")[2] for line in again.stdout.splitlines()] == ["all that it needs is there"] * 2
     with workers(done, "w") as (worker,):
@@ -204,14 +204,14 @@ def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: Adm
 
 
 def test_another_digest_is_noticed(done: App, admin: AdminClient) -> None:
-    """Offsets and progress that do not belong together (a restored backup, a mirrored cluster) are never mixed."""
+    """Offsets and progress that do not belong together (a restored backup, a mirrored cluster) are never combined."""
     _forge(done, admin, lambda target: target._replace(point=CommitPoint(target.point.sequence, bytes(32))))
     [problem] = _parked(done)
     assert "the committed offsets name 0000000000000000" in problem
 
 
 def test_another_sequence_is_noticed(done: App, admin: AdminClient) -> None:
-    """Metadata of an older point with today's offsets: one of the two is wrong, so nothing is written."""
+    """The metadata are older than the offsets, so one of the two is wrong, and the worker writes nothing."""
     _forge(
         done, admin, lambda target: target._replace(point=CommitPoint(target.point.sequence - 1, target.point.digest))
     )
@@ -221,7 +221,7 @@ def test_another_sequence_is_noticed(done: App, admin: AdminClient) -> None:
 
 
 def test_a_forged_commit_is_noticed(done: App, admin: AdminClient) -> None:
-    """Progress that tells another story than the inputs: both digests are named, and nothing is written."""
+    """Progress disagrees with the inputs: the error names both digests, and the worker writes nothing."""
     topics = done.config.topics
     sender = KafkaSender(done.servers)
     for number in range(done.partitions):

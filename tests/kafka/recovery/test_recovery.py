@@ -1,4 +1,4 @@
-"""Workers are killed with SIGKILL again and again; nobody who reads the topics can tell."""
+"""Workers are killed with SIGKILL again and again, and no reader of the topics can notice it."""
 
 import random
 import time
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow(100)]
 KILLS = 10
 
 STREAMS = (StreamOf("alpha", 0, 3), StreamOf("beta", 1, 2), StreamOf("gamma", 1, 5), StreamOf("delta", 2, 2))
-"""Two streams meet in one task."""
+"""Streams of the tests; two of them are in one task."""
 
 SECTIONS: Mapping[str, Section] = {
     "streams": {stream.name: {"features": stream.features} for stream in STREAMS},
@@ -32,19 +32,19 @@ SECTIONS: Mapping[str, Section] = {
 }
 
 RECOVERING: Mapping[str, Section] = {**SECTIONS, "worker": {"commit_interval_ms": 15, "max_batch_records": 40}}
-"""Many small transactions, so that a moment is likely to be in the midst of one."""
+"""Many small transactions, so that a kill is likely to hit one."""
 
 
 @pytest.fixture
 def spawn_fork(tmp_path: Path) -> Iterator[Spawn]:
-    """Starts `areba` as a fork of a process that has everything loaded: each start of Python takes many seconds."""
+    """Return a function that starts `areba` as a fork of a process that has everything loaded, which is faster."""
     file = App("127.0.0.1:9", "none-", tmp_path, SECTIONS).file("nursery")
     with Nursery(file, tmp_path / "nursery.log") as nursery:
         yield nursery.start
 
 
 def _without_prefix(records: Sequence[Read], prefix: str) -> list[Read]:
-    """Headers of dead letters name the topic; that is all that may differ between two sets of topics."""
+    """Return the records without the prefix in headers that name topics: two prefixes may differ in nothing else."""
     name = prefix.encode()
     return [
         record._replace(headers=tuple((key, value and value.replace(name, b"")) for key, value in record.headers))
@@ -53,7 +53,7 @@ def _without_prefix(records: Sequence[Read], prefix: str) -> list[Read]:
 
 
 def _wait_for_a_moment(worker: WorkerProcess, progress: Progress, draw: random.Random, kill: int) -> None:
-    """Mostly while it commits, sometimes while it still restores."""
+    """Wait for a moment: mostly while the worker commits, sometimes while it still restores."""
     worker.wait_for("assigned tasks")
     if kill % 4 == 3:
         time.sleep(draw.random() * 0.2)
@@ -63,9 +63,9 @@ def _wait_for_a_moment(worker: WorkerProcess, progress: Progress, draw: random.R
 
 
 def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path, spawn_fork: Spawn) -> None:
-    """With all inputs there before the first worker: every byte of output is that of a run that nobody disturbed.
+    """With all inputs there before the first start, every byte of output is that of an undisturbed run.
 
-    What a user would lose: predictions that exist twice or never, models that depend on when a machine failed.
+    Otherwise predictions would exist twice or never, and models would depend on when a machine failed.
     """
     assert kafka.bootstrap_servers is not None
     records = all_records(STREAMS, examples=700, start_ms=int(time.time() * 1000) - 600_000, seed=1)
@@ -101,9 +101,9 @@ def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path, sp
 
 
 def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path, spawn_fork: Spawn) -> None:
-    """Two workers take turns to die while records keep coming: the topics hold what the recorded ranges make, once.
+    """Two workers take turns to die while records keep coming: the topics hold the recorded ranges' results, once.
 
-    What a user would lose: a rebalance that lets two members process the same records, or a record that neither does.
+    Otherwise two members could process the same records after a rebalance, or neither of them a record.
     """
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, RECOVERING, partitions=3)
@@ -117,7 +117,7 @@ def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path, s
                 worker.wait_for("restored task")
             for kill in range(KILLS):
                 victim, survivor = pair[kill % 2], pair[1 - kill % 2]
-                if kill % 3 == 2:  # the partitions of the one before have gone elsewhere
+                if kill % 3 == 2:  # the partitions of the previous worker have moved to another member
                     survivor.wait_for("restored task")
                 progress.wait_for_more(draw.randrange(1, 30))
                 time.sleep(draw.random() * 0.05)

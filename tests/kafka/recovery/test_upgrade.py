@@ -34,7 +34,7 @@ PARTITIONS = 2
 
 @contextmanager
 def _written(log: OldLog, servers: str) -> Iterator[KafkaCluster]:
-    """Write the log to a broker: each record has its old offset, and what was open is open while the block runs."""
+    """Write the log to a broker: each record gets its old offset, and open transactions are open during the block."""
     cluster = KafkaCluster(servers)
     topics = Counter(place.topic for place in log.high)
     cluster.create([TopicInfo(name, count, {"retention.ms": "-1"}) for name, count in topics.items()], 1)
@@ -63,7 +63,7 @@ def _written(log: OldLog, servers: str) -> Iterator[KafkaCluster]:
         yield cluster
     finally:
         plain.close()
-        with suppress(KafkaException):  # a worker that ended its transaction has fenced it
+        with suppress(KafkaException):  # a worker that ended the transaction has fenced this producer
             own.close()
 
 
@@ -76,7 +76,7 @@ def _transactional(servers: str, transactional_id: str) -> Producer:
 
 
 def _runs(records: list[OldRecord]) -> list[list[OldRecord]]:
-    """Cut the records where a marker lay between two of them, and where the state changes."""
+    """Split the records where a marker lay between two of them, and where the transaction's state changes."""
     runs: list[list[OldRecord]] = []
     for record in records:
         last = runs[-1][-1] if runs else None
@@ -119,7 +119,7 @@ def _outputs(log: OldLog, cluster: KafkaCluster) -> dict[TopicPartition, list[Re
 
 
 def _send(log: OldLog, servers: str, count: int) -> None:
-    """Send as many examples and labels more of each stream, as of now."""
+    """Send as many more examples and labels of each stream, with the current time."""
     sender, now_ms = KafkaSender(servers, partitions=PARTITIONS), int(time.time() * 1000) - 10_000
     examples, labels = log.config.topics[:2]
     for stream, features in STREAMS:
@@ -133,7 +133,7 @@ def _send(log: OldLog, servers: str, count: int) -> None:
 
 
 def test_a_log_that_ended_by_sigterm_is_continued(own_kafka: LocalKafka) -> None:
-    """Every task has a snapshot of all that it processed: what was published stays, what comes is published too."""
+    """Every task has a snapshot of everything that it processed: published outputs stay, and new ones follow."""
     servers = own_kafka.bootstrap_servers
     log = _old_log("sigterm", servers)
     with _written(log, servers) as cluster:
@@ -152,7 +152,7 @@ def test_a_log_that_ended_by_sigterm_is_continued(own_kafka: LocalKafka) -> None
 
 
 def test_a_log_that_ended_by_sigkill_is_left_as_it_is(own_kafka: LocalKafka) -> None:
-    """Its last commits are after its newest snapshots, under older rules: only the older version can finish them."""
+    """The last commits come after the newest snapshots and have older rules: only the older version can finish them."""
     servers = own_kafka.bootstrap_servers
     log = _old_log("sigkill", servers)
     with _written(log, servers) as cluster:

@@ -1,8 +1,8 @@
 # ruff: noqa: INP001  (no package: Python looks for a file of this name)
-"""Import one file in a changed form: what Python runs at its start where `tests.simulation.mutants` put it on the path.
+"""Import one file in a changed form; Python runs this module at its start if `tests.simulation.mutants` set the path.
 
-The file keeps its name and stays as it is: nothing is written beside it, and every process that is started from here on
-has the same change.
+The file itself does not change, nothing is written next to it, and every process that this process starts has the same
+change.
 """
 
 import os
@@ -15,7 +15,7 @@ from types import CodeType, ModuleType
 
 
 class _Changed(SourceFileLoader):
-    """Takes the source from elsewhere, and no compiled file."""
+    """A loader that takes the source from elsewhere, and no compiled file."""
 
     def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002  (the name has one file)
         """Compile the changed source under the name of the file."""
@@ -23,7 +23,7 @@ class _Changed(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
-    """Finds what all others find, but for one file."""
+    """A finder for this one file; all other files are left to the other finders."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

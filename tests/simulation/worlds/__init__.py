@@ -1,1 +1,1 @@
-"""The world of a seed: its shape, its worker processes, and everybody else who acts in it."""
+"""The world of a seed: its shape, its worker processes, and all other actors."""

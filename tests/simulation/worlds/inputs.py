@@ -1,4 +1,4 @@
-"""What a seed's producers send: some dozens of records in which everything happens that may happen to one."""
+"""The inputs of a seed: some dozens of records with everything that may happen to a record."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -13,13 +13,13 @@ STEP_MS = 10
 """Event time from one example of a stream to the next."""
 
 HEAVY = bytes(20_000)
-"""A header: some records with it fill the buffer of a partition, which is paused."""
+"""A header: some records with it fill the buffer of a partition, which is then paused."""
 
 LARGE_BYTES = 3_000
-"""More than the dead letters take in a world where they take little."""
+"""More than the topic of dead letters accepts in a world where its limit is low."""
 
 LATE_STREAM = "late"
-"""The stream that only the second configuration knows."""
+"""The stream that only the second configuration has."""
 
 
 class StreamOf(NamedTuple):
@@ -31,7 +31,7 @@ class StreamOf(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """How often each thing goes wrong with a record, beside its time."""
+    """Probabilities of the faults of a record, and of its time."""
 
     repeated: float
     unlabelled: float
@@ -43,7 +43,7 @@ class Trouble(NamedTuple):
 
 
 def draw_trouble(draw: Random) -> Trouble:
-    """Some seeds are clean, some are mostly trouble."""
+    """Draw probabilities: some seeds are clean, some have mostly faults."""
     light = Trouble(*(draw.choice((0.0, 0.05, 0.15, 0.4)) for _ in Trouble._fields))
     return light._replace(heavy=draw.choice((0.0, 0.0, 0.0, 0.3)))
 
@@ -51,7 +51,7 @@ def draw_trouble(draw: Random) -> Trouble:
 def draw_records(
     draw: Random, streams: Sequence[StreamOf], examples: int, learners: Sequence[str], trouble: Trouble
 ) -> list[Sent]:
-    """All records of a seed, in the order in which they are sent: about that of their times."""
+    """Return all records of a seed in the order of sending, which is roughly that of their times."""
     records: list[tuple[float, Sent]] = []
     for stream in streams:
         for number in range(examples):
@@ -69,7 +69,7 @@ def draw_records(
 def _moment(
     draw: Random, stream: StreamOf, number: int, now_ms: int, learners: Sequence[str], trouble: Trouble
 ) -> Iterator[Sent]:
-    """One example with its label, and what else happens just then."""
+    """Yield one example with its label, and what else happens at that time."""
     key, id_, truth = stream.name.encode(), f"{stream.name}-{number}", int(draw.random() < 0.3)
     features = [round(draw.gauss(truth, 1.0), 3) for _ in range(stream.features)]
     trace = draw.choice(_traces(number)) if draw.random() < 0.1 else ()
@@ -92,7 +92,7 @@ def _moment(
 
 
 def _traces(number: int) -> Sequence[tuple[Header, ...]]:
-    """Headers with a trace context that is carried, and with some that are not."""
+    """Return headers with a trace context that is carried, and with some that are not."""
     valid = ("traceparent", b"00-%032x-%016x-01" % (number + 1, number + 1))
     no_trace = ("traceparent", b"00-%032x-%016x-01" % (0, number + 1))
     short = ("traceparent", b"00-%032x-01" % (number + 1))
@@ -100,7 +100,7 @@ def _traces(number: int) -> Sequence[tuple[Header, ...]]:
 
 
 def _oversized(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
-    """A record whose dead letter loses its headers, its value or all, where the topic takes only that much."""
+    """Return a record whose dead letter has to leave out headers, value or everything if the topic's limit is low."""
     sizes = [draw.choice((0, 300, LARGE_BYTES)) for _ in range(3)]
     value, header, key = (draw.randbytes(1) * size for size in sizes)
     side = draw.choice((Side.EXAMPLES, Side.LABELS))
@@ -108,7 +108,7 @@ def _oversized(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
 
 
 def _labels(draw: Random, stream: StreamOf, id_: str, truth: int, now_ms: int, trouble: Trouble) -> Iterator[Sent]:
-    """Mostly one, soon or late; some before their examples, some of nobody."""
+    """Yield labels: mostly one, soon or late; some before their examples, some without an example."""
     key, time_ms = stream.name.encode(), now_ms + draw.choice((1, 5, 5, 15, 30, 60, 150))
     if draw.random() < 0.1:
         time_ms = now_ms - draw.choice((1, 8, 20))
@@ -124,9 +124,9 @@ def _labels(draw: Random, stream: StreamOf, id_: str, truth: int, now_ms: int, t
 
 
 def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
-    """A record that cannot be used, in one of many ways."""
+    """Return a record that cannot be used, in one of many ways."""
     key, name = stream.name.encode(), stream.name
-    nobody = f"nobody{stream.partition}"  # where unknown streams have models, each lives in one partition
+    nobody = f"nobody{stream.partition}"  # if unknown streams have models, each belongs to one partition
     side = draw.choice((Side.EXAMPLES, Side.LABELS))
     values: list[bytes | None] = [
         None,
@@ -153,7 +153,7 @@ def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
 
 
 def _marks(draw: Random, stream: StreamOf, now_ms: int, learners: Sequence[str]) -> Iterator[Sent]:
-    """A pair that closes, half a pair, or a promotion."""
+    """Yield a pair of marks that closes, half a pair, or a promotion."""
     what = draw.randrange(4)
     if what == 0:
         learner = draw.choice((*learners, "nobody"))

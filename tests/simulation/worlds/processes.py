@@ -1,4 +1,4 @@
-"""The worker processes of a world, and what they say."""
+"""The worker processes of a world, and their log lines."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -28,19 +28,19 @@ Say = Callable[[str], None]
 
 
 class Trace(logging.Handler):
-    """Log lines of a worker become lines of the trace."""
+    """A log handler that adds the lines of a worker to the trace."""
 
     def __init__(self, say: Say) -> None:
         super().__init__()
         self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line."""
+        """Add one line."""
         self._say(record.getMessage())
 
 
 class Notes(Observer):
-    """Takes note of what a worker tells people; the lines go to the trace, or nowhere."""
+    """An observer that counts events and writes lines to the trace, if there is one."""
 
     def __init__(self, world: "World", say: Say) -> None:
         logger = logging.Logger("areba.simulation", logging.INFO if world.is_traced else logging.CRITICAL)  # noqa: LOG001  (one a process, that no registry keeps)
@@ -50,38 +50,38 @@ class Notes(Observer):
         self._say = say
 
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
-        """A task is live."""
+        """Count a task that is live."""
         super().restored(task, sequence, snapshot, records)
         self._world.faults.events[Event.RESTORED] += records > 0
         self._world.faults.events[Event.LOADED] += snapshot >= 0
 
     def damaged(self, task: int, problem: str) -> None:
-        """Somebody who stood still for long finds that the owners after it dropped what it was told of."""
+        """Count a process that stood still, and whose snapshot the next owners have dropped meanwhile."""
         super().damaged(task, problem)
         self._world.faults.events[Event.OUTDATED] += 1
 
     def saved(self, task: int, sequence: int) -> None:
-        """A snapshot is whole."""
+        """Count a complete snapshot."""
         super().saved(task, sequence)
         self._world.faults.events[Event.SAVED] += 1
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
-        """A transaction does not end."""
+        """Count a transaction that does not end."""
         super().hanging(places)
         self._world.faults.events[Event.HELD] += 1
 
     def repaired(self, task: int, records: Mapping[str, int]) -> None:
-        """Outputs were published again."""
+        """Count outputs that were published again."""
         super().repaired(task, records)
         self._world.faults.events[Event.REPAIRED] += 1
 
     def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
-        """What hung of somebody who is gone was ended."""
+        """Count hanging transactions of an instance that is gone, which were ended."""
         super().taken_over(task, transactional_ids)
         self._world.faults.events[Event.TAKEN_OVER] += len(transactional_ids)
 
     def parked(self, task: int, problem: str) -> None:
-        """Only a loss of inputs makes a task impossible to restore."""
+        """Record a parked task; only a loss of inputs may park one."""
         super().parked(task, problem)
         if task in self._world.lost and HINT_SKIP in problem:
             self._world.faults.events[Event.PARKED] += 1
@@ -92,32 +92,32 @@ class Notes(Observer):
             self._world.wrong.append(f"task {task} was parked: {problem}")
 
     def aborted(self, problem: str) -> None:
-        """A transaction was given up."""
+        """Count an aborted transaction."""
         super().aborted(problem)
         self._world.faults.events[Event.TOO_LARGE] += "bytes, at most" in problem
 
     def tripped(self, task: int, problem: str) -> None:
-        """The breaker stopped a task."""
+        """Record that the breaker stopped a task."""
         super().tripped(task, problem)
         self._world.faults.events[Event.TRIPPED] += 1
         self._world.tripped.add(task)
 
     def trimmed(self, task: int, offset: int) -> None:
-        """Progress records were deleted."""
+        """Count progress records that were deleted."""
         super().trimmed(task, offset)
         self._world.faults.events[Event.TRIMMED] += 1
 
     def resumed(self, task: int) -> None:
-        """It goes on."""
+        """Record that a task continues."""
         super().resumed(task)
         self._world.faults.events[Event.RESUMED] += 1
 
     def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
-        """A transaction of this task was committed; each, not only a line now and then."""
+        """Write a line for each commit, not only for some of them."""
         self._say(f"committed task={task} offsets={offsets[0]}/{offsets[1]} outputs={outputs}")
 
     def stopped(self, task: int, sequence: int, models: str) -> None:
-        """A clean stop."""
+        """Record a clean stop."""
         super().stopped(task, sequence, models)
         known = self._world.models.get(task, models)
         if known != models:
@@ -125,7 +125,7 @@ class Notes(Observer):
 
 
 class Process:
-    """One `areba run`, from its start to its end."""
+    """A process of `areba run`, from its start to its end."""
 
     def __init__(self, world: "World", instance: str, restarted_at: Sequence[float], was_fenced: bool) -> None:
         world.started += 1
@@ -145,16 +145,16 @@ class Process:
         self.actor = world.scheduler.spawn(self._main, world.draw.choice((0.0, 0.1, 2.0)) * world.draw.random())
 
     def say(self, what: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         self._world.say(f"{self.name} {what}")
 
     def kill(self) -> None:
-        """From outside."""
+        """Kill the process."""
         self.gate.is_dead = True
         self.actor.kill()
 
     def leave_group(self) -> None:
-        """Be thrown out of the group, whether it lives or not."""
+        """Be removed from the group, dead or alive."""
         self._world.broker.groups.leave(self.config.group_id, self.source.member)
 
     def _is_restoring(self) -> bool:

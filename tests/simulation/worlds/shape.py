@@ -1,4 +1,4 @@
-"""The shape of a world: what a seed decides before anything happens."""
+"""The shape of a world: everything that a seed decides before the world starts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from tests.simulation.worlds.inputs import LATE_STREAM, StreamOf, draw_records, 
 from tests.support.rows import Sent
 
 SMALLEST_BYTES = 1_500
-"""A dead letter without headers, value and key of its own is below."""
+"""The size of a dead letter without its own headers, value and key is below this."""
 
 
 class Choice(NamedTuple):
-    """What a configuration is made of; few enough that they are made once. With `room`, unknown streams have models."""
+    """The parts of a configuration; few enough that each is created once. With `room`, unknown streams have models."""
 
     learners: int
     join: int
@@ -57,7 +57,7 @@ LEARNERS: Sequence[Mapping[str, Any]] = (
         "autograd": {"method": "areba", "budget": 4, "network": "tests.simulation.net:Net"},
     },
 )
-"""By the names of their methods, which the counts of hits use. The last is the slow one, and rare."""
+"""Learners by the names of their methods, which the counts of hits use. The last one is slow, and rare."""
 
 JOINS: Sequence[Mapping[str, Any]] = (
     {},
@@ -88,10 +88,10 @@ WORKERS: Sequence[Mapping[str, Any]] = (
 )
 
 ROOMS = (TRANSACTION, TRANSACTION, Room(6, 1 << 20), Room(25, 1 << 20), Room(1_000, 4_000))
-"""What one transaction takes: all there is here, or a few records, or bytes."""
+"""Limits of one transaction: everything that there is, a few records, or some bytes."""
 
 SNAPSHOTS_MS = (0, 1, 2_000)
-"""Always one under way; behind any work that took time; none but at a clean stop."""
+"""Intervals of snapshots: one is always under way; after any work that took time; only at a clean stop."""
 
 CHANGES: Sequence[Mapping[str, Any]] = (
     {"streams": {LATE_STREAM: {"features": 1}}},
@@ -99,7 +99,7 @@ CHANGES: Sequence[Mapping[str, Any]] = (
     {"learners": {"new": {"method": "sliding", "window": 2, "scaler": "standard"}}, "predictions": "all"},
     {"learners": {"areba": {"method": "areba", "hidden": [3]}}, "metrics": {"every_labels": 3}},
 )
-"""What a deployment changes. The first two are refused by those who run the old one, the others go back and forth."""
+"""Changes of a deployment. Workers with the old configuration refuse the first two; the others go back and forth."""
 
 
 @lru_cache(maxsize=4096)
@@ -130,22 +130,22 @@ def _configuration(choice: Choice, late: bool) -> Config:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a seed decides before anything happens.
+    """Everything that a seed decides before the world starts.
 
     Attributes:
-        seed: Which one.
-        partitions: Tasks.
-        instances: Processes at the beginning.
+        seed: The seed.
+        partitions: The number of tasks.
+        instances: The number of processes at the beginning.
         choice: The configuration.
         records: All inputs.
-        before: How many of them are there before the first worker.
-        gap_s: Longest time from one burst of the others to the next.
-        horizon_s: How long faults go on behind the last input.
-        session_timeout_s: Whoever does not poll for so long is out of the group.
-        pace: Of the processes.
+        before: The number of records that are sent before the first worker starts.
+        gap_s: The longest time between two bursts of the other records.
+        horizon_s: How long faults continue after the last input.
+        session_timeout_s: A member that does not poll for so long is removed from the group.
+        pace: The pace of the processes.
         swarm: The faults.
-        room: Of a transaction.
-        dead_letter_bytes: `max.message.bytes` of their topic at the beginning.
+        room: The limits of a transaction.
+        dead_letter_bytes: `max.message.bytes` of the topic of dead letters at the beginning.
     """
 
     seed: int
@@ -169,7 +169,7 @@ class Shape:
 
 
 def draw_shape(seed: int) -> Shape:
-    """The world of a seed."""
+    """Draw the shape of a seed's world."""
     draw = Random(f"{seed}/shape")
     partitions = draw.choice((1, 1, 2, 3))
     count = draw.choice((partitions, partitions, partitions + 1))

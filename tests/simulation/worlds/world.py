@@ -1,4 +1,4 @@
-"""One world: the broker, the worker processes and who starts them again, the producers, the operator, a subscriber."""
+"""A world: the broker, the worker processes and their supervisor, the producers, the operator, and a subscriber."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
@@ -41,20 +41,20 @@ from tests.simulation.worlds.shape import SMALLEST_BYTES, Shape, _configuration
 from tests.support.rows import Read, Sent
 
 MAX_PROCESSES = 4
-"""Alive at once: three that are wanted, and a twin."""
+"""Processes that may be alive at once: three that are wanted, and a twin."""
 
 START_S = 1.0
-"""By then most processes have started: without work to disturb, faults would be for nothing."""
+"""Time for most processes to start: without work to disturb, faults would be wasted."""
 
 PRODUCER = "producer-"
-"""Transactional ids of those that write inputs begin so."""
+"""Prefix of the transactional ids of producers that write inputs."""
 
 FORGOTTEN_S = TRANSACTION_TIMEOUT_S + 5.0
-"""By then what a dead process left open is aborted, and every late commit has come."""
+"""Time until everything that a dead process left open is aborted, and every late commit has come."""
 
 
 SETTLE_S = 0.5
-"""Between two looks at whether all is done."""
+"""Interval of the checks whether everything is processed."""
 
 
 class WrongError(Exception):
@@ -68,7 +68,7 @@ class WrongError(Exception):
 
 
 def rows(fetched: Fetched) -> list[Read]:
-    """One by one."""
+    """Return the records one by one."""
     records = fetched.records
     cells = zip(records.offsets.tolist(), records.timestamps.tolist(), records.keys, records.values, strict=True)
     return [Read(*cell, tuple(records.headers.get(row, ()))) for row, cell in enumerate(cells)]
@@ -78,12 +78,12 @@ def rows(fetched: Fetched) -> list[Read]:
 
 
 class World:
-    """Everything in it, and `run`.
+    """All actors of a world, and `run`.
 
     Attributes:
-        wrong: What happened that must not happen.
-        models: Digest of each task's models in the live process that had worked all off.
-        seen: What the subscriber saw, by partition, in the order in which it saw it.
+        wrong: Messages about what happened and must not happen.
+        models: Digest of each task's models in the live process that had processed everything.
+        seen: The records that the subscriber has read, by partition, in the order of reading.
     """
 
     def __init__(self, shape: Shape, sections: Mapping[str, Any], say: Say | None) -> None:
@@ -123,16 +123,16 @@ class World:
 
     @property
     def is_traced(self) -> bool:
-        """Whether anybody reads what is said."""
+        """Whether a trace is written."""
         return self._say is not None
 
     def say(self, what: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         if self._say is not None:
             self._say(f"{self.scheduler.now_s:9.3f}  {what}")
 
     def config(self, instance: str) -> Config:
-        """What a process that starts now runs with."""
+        """Return the configuration of a process that starts now."""
         key = instance, self.version
         if key not in self._configs:
             self._configs[key] = self._new_config(instance)
@@ -150,7 +150,7 @@ class World:
         return Config.model_validate(data, context={})
 
     def output_places(self) -> list[TopicPartition]:
-        """Everything that a subscriber may read."""
+        """Return all partitions that a subscriber may read."""
         topics = self.config("w1").topics
         names = [getattr(topics, name.replace("-", "_")) for name in OUTPUT_TOPICS]
         return [
@@ -160,18 +160,18 @@ class World:
         ]
 
     def input_places(self, number: int) -> tuple[TopicPartition, TopicPartition]:
-        """Both inputs of a task."""
+        """Return both inputs of a task."""
         topics = self.config("w1").topics
         return TopicPartition(topics.examples, number), TopicPartition(topics.labels, number)
 
     def read(self, place: TopicPartition) -> list[Read]:
-        """All committed records of a partition, those that were deleted too."""
+        """Return all committed records of a partition, including those that were deleted."""
         with self.broker.whole(place):
             records, _, at_end = self.broker.read(place, 0, 10**6)
         return rows(Fetched(place, records, at_end))
 
     def run(self) -> None:
-        """From the first record to the clean stop of the last worker."""
+        """Run from the first record to the clean stop of the last worker."""
         self._send(self.shape.records[: self.shape.before])
         for number in range(self.shape.instances):
             self._wanted.add(f"w{number + 1}")
@@ -185,18 +185,18 @@ class World:
             self.scheduler.close()
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Have something done."""
+        """Do something after this time."""
         self.scheduler.spawn(act, seconds)
 
     def _loses_markers(self, transactional_id: str) -> bool:
-        """Those of workers; an input that hangs would be one that ends never."""
+        """Say whether the markers of a worker's transaction are lost; hanging inputs would never end."""
         lost = not transactional_id.startswith(PRODUCER) and self.faults.hit(Fault.MARKERS)
         if lost:
             self.say(f"the markers of {transactional_id} are lost")
         return lost
 
     def _loses_commit_markers(self, transactional_id: str, places: Sequence[Hashable]) -> set[Hashable]:
-        """Any part of them, offsets of the group included."""
+        """Return the partitions whose COMMIT markers are lost, and the groups: any part of them."""
         if transactional_id.startswith(PRODUCER) or not self.faults.hit(Fault.COMMIT_MARKERS):
             return set()
         lost = {place for place in places if self.faults.draw.random() < 0.5} or {places[0]}
@@ -215,7 +215,7 @@ class World:
         return [process for process in self._processes if process.instance == instance]
 
     def ended(self, process: Process, error: ArebaError | None) -> None:
-        """A process is gone; what `areba run` does of itself is done here, the rest is the supervisor's."""
+        """Handle the end of a process: do what `areba run` itself does then, and leave the rest to the supervisor."""
         self._processes.remove(process)
         self.faults.events[Event.CUT] += process.worker.cuts if process.worker is not None else 0
         if error is None:
@@ -243,7 +243,7 @@ class World:
         self._start(process.instance, (*recent, now_s), was_fenced=isinstance(error, FencedError))
 
     def _supervise(self) -> None:
-        """Start whoever is wanted and not alive, as an init system does."""
+        """Start each wanted process that is not alive, as an init system does."""
         while True:
             for instance in sorted(self._wanted):
                 if not self._alive(instance) and not self._is_closed:
@@ -254,7 +254,7 @@ class World:
     # Disasters ------------------------------------------------------------------------------------------------------
 
     def _disasters(self) -> None:
-        """What comes at any time."""
+        """Cause faults that may come at any time."""
         acts: Mapping[Fault, Callable[[], Callable[[], None] | None]] = {
             Fault.JOIN: self._join,
             Fault.LEAVE: self._leave,
@@ -349,7 +349,7 @@ class World:
         return act
 
     def _delete_inputs(self) -> Callable[[], None] | None:
-        """As far as they may be: who was told of older snapshots is behind, and hears of it."""
+        """Return an act that deletes inputs as far as permitted; processes with older snapshots will notice it."""
         lows = {number: low for number in range(self.shape.partitions) if (low := self._snapshot_offsets(number))}
         if not lows:
             return None
@@ -363,12 +363,12 @@ class World:
         return act
 
     def _lose_inputs(self) -> Callable[[], None] | None:
-        """Retention is faster than a task, or than its snapshots; what came last is left."""
+        """Return an act of retention that is faster than a task, or than its snapshots; the last records are left."""
         number = self.draw.randrange(self.shape.partitions)
         last = {place: rows[-1].offset for place in self.input_places(number) if (rows := self.read(place))}
         known = self.broker.offsets(self.config("w1").group_id, list(last))
         if not any(last.values()) or not any(known.values()) or number in self.lost:
-            return None  # a new application begins with the first record that there is
+            return None  # a new application starts with the first record that exists
 
         def act() -> None:
             self.lost.add(number)
@@ -380,7 +380,7 @@ class World:
         return act
 
     def _want_reset(self) -> Callable[[], None] | None:
-        """A model has learned nonsense, say."""
+        """Return an act that asks for the reset of a stream, as if its model had learned nonsense."""
         if self.resets or not any(self.input_ends().values()):
             return None
 
@@ -409,7 +409,7 @@ class World:
             process.is_asked_to_stop = True
 
     def _lose_offsets(self) -> Callable[[], None] | None:
-        """They may be changed while no member is there; that and the way back are the operator's: once is enough."""
+        """Return an act that asks for other offsets, which the operator changes and repairs without members, once."""
         if self._will_lose_offsets or self.faults.hits[Fault.RECOMMIT]:
             return None
 
@@ -419,7 +419,7 @@ class World:
         return act
 
     def _grow(self) -> Callable[[], None] | None:
-        """Somebody gives topics more partitions, once the application has recorded its number of them."""
+        """Return an act that gives topics more partitions, once the application has recorded its number of tasks."""
         topics = self.config("w1").topics
         able = [name for name in topics if self.broker.topic(name).partitions == self.shape.partitions]
         places = [TopicPartition(topics.progress, number) for number in range(self.shape.partitions)]
@@ -440,12 +440,12 @@ class World:
         return act
 
     def unread_places(self) -> list[TopicPartition]:
-        """List the partitions of inputs that were added, and have a record that nobody reads."""
+        """List the added partitions of inputs, each of which has a record that no worker reads."""
         names, first = self.config("w1").topics[:2], self.shape.partitions
         return [TopicPartition(name, first) for name in names if self.broker.topic(name).partitions > first]
 
     def _snapshot_offsets(self, number: int) -> tuple[int, int] | None:
-        """Those of a snapshot that the committed offsets name."""
+        """Return the offsets of a snapshot that the committed offsets name."""
         config, (place, _) = self.config("w1"), self.input_places(number)
         known = self.broker.offsets(config.group_id, [place])[place]
         named = parse_metadata(known.metadata, "") if known else None
@@ -455,7 +455,7 @@ class World:
         offset = self.draw.choice(named.snapshots).manifest.offset
         records, *_ = self.broker.read(changelog, offset, 1)
         if records.offsets.tolist() != [offset]:
-            return None  # offsets that hang name newer snapshots
+            return None  # hanging offsets name newer snapshots
         return read_manifest(records.values[0] or b"", str(changelog)).offsets
 
     def _deploy(self) -> Callable[[], None] | None:
@@ -479,7 +479,7 @@ class World:
             self.broker.append(place, [(sent.key, sent.value, sent.time_ms, sent.headers)])
 
     def _produce(self) -> None:
-        """The rest of the inputs, in bursts."""
+        """Send the remaining inputs, in bursts."""
         left = list(self.shape.records[self.shape.before :])
         while left:
             burst = 1 + int(5 * self.draw.random())
@@ -514,14 +514,14 @@ class World:
     # People ---------------------------------------------------------------------------------------------------------
 
     def _operate(self) -> None:
-        """Let tasks go on that the breaker stopped, or that have lost inputs."""
+        """Resume tasks that the breaker stopped, or that have lost inputs."""
         while True:
             self.scheduler.pause(self.draw.choice((0.3, 4.0)) * self.draw.random() + 0.05)
             progress = self.config("w1").topics.progress
             for number in sorted(self.tripped):
                 stable, high = self.broker.ends(TopicPartition(progress, number))
                 if stable < high:
-                    continue  # what stopped it cannot be read yet
+                    continue  # the record that stopped it cannot be read yet
                 self.tripped.discard(number)
                 self._resume(number)
             if self._will_lose_offsets:
@@ -531,7 +531,7 @@ class World:
                 self._maintain()
 
     def _stop_all(self) -> None:
-        """No worker is there, none comes, and nothing of theirs is open."""
+        """Stop all workers, start none, and wait until none of their transactions is open."""
         self._is_closed = True
         while self._processes or self.broker.groups.members(self.config("w1").group_id):
             for process in self._processes:
@@ -543,7 +543,7 @@ class World:
             self.broker.end_by_hand(transactional_id)
 
     def _recommit(self) -> None:
-        """Somebody changes the group's offsets while no worker is there; commit those of progress again."""
+        """Change the group's offsets while no worker is there, then commit those of progress again."""
         self._stop_all()
         config = self.config("w1")
         offsets = self.broker.groups.group(config.group_id).offsets
@@ -564,7 +564,7 @@ class World:
         self._is_closed = False
 
     def _maintain(self) -> None:
-        """Stop all workers, accept what is lost, reset streams, and start them again."""
+        """Stop all workers, accept lost inputs, reset streams, and start the workers again."""
         self._stop_all()
         config = self.config("w1")
         lost, place = sorted(self.lost), Place(config, self.cluster, self.clock)
@@ -580,12 +580,15 @@ class World:
         self._is_closed = False
 
     def _reset(self, place: Place, stream: str) -> None:
-        """In each task that has it."""
+        """Reset a stream in each task that has it."""
         for number in range(self.shape.partitions):
             try:
                 for line in reset(place, EmbeddedSender(self.broker), stream, number):
                     self.say(f"the operator: {line}")
-            except (ConfigurationError, StateError) as problem:  # it has not; or it never committed anything
+            except (
+                ConfigurationError,
+                StateError,
+            ) as problem:  # the task does not have the stream, or never committed anything
                 self.say(f"the operator: {problem}")
             else:
                 self.faults.events[Event.RESET] += 1
@@ -602,7 +605,7 @@ class World:
             self.broker.append(place, [(None, codec.encode(act), 0, ())])
 
     def _subscribe(self) -> None:
-        """Read all outputs as they come; what was seen must stay."""
+        """Read all outputs as they come; what was read must not change."""
         readers = {place: self.cluster.reader(place) for place in self.seen}
         while True:
             for place, reader in readers.items():
@@ -614,7 +617,7 @@ class World:
     # The end --------------------------------------------------------------------------------------------------------
 
     def _conduct(self) -> None:
-        """Faults for a while; then everything is worked off, and all stop."""
+        """Cause faults for a while; then let everything be processed, and stop all workers."""
         while not self._all_sent:
             self.scheduler.pause(SETTLE_S)
         self.scheduler.pause(START_S + self.shape.horizon_s * self.draw.random())
@@ -637,13 +640,13 @@ class World:
         self.is_over = True
 
     def input_ends(self) -> dict[TopicPartition, int]:
-        """Behind the last committed record of each input."""
+        """Return the offset after the last committed record of each input."""
         places = [place for number in range(self.shape.partitions) for place in self.input_places(number)]
         records = {place: self.read(place) for place in places}
         return {place: rows[-1].offset + 1 if rows else 0 for place, rows in records.items()}
 
     def _is_settled(self) -> bool:
-        """Whether every task is live in one process, at the end of its inputs, and nobody stands still."""
+        """Say whether every task is live in one process, at the end of its inputs, and no process stands still."""
         if self._open_inputs:
             return False
         if any(process.gate.is_busy or process.worker is None for process in self._processes):

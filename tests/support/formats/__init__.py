@@ -1,1 +1,1 @@
-"""The binary formats, written a second time from their specification, to compare the codec with."""
+"""The binary formats, implemented a second time from their specification, to compare the codec with."""

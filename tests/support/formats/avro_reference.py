@@ -1,8 +1,8 @@
-"""What a decoder of ours must do, written a second time: slow, by the Avro specification, and beside fastavro.
+"""A reference decoder, written a second time: slow, by the Avro specification, and checked against fastavro.
 
-`judge` is the decoder; it looks at one value with a reader of its own and with fastavro, and asserts how the two
-relate: what the reader takes, fastavro takes and reads the same from it; what fastavro takes and the reader does not,
-one of the named checks of ours refuses.
+`judge` is the decoder. It reads one value with a separate reader and with fastavro, and asserts how the two relate: if
+the reader accepts a value, fastavro reads the same from it; if only fastavro accepts a value, one of our named checks
+refuses it.
 """
 
 import io
@@ -23,7 +23,7 @@ from stream_app.records import (
 )
 
 OURS_ALONE = {"long varint", "int range", "index range", "block size", "boolean", "left over"}
-"""The checks that fastavro does not make, or not wholly."""
+"""Checks that fastavro does not make, or makes only in part."""
 
 DATA_TYPE = {Side.EXAMPLES: "example", Side.LABELS: "label"}
 
@@ -31,7 +31,7 @@ PARSED: dict[str, Any] = {name: parse_schema(json.loads(text)) for (name, _), te
 
 
 class RefusedError(Exception):
-    """The reader's verdict; the argument is the name of the check."""
+    """The verdict of the reader; the argument is the name of the check."""
 
 
 class Reader:
@@ -42,14 +42,14 @@ class Reader:
         self.place = 0
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         if size > len(self.data) - self.place:
             raise RefusedError("truncated")
         self.place += size
         return self.data[self.place - size : self.place]
 
     def number(self) -> int:
-        """A varint."""
+        """Read a varint."""
         bits = 0
         for i in range(10):
             byte = self.take(1)[0]
@@ -61,14 +61,14 @@ class Reader:
         return bits >> 1 if bits % 2 == 0 else -(bits + 1 >> 1)
 
     def index(self, count: int) -> int:
-        """A place in a list."""
+        """Read an index into a list."""
         index = self.number()
         if not 0 <= index < count:
             raise RefusedError("index range")
         return index
 
     def text(self) -> str:
-        """A string."""
+        """Read a string."""
         size = self.number()
         if size < 0:
             raise RefusedError("negative length")
@@ -78,7 +78,7 @@ class Reader:
             raise RefusedError("utf8") from error
 
     def floats(self) -> list[float]:
-        """An array of floats."""
+        """Read an array of floats."""
         found: list[float] = []
         while count := self.number():
             if count < 0:
@@ -89,7 +89,7 @@ class Reader:
         return found
 
     def value(self, kind: Any) -> Any:  # noqa: ANN401  (a schema is any JSON)
-        """A value of a type."""
+        """Read a value of a type."""
         if isinstance(kind, list):
             return self.value(kind[self.index(len(kind))])
         if isinstance(kind, dict):
@@ -117,7 +117,7 @@ class Reader:
 
 
 class Verdict(NamedTuple):
-    """`reason` is None for a good value; `check` says which check of bytes refused it; `fields` of a good one."""
+    """The verdict: `reason` is None for a good value, which has `fields`; `check` names the failed check of bytes."""
 
     reason: Reason | None
     check: str | None
@@ -126,7 +126,7 @@ class Verdict(NamedTuple):
 
 
 def rabin(data: bytes) -> int:
-    """CRC-64-AVRO, bit by bit, of the specification."""
+    """Compute CRC-64-AVRO bit by bit, as in the specification."""
     empty = value = 0xC15D213AA4D7A795
     for byte in data:
         value ^= byte
@@ -136,7 +136,7 @@ def rabin(data: bytes) -> int:
 
 
 def canonical(name: str, version: int = 0) -> bytes:
-    """The parsing canonical form of a schema of ours (namespace areba, no aliases); version 0: the newest."""
+    """Return the parsing canonical form of a schema (namespace areba, no aliases); version 0: the newest."""
 
     def form(kind: Any) -> Any:  # noqa: ANN401  (a schema is any JSON)
         if isinstance(kind, list):
@@ -154,7 +154,7 @@ def canonical(name: str, version: int = 0) -> bytes:
 
 
 def header_of(name: str, version: int = 0) -> bytes:
-    """What a value in the single-object encoding begins with."""
+    """Return the bytes with which a value in the single-object encoding begins."""
     return b"\xc3\x01" + rabin(canonical(name, version)).to_bytes(8, "little")
 
 
@@ -162,7 +162,7 @@ HEADERS = {name: header_of(name) for name in PARSED}
 
 
 def read(name: str, payload: bytes) -> tuple[str | None, dict[str, Any]]:
-    """The check that refuses a record's bytes, if any, and its fields. Asserts what the module says."""
+    """Return the failed check of a record's bytes, or None, and its fields; assert what the module's docstring says."""
     reader, check, fields = Reader(payload), None, {}
     try:
         fields = {field["name"]: reader.value(field["type"]) for field in PARSED[name]["fields"]}
@@ -186,12 +186,12 @@ def read(name: str, payload: bytes) -> tuple[str | None, dict[str, Any]]:
 
 
 def same(left: Any, right: Any) -> bool:  # noqa: ANN401  (any value of a field)
-    """Equal, NaN included."""
+    """Compare two values; NaN equals NaN."""
     return repr(left) == repr(right)
 
 
 def judge(value: bytes | None, side: Side, max_record_bytes: int, max_features: int) -> Verdict:
-    """What must become of a value."""
+    """Return what must become of a value."""
     if value is None:
         return Verdict(Reason.UNDECODABLE, None, "", {})
     if len(value) > max_record_bytes:
@@ -207,7 +207,7 @@ def judge(value: bytes | None, side: Side, max_record_bytes: int, max_features: 
 
 
 def meaning(name: str, fields: dict[str, Any], max_features: int) -> Reason | None:
-    """What is wrong with what a record says."""
+    """Return what is wrong with the content of a record, or None."""
     if not 1 <= len(fields["stream"].encode()) <= 249 or not 1 <= len(fields.get("id", "x").encode()) <= 64:
         return Reason.BAD_ID
     if name == "example":
@@ -227,7 +227,7 @@ def meaning(name: str, fields: dict[str, Any], max_features: int) -> Reason | No
 
 
 def varint(value: int, padding: int = 0) -> bytes:
-    """A zig-zag varint; `padding` bytes longer than it must be. Values beyond 64 bits are written as they are."""
+    """Encode a zig-zag varint, `padding` bytes longer than necessary; values beyond 64 bits are written as they are."""
     bits = value << 1 if value >= 0 else (-value << 1) - 1
     out = bytearray()
     while bits >= 0x80:
@@ -256,13 +256,13 @@ FLOATS = (0.0, -0.0, 1.5, 1e-45, 3.4e38, math.inf, -math.inf, math.nan)
 
 
 class Maker:
-    """Makes values that are right or nearly so, from a seeded generator."""
+    """Makes values that are valid or nearly so, from a seeded generator."""
 
     def __init__(self, generator: random.Random) -> None:
         self.random = generator
 
     def number(self, good: int) -> bytes:
-        """A number, sometimes an odd one or oddly written."""
+        """Make a number, sometimes an odd one or oddly encoded."""
         draw = self.random.random()
         if draw < 0.9:
             return varint(good)
@@ -271,7 +271,7 @@ class Maker:
         return varint(self.random.choice((*NUMBERS, 2**63, 2**70, -(2**64))))
 
     def text(self) -> bytes:
-        """A string, sometimes an odd one."""
+        """Make a string, sometimes an odd one."""
         draw = self.random.random()
         if draw < 0.7:
             raw = self.random.choice(TEXTS[1:4])
@@ -282,7 +282,7 @@ class Maker:
         return self.number(len(raw)) + raw
 
     def floats(self) -> bytes:
-        """An array, in any blocks."""
+        """Make an array, in any blocks."""
         out = b""
         for _ in range(self.random.choice((0, 1, 1, 1, 1, 1, 2, 3))):
             count = self.random.randint(1, 6)
@@ -298,7 +298,7 @@ class Maker:
         return out + varint(0)
 
     def field(self, kind: Any) -> bytes:  # noqa: ANN401  (a schema is any JSON)
-        """A value of a type."""
+        """Make a value of a type."""
         if isinstance(kind, list):
             index = self.random.randrange(len(kind))
             return self.number(index) + self.field(kind[index])
@@ -318,11 +318,11 @@ class Maker:
         return writers[kind]()
 
     def value(self, name: str) -> bytes:
-        """A value of a record type, by its schema."""
+        """Make a value of a record type, by its schema."""
         return HEADERS[name] + b"".join(self.field(field["type"]) for field in PARSED[name]["fields"])
 
     def spoiled(self, value: bytes) -> bytes:
-        """The value with a few bytes changed, added, or taken away; or as it is."""
+        """Return the value unchanged, or with a few bytes changed, added or removed."""
         raw = bytearray(value)
         for _ in range(self.random.choice((0, 0, 1, 1, 2, 5))):
             place = self.random.randrange(len(raw) + 1)
@@ -340,7 +340,7 @@ class Maker:
         return bytes(raw)
 
     def values(self, count: int, side: Side) -> Iterator[bytes | None]:
-        """Inputs of one side as a hostile producer would send them."""
+        """Yield inputs of one side as a hostile producer would send them."""
         weights = [20 if name in {DATA_TYPE[side], "mark"} else 1 for name in PARSED]
         for _ in range(count):
             draw = self.random.random()

@@ -1,4 +1,4 @@
-"""The codec and the reference that was written from the Avro specification, compared value by value."""
+"""Compare the codec with the reference written from the Avro specification, value by value."""
 
 from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason, unpack_id
 from stream_app.serialization.decode import DecodeLimits
@@ -9,18 +9,18 @@ MAX_RECORD_BYTES = 300
 MAX_FEATURES = 9
 
 LIMITS = DecodeLimits(MAX_RECORD_BYTES, MAX_FEATURES)
-"""So small that random values get beyond them."""
+"""Limits so small that random values exceed them."""
 
 
 def compare(decoded: Decoded, row: int, verdict: Verdict) -> None:
-    """Assert that a row of the batch is what the reference says."""
+    """Assert that a row of the batch has the verdict of the reference."""
     said = Reason(reason) if (reason := int(decoded.reasons[row])) else None
     assert said == verdict.reason, verdict
     if verdict.reason is not None:
         empty = (decoded.kinds[row], decoded.feature_counts[row], decoded.labels[row])
         assert empty == (Kind.MALFORMED, 0, -1)
         stream = verdict.fields.get("stream", "")
-        if 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:  # the breaker asks whether the stream is told
+        if 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:  # the breaker asks whether the stream is known
             assert decoded.stream_names[decoded.streams[row]] == stream
         else:
             assert decoded.streams[row] == -1

@@ -11,7 +11,7 @@ from stream_app.serialization.encode import OutcomeColumns, PredictionColumns
 
 
 def _names(texts: Sequence[str | None]) -> tuple[list[str], list[int]]:
-    """The distinct names, and each row's place among them; -1 for None."""
+    """Return the distinct names, and the index of each row's name among them; -1 for None."""
     distinct = sorted({text for text in texts if text is not None})
     return distinct, [-1 if text is None else distinct.index(text) for text in texts]
 
@@ -21,7 +21,7 @@ def _ids(texts: Sequence[str]) -> Words:
 
 
 def prediction_columns(records: Sequence[Prediction]) -> PredictionColumns:
-    """The records as the worker holds them."""
+    """Return the records in the columns that the worker uses."""
     stream_names, streams = _names([record.stream for record in records])
     learner_names, learners = _names([record.learner for record in records])
     return PredictionColumns(
@@ -38,7 +38,7 @@ def prediction_columns(records: Sequence[Prediction]) -> PredictionColumns:
 
 
 def outcome_columns(records: Sequence[Outcome]) -> OutcomeColumns:
-    """The records as the worker holds them."""
+    """Return the records in the columns that the worker uses."""
 
     def longs(values: Sequence[int | None]) -> Any:  # noqa: ANN401  (an array of int64)
         return np.array([NO_LONG if value is None else value for value in values], np.int64)

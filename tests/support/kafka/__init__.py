@@ -1,1 +1,1 @@
-"""An application on a real Kafka: its records, its worker processes, what it has committed, and a second opinion."""
+"""An application on a real Kafka: its records, its worker processes, its commits, and a second computation."""

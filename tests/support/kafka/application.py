@@ -28,14 +28,14 @@ Section: TypeAlias = Mapping[str, Any] | str
 """A section of a configuration file."""
 
 SESSION_TIMEOUT_MS = 6_000
-"""The least that a broker allows by default: how long a killed member's partitions stand still."""
+"""The shortest timeout that a broker allows by default: for so long the partitions of a killed member stand still."""
 
 
 @dataclass(frozen=True)
 class App:
-    """An application with topics of its own. `sections` are those of its file; `folder` holds files and logs.
+    """An application with its own topics; `sections` are those of its file, `folder` holds files and logs.
 
-    Its id is that of the prefix, unless it is given: models are seeded with it.
+    Its id, which is part of the models' seed, is derived from the prefix unless it is given.
     """
 
     servers: str
@@ -48,21 +48,21 @@ class App:
 
     @cached_property
     def config(self) -> Config:
-        """That of this process."""
+        """The configuration of this process."""
         return self.config_of("here")
 
     @property
     def cluster(self) -> KafkaCluster:
-        """Administration."""
+        """The client for administration."""
         return KafkaCluster(self.servers)
 
     @property
     def input_topics(self) -> tuple[str, str]:
-        """Examples and labels."""
+        """The topics of examples and of labels."""
         return self.config.topics.examples, self.config.topics.labels
 
     def file(self, instance: str, **changed: Section) -> Path:
-        """A configuration file for one instance."""
+        """Return a configuration file for one instance."""
         data: dict[str, Any] = {
             "application": {"id": self.application or f"{self.prefix}app", "instance": instance},
             "worker": {"commit_interval_ms": 50},
@@ -82,28 +82,28 @@ class App:
         return path
 
     def config_of(self, instance: str, **changed: Section) -> Config:
-        """The configuration of one instance."""
+        """Return the configuration of one instance."""
         return load(self.file(instance, **changed), {})
 
     def create_topics(self) -> None:
-        """As `areba topics create` does."""
+        """Create the topics, as `areba topics create` does."""
         create_topics(self.config, self.partitions, self.replication)
 
     def send(self, records: Sequence[Sent]) -> None:
-        """Send them in this order, without transactions: offsets have no gaps."""
+        """Send records in this order, without transactions, so that offsets have no gaps."""
         with contextlib.closing(KafkaSender(self.servers)) as sender:
             self.send_by(sender, records)
             sender.flush(DEADLINE_S)
 
     def send_by(self, sender: KafkaSender, records: Sequence[Sent]) -> None:
-        """Hand them to a sender that stays open."""
+        """Send records with a sender that stays open."""
         topics = self.config.topics
         for record in records:
             topic = topics.examples if record.side is Side.EXAMPLES else topics.labels
             sender.send(topic, record.key, record.value, record.time_ms, record.headers, record.partition)
 
     def input_ends(self) -> dict[int, tuple[int, int]]:
-        """Behind the last example and label, by partition."""
+        """Return the offsets after the last example and the last label, by partition."""
         topics, cluster = self.config.topics, self.cluster
         return {
             number: (
@@ -114,7 +114,7 @@ class App:
         }
 
     def outputs(self, number: int) -> dict[str, list[Read]]:
-        """All committed outputs of one partition, by unprefixed topic; without the marks of `areba dlq replay`."""
+        """Return all committed outputs of a partition, by unprefixed topic; without the marks of `areba dlq replay`."""
         topics, cluster = self.config.topics, self.cluster
         return {
             name: [
@@ -127,9 +127,9 @@ class App:
 
 
 class Load(threading.Thread):
-    """Sends some moments of each stream a second until it is asked to stop; then the closing marks.
+    """Sends some moments of each stream per second until it is asked to stop; then it sends the closing marks.
 
-    Timestamps begin `BEHIND_MS` behind the clock and fall back from there: none lies in the future.
+    The first timestamp is `BEHIND_MS` before the clock, and they advance more slowly: none is in the future.
     """
 
     BEHIND_MS = 5_000
@@ -174,7 +174,7 @@ class Load(threading.Thread):
         self.end()
 
     def end(self) -> None:
-        """Stop, and raise what went wrong."""
+        """Stop, and raise the error that ended it."""
         self._enough.set()
         self.join(2 * DEADLINE_S)
         assert not self.is_alive()

@@ -1,6 +1,6 @@
-"""A second opinion: the recorded ranges of the inputs, carried through the pure stages.
+"""A second computation of all outputs: the recorded ranges of the inputs, processed by the pure stages.
 
-Nothing of the worker's loop or of restore takes part.
+It uses neither the worker's loop nor the restore.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from tests.support.rows import Read, range_of
 
 @dataclass
 class Reprocessed:
-    """What the pure stages make of one task's inputs along its recorded ranges."""
+    """The results of the pure stages for one task's inputs along its recorded ranges."""
 
     outputs: dict[str, list[Read]] = field(default_factory=lambda: {name: [] for name in OUTPUT_TOPICS})
     offsets: tuple[int, int] = (0, 0)
@@ -30,7 +30,7 @@ class Reprocessed:
 
 
 def read_inputs(app: App, number: int) -> list[RawRecords]:
-    """The examples and the labels of one partition."""
+    """Return the examples and the labels of one partition."""
     return [read_raw(app.cluster, TopicPartition(name, number)) for name in app.input_topics]
 
 
@@ -40,9 +40,9 @@ def reprocess(
     inputs: Sequence[RawRecords] | None = None,
     progress: Sequence[bytes | None] | None = None,
 ) -> Reprocessed:
-    """Carry the inputs of one partition through a fresh task along its progress, and check the chain on the way.
+    """Process the inputs of one partition with a new task along its progress, and check the chain of digests.
 
-    `inputs` are those of `read_inputs`, from before some were deleted; `progress` likewise.
+    `inputs`, from `read_inputs`, and `progress` are those from before any were deleted.
     """
     topics, cluster, names = app.config.topics, app.cluster, app.input_topics
     inputs = inputs or read_inputs(app, number)
@@ -77,7 +77,7 @@ def reprocess(
 
 
 def same(found: Sequence[Read], expected: Sequence[Read], what: str) -> None:
-    """Equal in all but offsets (control records take some): key, value, headers, timestamp, order."""
+    """Compare records in everything but offsets (control records take some): key, value, headers, timestamp, order."""
     assert len(found) == len(expected), f"{what}: {len(found)} records, expected {len(expected)}"
     for number, (one, two) in enumerate(zip(found, expected, strict=True)):
         assert one[1:] == two[1:], f"{what}: record {number} differs"
@@ -88,7 +88,7 @@ def check_exactly_once(
     inputs: Mapping[int, Sequence[RawRecords]] | None = None,
     progress: Mapping[int, Sequence[bytes | None]] | None = None,
 ) -> dict[int, Reprocessed]:
-    """Every output equals what the pure stages make of the recorded ranges, and the offsets are where progress ends."""
+    """Check that outputs equal those of the pure stages, and that the committed offsets are the end of progress."""
     result = {}
     inputs, progress = inputs or {}, progress or {}
     places = {number: [TopicPartition(name, number) for name in app.input_topics] for number in range(app.partitions)}

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def worker_of(config: Config, transaction: KafkaTransaction | None = None) -> Worker:
-    """A worker of this process."""
+    """Return a worker of this process."""
     clock = SystemClock()
     settings = {**config.kafka.all, **config.kafka.consumer}
     source = KafkaSource(config.kafka.bootstrap_servers, config.group_id, settings)
@@ -54,7 +54,7 @@ def run_until(worker: Worker, condition: Callable[[Worker], bool], deadline_s: f
 
 
 def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: float = DEADLINE_S) -> dict[int, str]:
-    """Run in this process until these offsets are committed; the digest of each task's models then."""
+    """Run in this process until these offsets are committed; return the digest of each task's models then."""
     warm_up(config.task_settings())
     models: dict[int, str] = {}
 
@@ -70,23 +70,23 @@ def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: floa
 
 
 class Process(Protocol):
-    """What is needed of `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that tests need."""
 
     pid: int
     returncode: int | None
 
     def poll(self) -> int | None:
-        """The exit status, None while it runs."""
+        """Return the exit status; None while the process runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Until it ends."""
+        """Wait for the end of the process."""
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
 
 
 def spawn(arguments: Sequence[str], log_file: Path) -> Process:
-    """`areba` with these arguments, in an interpreter of its own."""
+    """Start `areba` with these arguments in a new interpreter."""
     with log_file.open("ab") as log:
         return KeptProcess(
             [sys.executable, "-m", "stream_app.cli", *arguments],
@@ -99,29 +99,29 @@ def spawn(arguments: Sequence[str], log_file: Path) -> Process:
 
 
 class WorkerProcess:
-    """`areba run` as a process of its own; its log goes to a file."""
+    """A process of `areba run`, whose log goes to a file."""
 
     def __init__(self, file: Path, spawn: Callable[[Sequence[str], Path], Process] = spawn) -> None:
         self._file = file
         self._spawn = spawn
         self.log_file = file.with_suffix(".log")
         self._process: Process | None = None
-        self._from = 0  # where in the log the present life of the process begins
+        self._from = 0  # where in the log the current run of the process begins
 
     def start(self) -> None:
-        """Start it (again)."""
+        """Start the process, for the first time or again."""
         assert self._process is None
         self._from = self.log_file.stat().st_size if self.log_file.exists() else 0
         self._process = self._spawn(["run", "-c", str(self._file)], self.log_file)
 
     def log(self) -> str:
-        """What it has said since its start."""
+        """Return what the process has logged since its start."""
         with self.log_file.open("rb") as file:
             file.seek(self._from)
             return file.read().decode(errors="replace")
 
     def wait_for(self, text: str, times: int = 1, deadline_s: float = START_DEADLINE_S) -> None:
-        """Until its log has this text so often."""
+        """Wait until the log has this text so often."""
         process = self._running()
 
         def said() -> bool:
@@ -137,7 +137,7 @@ class WorkerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether the process has ended by itself."""
         return self._running().poll() is not None
 
     def signal(self, number: signal.Signals) -> None:
@@ -145,7 +145,7 @@ class WorkerProcess:
         os.kill(self._running().pid, number)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         process = self._running()
         assert process.poll() is None, f"it had ended with {process.returncode} before:\n{self.log()}"
         process.kill()
@@ -153,26 +153,26 @@ class WorkerProcess:
         self._process = None
 
     def wait(self, deadline_s: float = START_DEADLINE_S) -> int:
-        """Until it ends by itself; its exit status."""
+        """Wait until the process ends by itself; return its exit status."""
         status = self._running().wait(deadline_s)
         self._process = None
         return status
 
     def ask_to_stop(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         self.signal(signal.SIGTERM)
 
     def stop(self) -> int:
-        """SIGTERM, and its exit status."""
+        """Send SIGTERM and return the exit status."""
         self.ask_to_stop()
         return self.wait(DEADLINE_S)
 
     def models(self) -> dict[int, str]:
-        """The digests that it logged at its clean stop, by task."""
+        """Return the model digests that the process logged at its clean stop, by task."""
         return {int(task): digest for task, digest in re.findall(r"stopped task=(\d+) .*models=(\w+)", self.log())}
 
     def end(self) -> None:
-        """Whatever its state."""
+        """End the process in any state."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -183,7 +183,7 @@ class WorkerProcess:
 def workers(
     app: App, *instances: str, spawn: Callable[[Sequence[str], Path], Process] = spawn, **changed: Section
 ) -> Iterator[list[WorkerProcess]]:
-    """Worker processes, not started yet, that do not outlive the block."""
+    """Yield worker processes that are not started yet, and end them after the block."""
     made = [WorkerProcess(app.file(instance, **changed), spawn) for instance in instances]
     try:
         yield made
@@ -193,7 +193,7 @@ def workers(
 
 
 def areba(file: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """One command of `areba`, to its end."""
+    """Run one command of `areba` to its end."""
     return subprocess.run(
         [sys.executable, "-m", "stream_app.cli", *arguments, "-c", str(file)],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""What is committed, as the progress topic says while the workers run."""
+"""The commits of an application, read from its progress topic while its workers run."""
 
 import contextlib
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 
 class Progress:
-    """What is committed, as the progress topic tells it: of one application, while its workers run."""
+    """The commits and the committed offsets of an application."""
 
     def __init__(self, app: App) -> None:
         self._stack = contextlib.ExitStack()
@@ -33,7 +33,7 @@ class Progress:
         self._stack.close()
 
     def poll(self) -> int:
-        """Take in what is new; the number of commits so far."""
+        """Read new records; return the number of commits so far."""
         for number, reader in self._readers.items():
             fetched = reader.poll(10_000, 0.0)
             for value in fetched.records.values if fetched else ():
@@ -46,12 +46,12 @@ class Progress:
         return self.commits
 
     def wait_for_more(self, commits: int, deadline_s: float = DEADLINE_S) -> None:
-        """Until so many more were made."""
+        """Wait until so many more commits were made."""
         wanted = self.poll() + commits
         wait_until(lambda: self.poll() >= wanted, f"{commits} more commits ({self.offsets})", deadline_s)
 
     def wait_for_ends(self, ends: Mapping[int, tuple[int, int]], deadline_s: float = DEADLINE_S) -> None:
-        """Until these offsets are committed."""
+        """Wait until these offsets are committed."""
 
         def reached() -> bool:
             self.poll()

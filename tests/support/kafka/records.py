@@ -12,17 +12,17 @@ from tests.support.rows import Sent
 
 
 def example(stream: str, id_: str, features: Sequence[float], time_ms: int, partition: int = 0) -> Sent:
-    """An example."""
+    """Return an example."""
     return Sent(Side.EXAMPLES, partition, time_ms, stream.encode(), codec.encode(Example(stream, id_, features)))
 
 
 def label(stream: str, id_: str, label_: int, time_ms: int, partition: int = 0) -> Sent:
-    """A label."""
+    """Return a label."""
     return Sent(Side.LABELS, partition, time_ms, stream.encode(), codec.encode(Label(stream, id_, label_)))
 
 
 def advance(stream: str, side: Side, to_ms: int, time_ms: int, partition: int = 0) -> Sent:
-    """Half of an `advance` pair."""
+    """Return one half of an `advance` pair."""
     mark = Mark(stream, MarkKind.ADVANCE, time_ms=to_ms)
     return Sent(side, partition, time_ms, stream.encode(), codec.encode(mark))
 
@@ -30,10 +30,10 @@ def advance(stream: str, side: Side, to_ms: int, time_ms: int, partition: int = 
 def stream_records(
     stream: str, partition: int, features: int, examples: int, start_ms: int, seed: int
 ) -> Iterator[tuple[Sent, ...]]:
-    """A stream with everything that happens to one: late, missing, repeated, conflicting labels, garbage, disorder.
+    """Yield a stream with every case: late, missing, repeated and conflicting labels, garbage, disorder.
 
     Yields:
-        What belongs to one moment, in the order of arrival; about one example and one label each.
+        The records of one moment, in the order of arrival: about one example and one label each.
     """
     draw = random.Random(f"{seed}/{stream}")
     due: list[Sent] = []
@@ -57,7 +57,7 @@ def stream_records(
 def _examples_of(
     draw: random.Random, stream: str, id_: str, row: list[float], now_ms: int, partition: int
 ) -> list[Sent]:
-    """Most are on time and come once."""
+    """Return the records of an example; most are on time and come once."""
     sent = example(stream, id_, row, now_ms - draw.choice((0, 0, 0, 0, 25)), partition)
     if draw.random() < 0.1:
         sent = sent._replace(headers=(("traceparent", f"00-{now_ms:032x}-{now_ms:016x}-01".encode()),))
@@ -70,7 +70,7 @@ def _examples_of(
 
 
 def _labels_of(draw: random.Random, stream: str, id_: str, truth: int, now_ms: int, partition: int) -> list[Sent]:
-    """Most come, up to two seconds later."""
+    """Return the labels of an example; most come, up to two seconds later."""
     found = []
     if draw.random() < 0.9:
         time_ms = now_ms + draw.randrange(0, 2_000)
@@ -83,7 +83,7 @@ def _labels_of(draw: random.Random, stream: str, id_: str, truth: int, now_ms: i
 
 
 def closing(stream: str, partition: int, to_ms: int, time_ms: int) -> tuple[Sent, Sent]:
-    """The pair of marks that ends a finite stream."""
+    """Return the pair of marks that ends a finite stream."""
     return (
         advance(stream, Side.EXAMPLES, to_ms, time_ms, partition),
         advance(stream, Side.LABELS, to_ms, time_ms, partition),
@@ -91,7 +91,7 @@ def closing(stream: str, partition: int, to_ms: int, time_ms: int) -> tuple[Sent
 
 
 class StreamOf(NamedTuple):
-    """A stream of a test: its partition, and how many features it has."""
+    """A stream of a test: its name, its partition, and its number of features."""
 
     name: str
     partition: int
@@ -99,7 +99,7 @@ class StreamOf(NamedTuple):
 
 
 def all_records(streams: Sequence[StreamOf], examples: int, start_ms: int, seed: int) -> list[Sent]:
-    """All streams, moment by moment, and their closing marks."""
+    """Return the records of all streams, moment by moment, and their closing marks."""
     sources = [stream_records(*stream, examples, start_ms, seed) for stream in streams]
     records = [record for moments in zip_longest(*sources, fillvalue=()) for moment in moments for record in moment]
     end_ms = max(record.time_ms for record in records)

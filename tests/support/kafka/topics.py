@@ -1,4 +1,4 @@
-"""Reading what is committed in a topic."""
+"""Read what is committed in a topic."""
 
 import contextlib
 import time
@@ -14,7 +14,7 @@ from tests.support.rows import Read
 
 @contextlib.contextmanager
 def reading(cluster: KafkaCluster, place: TopicPartition) -> Iterator[LogReader]:
-    """A reader that is closed in the end."""
+    """Yield a reader, and close it after the block."""
     reader = cluster.reader(place)
     try:
         yield reader
@@ -23,7 +23,7 @@ def reading(cluster: KafkaCluster, place: TopicPartition) -> Iterator[LogReader]
 
 
 def read_raw(cluster: KafkaCluster, place: TopicPartition) -> RawRecords:
-    """Every committed record of a partition."""
+    """Return all committed records of a partition in columns."""
     chunks: list[RawRecords] = []
     deadline = time.monotonic() + DEADLINE_S
     with reading(cluster, place) as reader:
@@ -38,7 +38,7 @@ def read_raw(cluster: KafkaCluster, place: TopicPartition) -> RawRecords:
 
 
 def read_topic(cluster: KafkaCluster, place: TopicPartition) -> list[Read]:
-    """Every committed record of a partition, one by one."""
+    """Return all committed records of a partition, one by one."""
     raw = read_raw(cluster, place)
     rows = zip(raw.offsets.tolist(), raw.timestamps.tolist(), raw.keys, raw.values, strict=True)
     return [Read(*row, tuple(raw.headers.get(number, ()))) for number, row in enumerate(rows)]

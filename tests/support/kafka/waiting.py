@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 DEADLINE_S = 60.0
-"""Everything waited for here comes within some seconds, unless the machine is very busy."""
+"""Any condition that tests wait for holds within some seconds, unless the machine is very busy."""
 
 START_DEADLINE_S = 180.0
 """A worker process may have to compile first."""
@@ -13,7 +13,7 @@ PAUSE_S = 0.01
 
 
 def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Look again and again, until the deadline."""
+    """Check the condition again and again until the deadline."""
     deadline = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {deadline_s:g} s: {what}"

@@ -106,11 +106,11 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
     said = _skip(world, dry_run=True)
     assert _gaps(world) == []
     lost = (
-        "forgets 0 offsets of examples and 0 of labels that were processed, "
-        "skips 30 offsets of examples and 30 of labels that were not"
+        "skips 0 offsets of examples and 0 of labels that were processed after this state, "
+        "and 30 offsets of examples and 30 of labels that were never processed"
     )
     assert said == [
-        f"task {task.number}: would go on from the snapshot behind sequence {task.point.sequence}: {lost}"
+        f"task {task.number}: would go on from the snapshot of sequence {task.point.sequence}: {lost}"
         for task in member.tasks
     ]
     assert [line.replace(": goes on", ": would go on") for line in _skip(world)] == said
@@ -139,7 +139,7 @@ def test_retention_that_is_faster_than_a_running_worker() -> None:
     world.send(10, first=COUNT + 30, partitions=[1])
     _turns(member, until=lambda: _offsets(member)[1] == COUNT + 40)
     _kill(world)
-    assert "forgets 0 offsets of examples and 0 of labels that were processed" in _skip(world, [0])[0]
+    assert "skips 0 offsets of examples and 0 of labels that were processed" in _skip(world, [0])[0]
     again = _started(world.worker())
     _turns(again, until=lambda: _offsets(again) == {0: COUNT + 30, 1: COUNT + 40})
 
@@ -156,8 +156,8 @@ def test_what_would_be_processed_again_is_gone() -> None:
     assert "offset 0 is needed to restore the task" in _parked(world)
     [line, _] = _skip(world)
     assert line == (
-        f"task 0: goes on from models that know nothing: forgets {COUNT} offsets of examples and {COUNT} of labels "
-        "that were processed, skips 0 offsets of examples and 0 of labels that were not"
+        f"task 0: goes on from untrained models: skips {COUNT} offsets of examples and {COUNT} of labels "
+        "that were processed after this state, and 0 offsets of examples and 0 of labels that were never processed"
     )
     member = _goes_on(world, COUNT)
     assert _updates(member) == 20, "of the new ones alone"
@@ -245,7 +245,7 @@ def test_inspect_and_verify_know_of_it() -> None:
     _goes_on(world, COUNT)
     assert inspect(world.cluster, world.config).ok
     report = verify(world.cluster, world.config)
-    assert [note for note in report.notes if "an operator accepted it: the task continues from models" in note]
+    assert [note for note in report.notes if "accepted it: the task continues from untrained models" in note]
     assert not {Code.WRONG_RANGE, Code.WRONG_SEQUENCE} & {finding.code for finding in report.findings}
 
 
@@ -261,7 +261,7 @@ def test_a_gap_behind_another_snapshot_is_refused() -> None:
     text = _parked(world)
     assert "a gap was accepted after sequence" in text
     assert "but no snapshot was loaded. `areba state skip` says what can be done" in text
-    assert "from models that know nothing" in _skip(world)[0]
+    assert "from untrained models" in _skip(world)[0]
     member = _started(world.worker())
     _turns(member, until=lambda: _passes(world) or _all_at(member, COUNT + 30)())
     assert _updates(member) == 20
@@ -301,13 +301,13 @@ def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_record_that_is_no_gap(text: str) -> None:
     """It is named, and nothing goes on from it."""
-    with pytest.raises(StateError, match="an act is no gap"):
+    with pytest.raises(StateError, match="the text of a skip cannot be read"):
         read_gap(text)
     world, _ = _ran(**OFTEN)
     last = world.progress(0)[-1].sequence
     for number in range(PARTITIONS):
         world.put("progress", number, None, _act(last + 1, text))
-    assert "an act is no gap" in _parked(world)
+    assert "the text of a skip cannot be read" in _parked(world)
 
 
 def _act(sequence: int, text: str) -> bytes:

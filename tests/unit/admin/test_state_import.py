@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_refused(saved: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"join.ttl_ms"):
         _import(_place(world, _config(join={"ttl_ms": 5}, **SAVED)), world, saved)
     saved.write_bytes(saved.read_bytes()[:-9])
-    with pytest.raises(StateError, match="no file of `areba state export`"):
+    with pytest.raises(StateError, match="not a file of `areba state export`"):
         _import(_place(world), world, saved)
     assert world.rows("progress", 0) == before
 
@@ -178,14 +178,14 @@ def test_parts_of_a_seed_that_do_not_belong_together(saved: Path) -> None:
     assert whole.learner == "areba"
     assert seeds.parts == []
     assert seeds.add(texts[0]) is None
-    with pytest.raises(StateError, match=r"part 2 of \d+ of a seed does not follow part 0"):
+    with pytest.raises(StateError, match=r"part 2 of \d+ of an imported state does not follow part 0"):
         seeds.add(texts[2])
-    with pytest.raises(StateError, match="no part of a seed"):
+    with pytest.raises(StateError, match="not a part of an imported state"):
         seeds.add("{}")
     task = Task(0, config.task_settings(), ("examples", "labels"))
     task.apply(Act(1, SEED, "0", texts[0]))
     task.step(NO_RECORDS, NO_RECORDS)
-    with pytest.raises(StateError, match=r"part 1 of \d+ of a seed does not follow part -1"):
+    with pytest.raises(StateError, match=r"part 1 of \d+ of an imported state does not follow part -1"):
         task.apply(Act(2, SEED, "0", texts[1]))
     huge = texts[-1].replace('"features":1,', '"features":99999999999,')
     assert huge != texts[-1]

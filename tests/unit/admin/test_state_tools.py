@@ -111,7 +111,7 @@ def test_two_files_are_compared(tmp_path: Path) -> None:
     assert diff(Path(files[0]), one)[1]
     assert read_model_file(str(one)).source["stream"] == "s0"
     other.write_bytes(one.read_bytes()[:-7])
-    with pytest.raises(StateError, match="no file of `areba state export`"):
+    with pytest.raises(StateError, match="not a file of `areba state export`"):
         diff(one, other)
 
 

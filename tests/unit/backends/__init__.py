@@ -1,1 +1,1 @@
-"""The in-process log, the Kafka clients with fake ones beneath, and the check of topics."""
+"""The in-process log, the Kafka clients with fake ones underneath, and the check of topics."""

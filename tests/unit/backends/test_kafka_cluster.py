@@ -75,7 +75,7 @@ def _failed(code: int) -> Future[Any]:
     [(KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicError), (KafkaError.REQUEST_TIMED_OUT, UnknownOutcomeError)],
 )
 def test_a_refusal_is_told_from_silence(code: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the permission to delete records a retry is useless; if a broker is away, a retry helps."""
+    """A missing permission to delete records cannot be fixed by a retry; a broker that is away can."""
     cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("progress", 3)
     admin = SimpleNamespace(delete_records=lambda places, **_: {places[0]: _failed(code)})
     monkeypatch.setattr(cluster, "_admin", admin)
@@ -84,7 +84,7 @@ def test_a_refusal_is_told_from_silence(code: int, expected: type[Exception], mo
 
 
 def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker answers for each partition; an operator would believe that a refused offset was committed."""
+    """A broker answers for each partition; otherwise an operator would believe that a refused offset was committed."""
     cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("examples", 0)
     done = Future[Any]()
     refused = KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "told to")
@@ -96,7 +96,7 @@ def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members", "committed"])
 def test_a_process_that_was_frozen_while_it_asked_starts_afresh(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
-    """When it wakes its timeout has passed, and the process would end with a traceback instead of restarting."""
+    """When it wakes, its timeout has passed, and it would end with a traceback instead of restarting."""
     for patience in ("LEADER_REQUEST_S", "REQUEST_S", "STABLE_OFFSETS_S"):
         monkeypatch.setattr(timeouts, patience, -1.0)
     place = TopicPartition("examples", 0)

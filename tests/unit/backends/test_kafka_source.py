@@ -37,7 +37,7 @@ class _Client:
         self.assigned = [(TopicPartition(p.topic, p.partition), p.offset) for p in partitions]
 
     def pause(self, _partitions: object) -> None:
-        """Nothing flows by itself."""
+        """Do nothing: nothing flows by itself."""
 
     resume = pause
 
@@ -45,7 +45,7 @@ class _Client:
         self.assigned = []
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the fake holds nothing."""
 
 
 @pytest.fixture

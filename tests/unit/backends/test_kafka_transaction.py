@@ -43,7 +43,7 @@ class _Client:
         raise self._fatal
 
     def begin_transaction(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def commit_transaction(self, _: float) -> None:
         self.is_broken = True
@@ -105,7 +105,7 @@ def test_a_fatal_error_that_a_poll_raises_is_classified(
     code: int,
     expected: type[ArebaError],
 ) -> None:
-    """The client raises fatal errors from `poll`, whatever callback it was given.
+    """The client raises fatal errors from `poll`, even if it was given callbacks.
 
     A worker that was frozen during a commit would end with a traceback and a status that tells a supervisor nothing,
     and a worker without a permission would restart again and again.

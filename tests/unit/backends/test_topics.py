@@ -1,4 +1,4 @@
-"""Start-up refuses topics that would break a promise later, one line for each thing that is wrong."""
+"""Start-up refuses topics that would break a guarantee later, with one line for each problem."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ NAMES = CONFIG.topics
 
 
 def _found(*changed: TopicInfo) -> dict[str, TopicInfo]:
-    """The planned topics with the settings in force, some of them changed."""
+    """Return the planned topics with the settings in effect, some of them changed."""
     cluster = EmbeddedCluster(EmbeddedBroker(ManualClock()))
     planned = {topic.name: topic for topic in topics.plan(NAMES, 4)} | {topic.name: topic for topic in changed}
     cluster.create(list(planned.values()), 1)
@@ -43,7 +43,7 @@ def test_what_we_create_is_right() -> None:
 
 
 def test_the_plan_follows_the_configuration() -> None:
-    """Larger records and stricter clocks are right when the topics were created for them."""
+    """Larger records and stricter clocks are correct if the topics were created for them."""
     limits = {"max_clock_lead_ms": 1000, "max_record_bytes": 5_000_000}
     cluster = EmbeddedCluster(EmbeddedBroker(ManualClock()))
     cluster.create(topics.plan(NAMES, 1, **limits), 1)
@@ -53,7 +53,7 @@ def test_the_plan_follows_the_configuration() -> None:
 
 
 def test_missing_topics_are_all_named() -> None:
-    """One start is enough to know what is to be created."""
+    """A single start names everything that has to be created."""
     lines = _check({})
     assert [line.split(":")[0] for line in lines] == list(NAMES)
     assert all("areba topics create" in line for line in lines)
@@ -85,7 +85,7 @@ def test_missing_topics_are_all_named() -> None:
     ],
 )
 def test_each_wrong_setting_is_named(topic: str, setting: str, value: str, said: str) -> None:
-    """The line has the topic, the setting, what it is and what it must be."""
+    """The line has the topic, the setting, its value, and the required value."""
     name = getattr(NAMES, topic)
     planned = _planned(name)
     (line,) = _check(_found(replace(planned, settings={**planned.settings, setting: value})))
@@ -95,7 +95,7 @@ def test_each_wrong_setting_is_named(topic: str, setting: str, value: str, said:
 
 @pytest.mark.parametrize("topic", [name for name in NAMES._fields if name != "progress"])
 def test_another_number_of_partitions_is_refused(topic: str) -> None:
-    """Task p is partition p of every topic, for good: the progress topic remembers the number."""
+    """Task p is partition p of every topic, permanently: the progress topic records the number."""
     name = getattr(NAMES, topic)
     (line,) = _check(_found(replace(_planned(name), partitions=3)))
     assert line.startswith(f"{name}: has 3 partitions and p-app-progress has 4")
@@ -111,7 +111,7 @@ def test_inputs_of_unequal_partition_numbers_are_refused_before_there_is_progres
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    """Nobody has to start ten times to find ten mistakes."""
+    """Nobody should have to start ten times to find ten mistakes."""
     found = _found(
         TopicInfo(NAMES.examples, 2, {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}),
         TopicInfo(NAMES.progress, 4, {}),
@@ -123,7 +123,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_dead_letters_may_be_smaller_than_the_inputs() -> None:
-    """What does not fit leaves a part out; as `plan` makes the topic, whole letters fit."""
+    """A letter that does not fit leaves a part out; with the topic that `plan` creates, whole letters fit."""
     planned = _planned(NAMES.dead_letters)
     assert topics.largest_batch_bytes(planned) == topics.largest_batch_bytes(_planned(NAMES.examples)) + 16_384
     least = str(base.MAX_BATCH_BYTES + topics.RECORD_OVERHEAD_BYTES)
@@ -131,7 +131,7 @@ def test_dead_letters_may_be_smaller_than_the_inputs() -> None:
 
 
 def test_one_copy_is_warned_of() -> None:
-    """On three brokers the default of one copy voids exactly-once at the first disk."""
+    """On three brokers, the default of one copy voids exactly-once with the first broken disk."""
     plan = topics.plan(NAMES, 1)
     copies = {1: "replication is 1", 3: "", None: ""}
     for replication, warned in copies.items():

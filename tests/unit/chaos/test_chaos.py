@@ -1,4 +1,4 @@
-"""The parts of `make chaos` that need no Kafka: its schedule, what it reads from logs, its record."""
+"""The parts of `make chaos` that need no Kafka: its schedule, its reading of logs, its record."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ def _log(*texts: str) -> str:
 
 @pytest.mark.parametrize("kills", [1, 2, 3, 30, 51])
 def test_a_seed_is_a_schedule(kills: int) -> None:
-    """A failure can be run again by its seed; so many kills were asked for, so many are made."""
+    """A failure can be run again by its seed, and the number of kills is the requested one."""
     made = list(waves("7/0", NAMES, kills))
     assert sum(wave.kills for wave in made) == kills
     assert made == list(waves("7/0", NAMES, kills))
@@ -71,12 +71,12 @@ def test_a_seed_is_a_schedule(kills: int) -> None:
     ],
 )
 def test_what_a_worker_was_doing(texts: tuple[str, ...], expected: str) -> None:
-    """The record counts kills by this: ten thousand kills of workers that are starting would prove nothing."""
+    """The record counts kills by this state: ten thousand kills of starting workers would prove nothing."""
     assert state_of(_log(*texts)).name == expected
 
 
 def test_the_first_commit_is_the_workers_own() -> None:
-    """What the worker before it committed, or the one after it, says nothing of how fast it was."""
+    """The commits of the previous or the next owner of a task say nothing about how fast this worker was."""
     log = _log("compiled seconds=0.1", "assigned tasks=1", "restored task=1 sequence=4")
     start_s = next(lines_of(log)).time_s
     before, own, after = (int((start_s + seconds) * 1000) for seconds in (1.5, 2.25, 9.0))

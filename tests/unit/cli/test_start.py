@@ -27,7 +27,7 @@ HOUR_S = 3600.0
 
 @pytest.fixture
 def held_lock() -> Iterator[Path]:
-    """Hold the lock as another process does that is compiling."""
+    """Hold the lock as another process does that compiles."""
     lock = base_folder() / "lock"
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -129,7 +129,7 @@ def test_outages_do_not_use_up_restarts(monkeypatch: pytest.MonkeyPatch, error: 
 
 
 def test_a_pause_ends_when_asked_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker would go on waiting for up to a minute after SIGTERM."""
+    """A worker would wait for up to a minute after SIGTERM."""
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it started again"))
     now = time.time()
     with pytest.raises(UnknownOutcomeError):

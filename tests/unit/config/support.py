@@ -1,4 +1,4 @@
-"""Loading a configuration from text."""
+"""Load a configuration from text."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -19,14 +19,14 @@ from stream_app.config.compatibility import Changes
 from tests.unit.config.support import FIVE_STREAMS, ROOT, read
 
 FRAUD = Running(features=30, champion="areba", awaited=frozenset({"areba"}))
-"""A stream that has state."""
+"""The state of a stream that has run."""
 
 
 class TestChanges:
-    """What a running application does with each setting of a changed file: taken over, begun afresh, or refused."""
+    """The effect of each setting of a changed file on a running application: taken over, started anew, or refused."""
 
     def between(self, folder: Path, old: str, new: str, running: Mapping[str, Running] | None = None) -> Changes:
-        """Changes from one text to another."""
+        """Return the changes from one text to another."""
         one, two = (read(folder, text or "{}").task_settings() for text in (old, new))
         return changes(one, two, running if running is not None else dict.fromkeys(one.streams, FRAUD))
 
@@ -84,7 +84,7 @@ class TestChanges:
         ],
     )
     def test_taken_over(self, tmp_path: Path, old: str, new: str, line: str) -> None:
-        """An operator tries a challenger, or another rate, on what runs: he reads what becomes of each setting."""
+        """An operator who tries a challenger or another rate can read the effect of each setting."""
         found = self.between(tmp_path, old, new)
         assert not found.refused
         assert line in found.taken_over
@@ -115,13 +115,13 @@ class TestChanges:
         ],
     )
     def test_refused(self, tmp_path: Path, old: str, new: str, line: str, way_out: str) -> None:
-        """What state would not fit names the setting, both values and the way out."""
+        """A change that does not fit the state is refused with the setting, both values and a remedy."""
         found = self.between(tmp_path, old, new)
         [refusal] = [text for text in found.refused if text.startswith(line)]
         assert way_out in refusal
 
     def test_a_champion_whose_predictions_wait(self, tmp_path: Path) -> None:
-        """Outcomes name the learner that predicted: it may go when the last of its examples is closed."""
+        """Outcomes name the learner that predicted, so it may be removed once the last of its examples is closed."""
         old = "streams: {a: {champion: areba}}"
         new = "learners: {baseline: {method: baseline}}\nstreams: {a: {}}"
         promoted = FRAUD._replace(champion="baseline")
@@ -130,12 +130,12 @@ class TestChanges:
         assert not self.between(tmp_path, old, new, {"a": promoted._replace(awaited=frozenset())}).refused
 
     def test_a_champion_that_was_promoted(self, tmp_path: Path) -> None:
-        """Once the mark did it, the file may say it too."""
+        """Once a mark has promoted the champion, the file may name it, too."""
         old, new = "streams: {a: {champion: areba}}", "streams: {a: {champion: baseline}}"
         assert not self.between(tmp_path, old, new, {"a": FRAUD._replace(champion="baseline")}).refused
 
     def test_all_at_once(self, tmp_path: Path) -> None:
-        """As with wrong settings: every line of them."""
+        """All refused settings are reported together, one line each."""
         found = self.between(tmp_path, "", "join: {ttl_ms: 5}\nlimits: {max_features: 4}\nmetrics: {fading_factor: 1}")
         assert [line.split(":")[0] for line in found.refused] == [
             "join.ttl_ms",
@@ -144,19 +144,19 @@ class TestChanges:
         ]
 
     def test_learners_that_no_stream_uses(self, tmp_path: Path) -> None:
-        """With every stream configured, the defaults of others change nothing."""
+        """If every stream is configured, the defaults of other streams change nothing."""
         old = "streams: {a: {l2: 0.1}}"
         new = "learners: {areba: {method: areba, l2: 0.5}, baseline: {method: baseline, l2: 0.5}}\n" + old
         assert self.between(tmp_path, old, new) == Changes((), ())
 
     def test_a_stream_that_runs_already(self, tmp_path: Path) -> None:
-        """A model made on the fly is configured later like any other."""
+        """A model that was created on the fly can be configured later like any other."""
         old = "unknown_streams: model"
         found = self.between(tmp_path, old, old + "\nstreams: {a: {l2: 1}}", {"a": FRAUD})
         assert "learners.areba.l2: 0.0 -> 1.0 (streams: a) holds from now on" in found.taken_over
 
     def test_every_setting_has_an_outcome(self) -> None:
-        """The page on changes tells of each; one that is added later is not forgotten."""
+        """The page on changes mentions each setting, also one that is added later."""
         page = (ROOT / "docs" / "changes.md").read_text()
         task = TaskSettings.model_fields.keys() - {"streams", "default_stream", "application_id"}
         names = {name for name in task if name not in ("join", "metrics", "limits")}

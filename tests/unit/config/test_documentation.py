@@ -13,7 +13,7 @@ from tests.unit.config.support import EXAMPLE, ROOT
 FREE_SECTIONS = ("application", "kafka", "worker", "breaker")
 
 SAME_IN_ALL_PLACES = {"features", "champion", "learners", "streams"}
-"""Names with rows of their own in docs/changes.md: what happens depends on the stream."""
+"""Names with separate rows in docs/changes.md, because the effect depends on the stream."""
 
 
 def _marks() -> dict[str, str]:
@@ -82,6 +82,6 @@ def test_the_example_marks_what_the_code_does() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("hidden", (9,)), ("l2", 0.5)])
 def test_a_mark_of_a_learner_is_what_happens(name: str, value: object) -> None:
-    """A learner marked [change] that lost its state would be a cold champion."""
+    """A learner marked [change] whose state is dropped would be an untrained champion."""
     old = LearnerSettings(method="areba")
     assert begins_afresh(old, old.model_copy(update={name: value})) == (_marks()[name] == "learner")

@@ -1,4 +1,4 @@
-"""Reading the file and the environment."""
+"""Load the file and the environment."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.unit.config.support import faults, read
 
 
 class TestUnreadable:
-    """A file that is no YAML of ours gives one line with the place."""
+    """A file that is not YAML of the right form gives one line with the place."""
 
     @pytest.mark.parametrize(
         ("text", "line"),
@@ -48,10 +48,10 @@ class TestUnreadable:
 
 
 class TestEnvironment:
-    """Variables go before the file."""
+    """Variables override the file."""
 
     def test_over_the_file(self, tmp_path: Path) -> None:
-        """One image, several deployments: the file is in the image, the difference in the environment."""
+        """One image serves several deployments: the file is in the image, the differences are in the environment."""
         settings = read(
             tmp_path,
             "join: {ttl_ms: 5}\nstreams: {fraud-eu: {features: 3}, Sine: {}}\nlearners: {a: {method: areba}}\n",
@@ -80,7 +80,7 @@ class TestEnvironment:
         assert list(task.default_stream.learners) == ["a", "b"]
 
     def test_client_settings(self) -> None:
-        """Variables cannot have dots; a password belongs there and is text whatever it looks like."""
+        """Names of variables cannot have dots; a value such as a password is text, whatever it looks like."""
         settings = load(None, {"AREBA__KAFKA__ALL__SASL_PASSWORD": "0123", "AREBA_KAFKA__PRODUCER__LINGER_MS": "5"})
         assert settings.kafka.all == {"sasl.password": "0123"}
         assert settings.kafka.producer == {"linger.ms": "5"}
@@ -88,7 +88,7 @@ class TestEnvironment:
             load(None, {"AREBA__KAFKA__ALL__ACKS": "1"})
 
     def test_short_form(self) -> None:
-        """AREBA_KAFKA__BOOTSTRAP_SERVERS is the same setting; two values for one are an error, not a guess."""
+        """AREBA_KAFKA__BOOTSTRAP_SERVERS is the same setting; two values for one setting are an error."""
         assert load(None, {"AREBA_KAFKA__BOOTSTRAP_SERVERS": "b:1"}).kafka.bootstrap_servers == "b:1"
         both = {"AREBA_KAFKA__BOOTSTRAP_SERVERS": "b:1", "AREBA__KAFKA__BOOTSTRAP_SERVERS": "c:1"}
         with pytest.raises(ConfigurationError, match="which is the same setting"):
@@ -102,7 +102,7 @@ class TestEnvironment:
 
     @pytest.mark.parametrize("variable", ["AREBA__", "AREBA____X", "AREBA__JOIN__"])
     def test_not_a_setting(self, variable: str) -> None:
-        """A slip of the underscores is told, not ignored."""
+        """A variable with misplaced underscores is reported, not ignored."""
         with pytest.raises(ConfigurationError, match=f"{variable}: not of the form AREBA__SECTION__KEY"):
             load(None, {variable: "1"})
 
@@ -112,7 +112,7 @@ class TestEnvironment:
         assert load(None, {}).join.ttl_ms != 5
 
     def test_wrong_settings_name_the_variable(self) -> None:
-        """The user must find the place to mend."""
+        """The user must find the place to correct."""
         with pytest.raises(ConfigurationError) as caught:
             load(None, {"AREBA__JOIN": "5", "AREBA__STREAMS__X__FEATURE": "3", "AREBA__PREDICTIONS": "al"})
         assert caught.value.lines == (

@@ -1,4 +1,4 @@
-"""The memory bound: what it is made of, that it holds, and what it is compared with."""
+"""The memory bound: its parts, whether it holds, and what it is compared with."""
 
 import logging
 import subprocess
@@ -47,7 +47,7 @@ def test_by_hand() -> None:
 
 
 def test_large_labels_count_up_to_what_a_stream_holds() -> None:
-    """Of 10,000 labels with a megabyte of headers each, a thousandth was counted."""
+    """Of 10,000 labels with a megabyte of headers each, only a thousandth was counted."""
     roomy = {**SMALL, "join": {"max_waiting_per_stream": 10_000}}
     small, large, huge = (_bound(size, **roomy).streams for size in (700, 6_000, 1_000_000))
     assert large - small == 3 * 10_000 * 5_300
@@ -55,7 +55,7 @@ def test_large_labels_count_up_to_what_a_stream_holds() -> None:
 
 
 def test_a_configured_stream_counts_once_and_others_in_every_task() -> None:
-    """A stream is in one partition; with models on the fly, each task may have as many as the limit leaves room for."""
+    """A stream is in one partition; models created on the fly may be as many in each task as the limit permits."""
     streams = {"a": {"features": 2}, "b": {"features": 2}}
     named = _bound(streams=streams)
     fixed: dict[str, Any] = {"limits": {"max_streams_per_task": 5, "max_features": 2}, "unknown_streams": "model"}
@@ -67,7 +67,7 @@ def test_a_configured_stream_counts_once_and_others_in_every_task() -> None:
 
 
 def test_a_clients_queue_is_the_users_if_he_set_it() -> None:
-    """Whoever lowers the queue sees it in the figure."""
+    """The figure contains the queue size that a user has set."""
     kafka = {"producer": {"queue.buffering.max.kbytes": "1000"}, "all": {"queued.max.messages.kbytes": "500"}}
     assert _bound(kafka=kafka).process == PROCESS_BYTES + 1_500 * 1024
 
@@ -168,7 +168,7 @@ def _cgroup(folder: Path, own: str, **limits: str) -> tuple[int, str]:
 
 
 def test_the_least_limit_counts(tmp_path: Path) -> None:
-    """That of the process's own group, or of one that holds it; without any, the machine's memory."""
+    """The limit is that of the process's own group or of one that contains it; without any, the machine's memory."""
     machine = memory_limit_bytes(tmp_path / "none", tmp_path / "none")
     assert machine[0] > 1 << 20
     assert machine[1] == "the machine"
@@ -182,7 +182,7 @@ def test_the_least_limit_counts(tmp_path: Path) -> None:
 
 
 def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Else the kernel ends the worker weeks later, when the tables are full."""
+    """Otherwise the kernel would kill the worker weeks later, when the tables are full."""
     observer, bound = Observer(ManualClock()), MemoryBound(3 << 30, 1 << 30, 1 << 29)
     with caplog.at_level(logging.INFO):
         observer.memory_bound(bound, 2, 6 << 30, "the machine")
@@ -195,7 +195,7 @@ def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogC
 
 
 def test_what_is_allocated_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """In the log when it has grown, in `/metrics` always; inspect has what the snapshots hold."""
+    """The log reports memory when it has grown, `/metrics` always; `inspect` reports the size of the snapshots."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     observer = Observer(world.clock)
     member = _started(world.worker(observer=observer))

@@ -1,4 +1,4 @@
-"""What a configuration may hold: names, sections, secrets."""
+"""The content of a configuration: names, sections, secrets."""
 
 import re
 from pathlib import Path
@@ -18,16 +18,16 @@ from tests.unit.config.support import EXAMPLE, faults, read
 
 
 class TestFile:
-    """What the YAML file may hold."""
+    """The content of the YAML file."""
 
     def test_nothing_is_needed(self, tmp_path: Path) -> None:
-        """A first try needs no file, and a section whose lines are all commented out is an empty one."""
+        """A first trial needs no file, and a section whose lines are all commented out is empty."""
         assert load(None, {}) == read(tmp_path, "# nothing\njoin:\nstreams:\nkafka: {all: }\n")
         assert load(None, {}).task_settings().default_stream.champion == "areba"
 
     @pytest.mark.parametrize("text", ["", "# nothing\n", "null\n"])
     def test_an_empty_file_is_a_mistake(self, tmp_path: Path, text: str) -> None:
-        """Taken for all defaults, it made a worker wait for a broker that nobody had named."""
+        """If it were taken for all defaults, a worker would wait for a broker that nobody named."""
         assert faults(tmp_path, text) == ["areba.yaml: is empty; ops/areba.yaml shows every setting"]
 
     def test_the_example_shows_every_setting_and_its_default(self) -> None:
@@ -39,7 +39,7 @@ class TestFile:
             assert re.search(rf"\b{key}:", text), f"{key} is not in the example"
 
     def test_streams_resolve_over_learners(self, tmp_path: Path) -> None:
-        """A stream's own settings hold for all its learners, and those of one learner of it go before them."""
+        """A stream's settings hold for all its learners; settings of a single learner of the stream override them."""
         task = read(
             tmp_path,
             """
@@ -62,7 +62,7 @@ class TestFile:
         assert task.default_stream.learners["first"] == LearnerSettings(method="areba", budget=40)
 
     def test_names_are_made_of_the_settings(self, tmp_path: Path) -> None:
-        """Fencing, the group and the topics hang on these names."""
+        """Fencing, the group and the topics depend on these names."""
         settings = read(tmp_path, "application: {id: desk, instance: w-1}\nkafka: {topic_prefix: eu.}\n")
         assert settings.transactional_id == "desk/w-1"
         assert (settings.group_id, settings.log_reader_group_id) == ("desk", "desk/log-reader")
@@ -70,7 +70,7 @@ class TestFile:
         assert (settings.topics.changelog, settings.topics.progress) == ("eu.desk-changelog", "eu.desk-progress")
 
     def test_two_applications_share_inputs_and_no_output(self, tmp_path: Path) -> None:
-        """Another application.id is the way out of a refused setting; its predictions are not to mix with the old."""
+        """Another application.id is the remedy for a refused setting; its predictions must not mix with old ones."""
         old = read(tmp_path, "application: {id: fraud}\nkafka: {topic_prefix: bank.}\n").topics
         document = "application: {id: next}\nkafka: {topic_prefix: bank., output_prefix: bank.next.}\n"
         new = read(tmp_path, document).topics
@@ -82,7 +82,7 @@ class TestFile:
         assert (fed.examples, fed.labels, fed.predictions) == ("examples", "labels", "bank.predictions")
 
     def test_no_two_applications_or_tools_share_a_name(self, tmp_path: Path) -> None:
-        """A process whose name is another's fences it, and aborts what it has open."""
+        """A process that has the name of another one would fence it, and abort its transaction."""
         names: list[str] = []
         for name, instance in [
             ("fraud", "eu-w1"),
@@ -99,12 +99,12 @@ class TestFile:
                 read(tmp_path, f"application: {{{setting}: fraud/eu}}\n")
 
     def test_client_settings_are_text_as_written(self, tmp_path: Path) -> None:
-        """The client reads text; YAML would make 83 of the password 0123 and True of the word yes."""
+        """The client reads text, but YAML would turn the password 0123 into 83 and the word yes into True."""
         settings = read(tmp_path, "kafka: {all: {sasl.password: 0123, a: yes, b: 1e3, c: false, d: 1_0}}")
         assert settings.kafka.all == {"sasl.password": "0123", "a": "yes", "b": "1e3", "c": "false", "d": "1_0"}
 
     def test_nothing_changes_once_loaded(self) -> None:
-        """Settings are read by several stages; a change in one place would make results depend on it."""
+        """Several stages read the settings; a change in one place would make results depend on it."""
         settings = load(None, {})
         with pytest.raises(ValidationError, match="frozen"):
             settings.join.ttl_ms = 1
@@ -112,7 +112,7 @@ class TestFile:
             settings.learners["areba"] = LearnerSettings(method="areba")  # type: ignore[index]
 
     def test_methods_can_be_passed_in(self, tmp_path: Path) -> None:
-        """The registry of learners lies above this module and may know more methods."""
+        """The registry of learners lies above this module and may have more methods."""
         path = tmp_path / "areba.yaml"
         path.write_text("learners: {mine: {method: mine}}")
         task = load(path, {}, methods=("mine",)).task_settings()
@@ -124,7 +124,7 @@ class TestSecrets:
     """A secret never reaches a log."""
 
     def test_shown_nowhere(self, tmp_path: Path) -> None:
-        """Configuration is logged at start and shown by tools; passwords are stars there, and whole for the client."""
+        """Logs and tools show the configuration with passwords as stars, while the client gets the real values."""
         secrets = ("sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret", "my.TOKEN")
         settings = read(
             tmp_path, "kafka: {all: {" + ", ".join(f"{name}: hush" for name in secrets) + ", client.id: me}}"
@@ -137,7 +137,7 @@ class TestSecrets:
         assert "hush" not in settings.task_settings().to_json()
 
     def test_not_in_error_lines(self, tmp_path: Path) -> None:
-        """A password beside a mistake is as secret as any other."""
+        """A password next to a mistake must not appear in the error."""
         for text in (
             "kafka: {all: {sasl.password: [hush]}}",
             "kafka: {sasl.password: hush}",

@@ -15,10 +15,10 @@ from tests.unit.config.support import faults, read
 
 
 class TestTaskSettings:
-    """The stored part, which decides what a running application may take over."""
+    """The stored settings, which decide what a running application may take over."""
 
     def test_one_text_for_equal_settings(self, tmp_path: Path) -> None:
-        """The text is stored and compared: the order of keys and spelling of numbers must not matter, a value must."""
+        """Stored texts are compared: the order of keys and the spelling of numbers must not matter, but values must."""
         one = read(
             tmp_path, "join: {ttl_ms: 5, closed_ttl_ms: 6}\nstreams: {a: {l2: 1}, b: {features: 2}}"
         ).task_settings()
@@ -32,7 +32,7 @@ class TestTaskSettings:
         assert list(json.loads(one.to_json())) == sorted(json.loads(one.to_json()))
 
     def test_corrections_are_fixed_and_stored_texts_without_them_are_read(self, tmp_path: Path) -> None:
-        """An application that ran before there were any goes on; what a later label did could not be told twice."""
+        """An application from before corrections continues; the effect of a later label must not change for it."""
         first = read(tmp_path, "streams: {a: {}}").task_settings()
         plain = json.loads(first.to_json())
         assert plain["join"].pop("corrections") == "first"
@@ -43,7 +43,7 @@ class TestTaskSettings:
         assert "did you mean correct?" in "".join(faults(tmp_path, "join: {corrections: corect}"))
 
     def test_order_of_learners_is_kept(self, tmp_path: Path) -> None:
-        """Outputs leave with learners in configured order."""
+        """Outputs are published with the learners in the configured order."""
         task = read(tmp_path, "learners: {z: {method: areba}, a: {method: baseline}}\nstreams: {s: {}}").task_settings()
         again = TaskSettings.from_json(task.to_json())
         assert list(again.streams["s"].learners) == list(again.default_stream.learners) == ["z", "a"]
@@ -61,12 +61,12 @@ class TestTaskSettings:
         "text", ["", "{}", "[]", "null", "7", '{"application_id":"a","default_stream":3}', "[" * 100_000]
     )
     def test_damaged_text(self, text: str) -> None:
-        """The progress topic may hold anything; a task is parked, the process does not crash."""
+        """The progress topic may contain anything; the task is parked, and the process does not crash."""
         with pytest.raises(StateError, match="the stored configuration cannot be read"):
             TaskSettings.from_json(text)
 
     def test_damaged_learners(self) -> None:
-        """A learner without its name, or of a method that this version does not have, is told."""
+        """A learner without a name, or with a method that this version does not have, is reported."""
         text = load(None, {}).task_settings().to_json()
         for old, new in (('"name":"areba",', ""), ('"method":"areba"', '"method":"abera"')):
             assert old in text
@@ -74,7 +74,7 @@ class TestTaskSettings:
                 TaskSettings.from_json(text.replace(old, new))
 
     def test_a_learner_stores_what_it_has(self, tmp_path: Path) -> None:
-        """And an older version's text, which stored the rest as well, is still read."""
+        """The text of an older version, which stored all settings, can still be read."""
         text = "learners: {a: {method: baseline}, b: {method: sliding}, c: {method: 'm:C', options: {x: [1, {y: 2}]}}}"
         task = read(tmp_path, text).task_settings()
         stored = json.loads(task.to_json())["default_stream"]["learners"]

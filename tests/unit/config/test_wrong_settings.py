@@ -1,4 +1,4 @@
-"""What a user is told about wrong settings."""
+"""The errors that a user gets for wrong settings."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.unit.config.support import faults, read
 
 
 class TestWrongSettings:
-    """Every wrong setting is told at once, in one line: where, which, what, and what was probably meant."""
+    """All wrong settings are reported together, one line each: where, which, what, and what was probably meant."""
 
     def test_all_at_once(self, tmp_path: Path) -> None:
         """Nobody wants to start a worker ten times to find ten typing errors."""
@@ -69,7 +69,7 @@ streams:
         )
 
     def test_settings_that_a_method_does_not_have(self, tmp_path: Path) -> None:
-        """They would do nothing, and the user would think they did."""
+        """Such a setting would have no effect, and the user would think that it had."""
         text = """\
 learners:
   base: {method: baseline, budget: 20}
@@ -96,7 +96,7 @@ streams:
         ]
 
     def test_a_streams_setting_goes_to_the_methods_that_have_it(self, tmp_path: Path) -> None:
-        """One line for all learners of a stream, whatever their methods."""
+        """One line sets all learners of a stream that have the setting, with any method."""
         learners = "{a: {method: areba}, b: {method: baseline}, c: {method: oob}, d: {method: 'm:C', options: {r: 1}}}"
         stream = "streams: {s: {theta: 0.9, learning_rate: 0.5, ensemble_size: 5, learners: {d: {options: {r: 2}}}}}"
         task = read(tmp_path, f"learners: {learners}\n{stream}").task_settings()
@@ -107,7 +107,7 @@ streams:
         assert (own["d"].options, default["d"].options) == ({"r": 2}, {"r": 1})
 
     def test_keys_twice_and_keys_that_are_no_text(self, tmp_path: Path) -> None:
-        """YAML would silently keep the last of two, and read the stream `no` as False."""
+        """YAML would silently keep the last of two equal keys, and read the stream `no` as False."""
         assert faults(tmp_path, "join: {ttl_ms: 1}\nstreams:\n  no: {}\n  1: {}\njoin: {ttl_ms: 2}\n") == [
             "areba.yaml:3: streams.no: a key must be text: put it in quotes",
             "areba.yaml:4: streams.1: a key must be text: put it in quotes",
@@ -115,7 +115,7 @@ streams:
         ]
 
     def test_text_that_yaml_reads_as_something_else(self, tmp_path: Path) -> None:
-        """An instance called 7 is no text; the line says what to do about it."""
+        """An instance called 7 is not text; the error says what to do."""
         lines = faults(tmp_path, "application: {id: 7, instance: }\nkafka: {bootstrap_servers: [a, b]}\n")
         assert lines == [
             "areba.yaml:1: application.id: must be text: put it in quotes, is 7",
@@ -125,18 +125,18 @@ streams:
 
     @pytest.mark.parametrize("name", sorted(REFUSED_SETTINGS))
     def test_settings_that_carry_a_guarantee(self, tmp_path: Path, name: str) -> None:
-        """`acks: 1` would lose records and say nothing; the reason says why it is refused."""
+        """`acks: 1` would lose records silently; the error says why the setting is refused."""
         lines = faults(tmp_path, f"kafka:\n  producer: {{linger.ms: 5, {name}: x}}\n")
         assert lines == [f"areba.yaml:2: kafka.producer.{name}: cannot be set: {REFUSED_SETTINGS[name]}"]
 
     def test_every_number_has_bounds(self) -> None:
-        """A number without a bound is a buffer, a wait or a loop without one."""
+        """A number without a bound would be a buffer, a wait or a loop without one."""
         for key, schema in _numbers(Config.model_json_schema()):
             assert {"minimum", "exclusiveMinimum", "ge", "gt"} & schema.keys(), key
             assert {"maximum", "exclusiveMaximum", "le", "lt"} & schema.keys(), key
 
     def test_names(self, tmp_path: Path) -> None:
-        """Names become record keys and labels of metrics; whatever is in them, an error stays on its line."""
+        """Names become record keys and labels of metrics; an error stays on one line for any name."""
         lines = faults(tmp_path, 'learners: {a b: {method: areba}}\nstreams:\n  "": {}\n  "a\\nb": {}\n')
         about = "a stream's name has 1 to 249 bytes and no control characters"
         assert lines == [
@@ -146,7 +146,7 @@ streams:
         ]
 
     def test_how_many(self, tmp_path: Path) -> None:
-        """A task needs a learner, and room for the streams that are configured."""
+        """A task needs a learner, and room for the configured streams."""
         assert faults(tmp_path, "learners: {}\nstreams: [a]\nkafka: {all: 7}") == [
             "areba.yaml:1: learners: needs at least 1",
             "areba.yaml:2: streams: must be a section with names below it, is a list",

@@ -43,7 +43,7 @@ class Some(NamedTuple):
 
 
 def some() -> Some:
-    """Each array with numbers of its own."""
+    """Return arrays, each with its own numbers."""
     return Some(
         np.arange(3, dtype=np.int8),
         7,
@@ -61,7 +61,7 @@ def view_of(descriptor: int) -> JoinArrays:
 
 
 def places(arrays: dict[str, NDArray[Any]]) -> dict[str, tuple[int, tuple[int, ...], str]]:
-    """Where each begins (one of no size is nowhere), its shape and dtype."""
+    """Return where each array begins (nowhere, if it is empty), its shape and dtype."""
     return {
         name: (address_of(array) if array.size else 0, array.shape, array.dtype.str) for name, array in arrays.items()
     }
@@ -87,7 +87,7 @@ def test_compiled_code_finds_the_joins_arrays_where_python_has_them(
 
 
 def test_what_a_join_holds_is_there_after_it_grew() -> None:
-    """A block that grows is copied; a column that is left out would lose what waits for its label."""
+    """A block that grows is copied; a column that is not copied would lose what waits for its label."""
     stream_join = StreamJoin(JoinSettings(), 100, 2)
     stream_join.set_features(3)
     kept = (
@@ -138,7 +138,7 @@ def test_descriptors_name_what_their_owners_hold_after_a_run() -> None:
 @pytest.mark.parametrize("hidden", [[8], [5, 3]])
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_nothing_is_left_in_the_shared_buffers(method: str, hidden: list[int]) -> None:
-    """All streams use the same buffers; a number left by one stream must not change the results of another."""
+    """All streams use the same buffers; a number that one stream leaves there must not change results of another."""
     settings = LearnerSettings.model_validate({"method": method, "hidden": hidden, "l2": 0.01})
     resources = LearnerResources()
     alone, sharing = build("test", settings, 3, SEED), build("test", settings, 3, SEED, resources)
@@ -178,7 +178,7 @@ def test_a_block_holds_copies_side_by_side() -> None:
 
 
 def test_buffers_are_shared_by_name_shape_and_dtype() -> None:
-    """A smaller array in a larger one's place would be written beyond its end."""
+    """A smaller array in the place of a larger one would be written beyond its end."""
     scratch: SharedBuffers = {}
     one, same = (with_shared_buffers(some(), ("long", "away"), scratch) for _ in range(2))
     longer = with_shared_buffers(some()._replace(long=np.zeros(21)), ("long", "away"), scratch)

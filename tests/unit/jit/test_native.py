@@ -1,4 +1,4 @@
-"""The cache of compiled code: what its digest covers."""
+"""The cache of compiled code: the sources that its digest covers."""
 
 import ast
 import builtins
@@ -18,7 +18,7 @@ DECORATORS = frozenset({"compiled", "inlined", "compiled_without_refcounts", "in
 
 
 class Module(NamedTuple):
-    """A source: what each name of its first level uses, where each imported name is from, what is compiled."""
+    """A source file: the names that each top-level name uses, the origin of imported names, and what is compiled."""
 
     uses: Mapping[str, frozenset[str]]
     imported: Mapping[str, str]
@@ -40,7 +40,7 @@ def _bindings(node: ast.stmt) -> Iterator[str]:
 
 
 def _is_compiled(node: ast.stmt) -> bool:
-    """By one of our decorators, or as an intrinsic of Numba."""
+    """Say whether one of our decorators compiles the function, or Numba's intrinsic does."""
     if not isinstance(node, ast.FunctionDef):
         return False
     return any(DECORATORS & _names(one) or "intrinsic" in ast.dump(one) for one in node.decorator_list)
@@ -63,7 +63,7 @@ def _read(path: Path) -> Module:
 
 
 def _needed(module: Module) -> Iterator[str]:
-    """Full names of all that compiled code of this module takes from others, by way of its constants, too."""
+    """Yield the full names that compiled code of this module uses from other modules, also through its constants."""
     open_, seen = list(module.compiled), set(module.compiled)
     while open_:
         name = open_.pop()
@@ -75,7 +75,7 @@ def _needed(module: Module) -> Iterator[str]:
 
 
 def _source_of(full_name: str) -> Path | None:
-    """The file of ours that a full name is from: a module's own, or that of the module that has it."""
+    """Return our file that a full name comes from: the module itself, or the module that defines it."""
     parts = full_name.split(".")
     for end in (len(parts), len(parts) - 1):
         base = PACKAGE.parent.joinpath(*parts[:end])
@@ -86,7 +86,7 @@ def _source_of(full_name: str) -> Path | None:
 
 
 def test_the_digest_covers_all_that_is_compiled_in() -> None:
-    """A constant that changes in a file that the digest leaves out is the old one for whoever has compiled before."""
+    """If the digest left a file out, a changed constant of it would keep its old value on machines with a cache."""
     missing = set()
     compiled = 0
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -102,7 +102,7 @@ def test_the_digest_covers_all_that_is_compiled_in() -> None:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the sources that a test may change."""
+    """Return a copy of the sources that a test may change."""
     copy = tmp_path / "stream_app"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
@@ -120,7 +120,7 @@ def package(tmp_path: Path) -> Path:
     ],
 )
 def test_an_edit_recompiles_what_compiles_it_in(name: str, step: str, package: Path) -> None:
-    """The compiled step calls each of these files: without a new digest it would run their old lines."""
+    """The compiled step calls each of these files: without a new digest it would run their old code."""
     caller = Path("pipeline", "steps", f"{step}.py")
     with (package / name).open("a", encoding="utf-8") as file:
         file.write("ANOTHER = 1\n")
@@ -128,7 +128,7 @@ def test_an_edit_recompiles_what_compiles_it_in(name: str, step: str, package: P
 
 
 def test_an_edit_recompiles_nothing_else(package: Path) -> None:
-    """Compiling everything takes minutes; who edits a kernel does not wait for the join."""
+    """Compiling everything takes minutes; an edit of a kernel must not recompile the join."""
     with (package / "learners" / "networks" / "kernels.py").open("a", encoding="utf-8") as file:
         file.write("ANOTHER = 1\n")
     join = Path("join", "rules.py")

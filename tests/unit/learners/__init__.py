@@ -1,1 +1,1 @@
-"""The learners: each method by hand, the network, and what every learner must do."""
+"""The learners: each method computed by hand, the network, and what every learner must do."""

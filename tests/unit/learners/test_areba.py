@@ -1,4 +1,4 @@
-"""AREBA's queues, step by step, by hand from the paper's algorithm 2."""
+"""AREBA's queues, step by step, computed by hand from the paper's algorithm 2."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ COLUMNS = ("negative_capacity", "positive_capacity", "negative_queue", "positive
 
 
 def trace(classes: str, budget: int, *, theta: float = 0.99) -> list[tuple[int, ...]]:
-    """Capacities (n, p) and queue lengths (n, p) after each label of a sequence such as `nnp`."""
+    """Return capacities (n, p) and queue lengths (n, p) after each label of a sequence such as `nnp`."""
     labels = np.array(["np".index(name) for name in classes.replace(" ", "")], np.int8)
     areba = learner(budget=budget, theta=theta)
     reports = areba.run(
@@ -22,12 +22,12 @@ def trace(classes: str, budget: int, *, theta: float = 0.99) -> list[tuple[int, 
 
 
 def queue_ids(areba: Learner, name: str) -> list[int]:
-    """The numbers that `ids` gave, oldest first."""
+    """Return the numbers that `ids` gave, oldest first."""
     return [int(words[1]) for words in areba.arrays()[f"{name}_ids"]]
 
 
 def test_the_papers_figure() -> None:
-    """B = 10, a positive at t = 10, 20, ..., 100: the figure and the text that explains it, number by number."""
+    """B = 10, a positive at t = 10, 20, ..., 100: the paper's figure and the text about it, number by number."""
     steps = trace("".join("p" if t and t % 10 == 0 else "n" for t in range(102)), 10)
     assert [step[0] for step in steps[:10]] == [2, 3, 4, 5, 6, 7, 8, 9, 10, 10]
     assert [step[2] for step in steps[:10]] == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
@@ -58,7 +58,7 @@ def test_before_and_after_the_imbalance_flips() -> None:
 
 
 def test_roles_that_change_before_the_queues_have_grown() -> None:
-    """B = 8: a new minority goes on from its own capacity, and the other's is cut to one less, twice here.
+    """B = 8: a new minority continues from its own capacity, and the capacity of the other is cut to one less, twice.
 
     s_n is 0.0294, 0.0291, 0.0288, 0.0285, 0.0382, 0.0479 from the fourth label on, s_p is 0.0100, 0.0199, 0.0297,
     0.0394, 0.0390, 0.0386: the negatives are the minority at the sixth, seventh and eighth.
@@ -77,7 +77,7 @@ def test_roles_that_change_before_the_queues_have_grown() -> None:
 
 
 def test_one_class_absent_for_long() -> None:
-    """B = 6: the absent one keeps its last examples, as the minority and, later, as what was the majority."""
+    """B = 6: the absent class keeps its last examples, as the minority and, later, as the former majority."""
     areba = learner(budget=6)
     labels = np.array([0] * 8 + [1] * 40, np.int8)
     areba.run(operations(in_turn(labels)), np.zeros((48, 2), np.float32), ids(48))
@@ -93,7 +93,7 @@ def test_one_class_absent_for_long() -> None:
 
 @pytest.mark.parametrize("budget", [4, 20])
 def test_strict_alternation_keeps_one_and_one(budget: int) -> None:
-    """The letter of the algorithm: the capacities swap between 1 and 2 for ever, so B is never used."""
+    """As the algorithm is written, the capacities alternate between 1 and 2 forever, so B is never used."""
     steps = trace("np" * 30, budget)
     assert steps[0] == (2, 1, 1, 0)
     assert steps[1::2] == [(2, 1, 1, 1)] * 30
@@ -101,7 +101,7 @@ def test_strict_alternation_keeps_one_and_one(budget: int) -> None:
 
 
 def test_a_budget_of_two_may_hold_three() -> None:
-    """The letter of the algorithm: a capacity over B / 2 stays while its class is the minority."""
+    """As the algorithm is written, a capacity above B / 2 remains while its class is the minority."""
     assert trace("npppn", 2) == [(2, 1, 1, 0), (2, 1, 1, 1), (2, 1, 1, 1), (2, 1, 1, 1), (2, 1, 2, 1)]
 
 
@@ -119,7 +119,7 @@ def test_the_newest_examples_stay_in_order_with_their_ids() -> None:
 
 
 def test_a_corrected_example_moves_behind_the_newest_of_its_class() -> None:
-    """B = 6: order, the full queue's oldest, the rest of the queue it left, and then the next label's own rules."""
+    """B = 6: the order, the oldest example of the full queue, the rest of the other queue, the next label's rules."""
     labels = np.array([0] * 8 + [1] * 8 + [0] * 2, np.int8)
     areba = learner(budget=6)
     examples = np.arange(38, dtype=np.float32).reshape(19, 2)
@@ -145,7 +145,7 @@ def test_a_corrected_example_moves_behind_the_newest_of_its_class() -> None:
 
 
 def test_a_queue_that_a_correction_empties_begins_again() -> None:
-    """With its old capacity it would fill beside the other's B: more than B + 1 in all."""
+    """With its old capacity it would fill next to the other queue's B: more than B + 1 examples in all."""
     labels = np.array([0] * 6 + [1] + [0] * 4, np.int8)
     areba = learner(budget=4)
     rows = np.zeros((11, 2), np.float32)

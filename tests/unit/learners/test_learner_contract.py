@@ -1,4 +1,4 @@
-"""What every learner must do, whatever its method: a new one in the registry is tested by itself."""
+"""The contract of every learner; a new method in the registry is tested automatically."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from stream_app.records import Operation
 from tests.support.learner_steps import Stream, ids, in_turn, learner, operations, pair, run_in_cuts, same_state, stream
 
 OWN = "tests.unit.learners.test_own_learner:NearestMean"
-"""A user's own learner keeps the same contract."""
+"""A user's own learner must fulfil the same contract."""
 
 SCALED = frozenset({"scaler.examples", "scaler.mean", "scaler.squares", "seen"})
-"""What a prediction may change."""
+"""Arrays that a prediction may change."""
 
 every = pytest.mark.parametrize("method", [*METHODS, OWN])
 every_scaled = pytest.mark.parametrize(
@@ -26,7 +26,7 @@ every_scaled = pytest.mark.parametrize(
 
 
 def late(labels: np.ndarray[Any, Any], lag: int = 7) -> list[tuple[int, int, int]]:
-    """Labels come `lag` examples late; a report now and then, and a correction of what was learned of late."""
+    """Return labels that come `lag` examples late, with some reports, and corrections of what was learned lately."""
     entries: list[tuple[int, int, int]] = [(Operation.PREDICT, slot, -1) for slot in range(min(lag, len(labels)))]
     for slot, label in enumerate(labels.tolist()):
         entries.append((Operation.LEARN, slot, label))
@@ -40,7 +40,7 @@ def late(labels: np.ndarray[Any, Any], lag: int = 7) -> list[tuple[int, int, int
 
 
 def bits(which: Learner, entries: Sequence[tuple[int, int, int]], data: Stream, cut: int = 10_000) -> tuple[bytes, ...]:
-    """All answers of a history, as bytes."""
+    """Return all answers of a history, as bytes."""
     if not entries:
         return ()
     answers = run_in_cuts(which, entries, data.examples, cut)
@@ -48,12 +48,12 @@ def bits(which: Learner, entries: Sequence[tuple[int, int, int]], data: Stream, 
 
 
 def made(method: str, features: int, scaler: str = "none") -> Learner:
-    """A new learner; a user's own has no scaler."""
+    """Return a new learner; a user's own learner has no scaler."""
     return learner(features, method=method) if method == OWN else learner(features, method=method, scaler=scaler)
 
 
 def learned(method: str, data: Stream, scaler: str = "none") -> Learner:
-    """A learner that has been through a stream."""
+    """Return a learner that has processed a stream."""
     which = made(method, data.examples.shape[1], scaler)
     bits(which, late(data.labels), data)
     return which
@@ -61,7 +61,7 @@ def learned(method: str, data: Stream, scaler: str = "none") -> Learner:
 
 @every_scaled
 def test_a_prediction_changes_nothing_but_the_scaler(method: str, scaler: str) -> None:
-    """Examples that never get their label must leave the model as it is."""
+    """Examples that never get a label must not change the model."""
     data = stream(60, 3, positives=0.3)
     which = learned(method, data, scaler=scaler)
     before = which.arrays()
@@ -88,7 +88,7 @@ def test_an_own_learners_prediction_changes_nothing(method: str) -> None:
 
 @every
 def test_inputs_are_not_changed(method: str) -> None:
-    """Features and ids are the join's, operations are shared by all learners of the stream."""
+    """Features and ids belong to the join, and all learners of a stream share the operations."""
     data = stream(80, 3, positives=0.3)
     which, steps, names = learner(3, method=method), operations(late(data.labels)), ids(80)
     given = (data.examples, names, steps.codes, steps.slots, steps.labels)
@@ -99,7 +99,7 @@ def test_inputs_are_not_changed(method: str) -> None:
 
 @every
 def test_the_same_seed_gives_the_same_bits(method: str) -> None:
-    """A fresh process must reach what the one that died had committed; another seed is another model."""
+    """A new process must reach what a dead process had committed; another seed gives another model."""
     data = stream(150, 3, positives=0.2)
     one, same = (learner(3, method=method) for _ in range(2))
     assert bits(one, late(data.labels), data) == bits(same, late(data.labels), data)
@@ -112,7 +112,7 @@ def test_the_same_seed_gives_the_same_bits(method: str) -> None:
 @every_scaled
 @pytest.mark.parametrize("cut", [1, 7])
 def test_any_cut_gives_the_same_bits(method: str, scaler: str, cut: int) -> None:
-    """Where a batch ends is chance."""
+    """Chance decides where a batch ends."""
     data = stream(300, 3, positives=0.1)
     whole, parts = (learner(3, method=method, scaler=scaler) for _ in range(2))
     assert bits(whole, late(data.labels), data) == bits(parts, late(data.labels), data, cut)
@@ -122,9 +122,9 @@ def test_any_cut_gives_the_same_bits(method: str, scaler: str, cut: int) -> None
 @every
 @pytest.mark.parametrize("at", [0, 1, 2, 30, 31, 330])
 def test_a_state_that_was_bytes_goes_on_to_the_same_bits(method: str, at: int) -> None:
-    """Recovery: generators, costs, counters and queues are all in the arrays, whoever loads them.
+    """Recovery depends on it: generators, costs, counters and queues are all in the arrays, for any learner.
 
-    The last cut lies behind the first change of Adaptive_CS's costs, at the 251st label.
+    The last cut comes after the first change of Adaptive_CS's costs, at the 251st label.
     """
     data = stream(400, 3, positives=0.15)
     entries = late(data.labels)
@@ -141,7 +141,7 @@ def test_a_state_that_was_bytes_goes_on_to_the_same_bits(method: str, at: int) -
 
 @every
 def test_a_state_with_another_shape_or_type_is_refused_and_changes_nothing(method: str) -> None:
-    """A damaged snapshot must park the task, not be trained on."""
+    """A damaged snapshot must park the task, and no learner may train on it."""
     data = stream(60, 3, positives=0.3)
     which = learned(method, data)
     whole = which.arrays()
@@ -174,7 +174,7 @@ def test_memory_is_bounded(method: str) -> None:
 @every
 @pytest.mark.parametrize("label", [0, 1])
 def test_a_stream_of_one_class_is_learned(method: str, label: int) -> None:
-    """The other class may come a year later: until then nothing divides by its size of 0."""
+    """The other class may come a year later; until then nothing must divide by its size of 0."""
     data = stream(400, 3)
     which = learner(3, method=method)
     entries = in_turn(np.full(400, label, np.int8), reports=True)
@@ -188,7 +188,7 @@ def test_a_stream_of_one_class_is_learned(method: str, label: int) -> None:
 @every
 @pytest.mark.parametrize("scaler", ["none", "standard"])
 def test_constant_features_are_no_harm(method: str, scaler: str) -> None:
-    """A sensor that is off: deviation 0, and inputs that say nothing."""
+    """The deviation of a sensor that is off is 0, and its values carry no information."""
     if method == OWN and scaler == "standard":
         return
     data = Stream(np.full((200, 3), 5.0, np.float32), stream(200, 3, positives=0.3).labels)
@@ -201,7 +201,7 @@ def test_constant_features_are_no_harm(method: str, scaler: str) -> None:
 @every
 @pytest.mark.parametrize("features", [1, 784])
 def test_it_learns_in_any_dimension(method: str, features: int) -> None:
-    """One feature, and as many as a picture has."""
+    """A learner must work with one feature, and with as many as an image has."""
     random = np.random.default_rng(features)
     labels = (random.random(600) < 0.5).astype(np.int8)
     examples = (0.3 * random.standard_normal((600, features)) + labels[:, None]).astype(np.float32)
@@ -213,7 +213,7 @@ def test_it_learns_in_any_dimension(method: str, features: int) -> None:
 @every
 @pytest.mark.parametrize("label", [-1, 2])
 def test_a_class_that_is_none_is_never_learned(method: str, label: int) -> None:
-    """It would be an index of a queue that is not there; a refused call leaves the state as it was."""
+    """An invalid class would be an index of a queue that does not exist; a refused call must not change the state."""
     data = stream(20, 3, positives=0.3)
     which = learned(method, data)
     before = which.arrays()
@@ -229,7 +229,7 @@ def test_a_class_that_is_none_is_never_learned(method: str, label: int) -> None:
 
 @every
 def test_a_correction_undoes_no_step(method: str) -> None:
-    """What was learned stays learned: only examples that are kept have another class from then on."""
+    """What was learned remains learned: only stored examples have another class from then on."""
     data = stream(60, 3, positives=0.3)
     which = learned(method, data)
     before = which.arrays()
@@ -243,7 +243,7 @@ def test_a_correction_undoes_no_step(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_correction_is_the_same_for_compiled_and_other_networks(method: str) -> None:
-    """What a method keeps depends on labels alone, whoever trains; the queues must not part."""
+    """What a method stores depends on labels alone, with any network; the queues must be equal."""
     data = stream(120, 3, positives=0.3)
     both = pair(LearnerSettings.model_validate({"method": method}), 3)
     for which in both:
@@ -256,7 +256,7 @@ def test_a_correction_is_the_same_for_compiled_and_other_networks(method: str) -
 
 @every
 def test_answers_have_their_shapes_and_types(method: str) -> None:
-    """They go into records whose schemas are pinned."""
+    """The answers become records whose schemas are fixed."""
     data = stream(10, 3)
     answers = run_in_cuts(learner(3, method=method), late(data.labels), data.examples, 100)
     codes = np.array([code for code, _, _ in late(data.labels)])

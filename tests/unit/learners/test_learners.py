@@ -1,4 +1,4 @@
-"""A learner as the task uses it: built of a configuration, fed operations, saved and loaded."""
+"""A learner as the task uses it: created from a configuration, given operations, saved and loaded."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from stream_app.records import Operation
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, run_in_cuts, same_state, stream
 
 # isort: split
-import torch  # behind stream_app, which sets the number of its threads
+import torch  # after stream_app, which sets the number of its threads
 
 
 class Net(torch.nn.Module):
@@ -23,7 +23,7 @@ class Net(torch.nn.Module):
         self.layers = torch.nn.Sequential(torch.nn.Linear(features, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits `[n, 1]`."""
+        """Return the logits `[n, 1]`."""
         logits: torch.Tensor = self.layers(examples)
         return logits
 
@@ -40,7 +40,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("settings", KINDS, ids=str)
 def test_operations_are_answered_in_order(settings: dict[str, Any]) -> None:
-    """Scores, classes and versions go into predictions: each must be of its own moment."""
+    """Predictions publish scores, classes and versions: each must be of its own moment."""
     examples, labels = stream(4, 3)
     which = learner(3, **settings)
     entries = [
@@ -68,7 +68,7 @@ def test_operations_are_answered_in_order(settings: dict[str, Any]) -> None:
 
 
 def test_areba_reports_sizes_queues_and_capacities() -> None:
-    """Metrics publish them by these columns."""
+    """Metrics publish these values by their columns."""
     areba = learner()
     answers = areba.run(
         operations([*in_turn(np.array([0, 0, 0], np.int8)), (Operation.REPORT, -1, -1)]),
@@ -97,7 +97,7 @@ def test_it_learns(method: str, network: str) -> None:
 
 
 def test_areba_finds_a_rare_class_that_the_baseline_misses() -> None:
-    """What the software is for."""
+    """This is the purpose of the software."""
     examples, labels = stream(4000, 2, positives=0.01)
     positives = np.flatnonzero(labels[1000:]) + 1000
     recalls = {
@@ -108,7 +108,7 @@ def test_areba_finds_a_rare_class_that_the_baseline_misses() -> None:
 
 
 def test_the_example_that_is_learned_is_the_one_that_was_seen() -> None:
-    """Labels come late: the scaler has moved on by then, and the features' array has been replaced by a larger one."""
+    """Labels come late: by then the scaler has changed, and a larger array has replaced that of the features."""
     examples, _ = stream(6, 3)
     scaled = learner(3, scaler="standard")
     first = scaled.run(
@@ -138,7 +138,7 @@ def test_a_constant_feature_and_a_first_example_scale_to_zero() -> None:
 
 
 def test_a_standard_scaler_makes_units_irrelevant() -> None:
-    """What it is offered for: a stream whose range nobody knows beforehand."""
+    """The scaler is meant for streams whose range nobody knows in advance."""
     examples, labels = stream(2000, 3, positives=0.3)
     awkward = examples * np.array([1e6, 1e-4, 1.0], np.float32) + np.array([1e7, 0.0, -50.0], np.float32)
     correct = {
@@ -150,7 +150,7 @@ def test_a_standard_scaler_makes_units_irrelevant() -> None:
 
 @pytest.mark.parametrize("settings", KINDS, ids=str)
 def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(settings: dict[str, Any]) -> None:
-    """A fresh process must reach the committed output of the one that died."""
+    """A new process must reach the committed output of the process that died."""
     examples, labels = stream(60, 3)
     one, same = learner(3, **settings), learner(3, **settings)
     answers = [run_in_cuts(which, in_turn(labels), examples, 60) for which in (one, same)]
@@ -162,7 +162,7 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(settings: dict[str, 
 
 @pytest.mark.parametrize("settings", KINDS, ids=str)
 def test_arrays_are_copies(settings: dict[str, Any]) -> None:
-    """A snapshot is written while the learner goes on."""
+    """A snapshot is written while the learner continues."""
     examples, labels = stream(20, 3)
     which = learner(3, **settings)
     run_in_cuts(which, in_turn(labels[:10]), examples, 20)
@@ -184,7 +184,7 @@ def test_arrays_are_copies(settings: dict[str, Any]) -> None:
     ids=str,
 )
 def test_a_state_of_another_kind_is_refused_and_changes_nothing(other: dict[str, Any]) -> None:
-    """A snapshot under a changed configuration must park the task, not train on."""
+    """A snapshot of another configuration must park the task, and no learner may train on it."""
     examples, labels = stream(200, 2, positives=0.5)
     full = learner()
     run_in_cuts(full, in_turn(labels), examples, 200)
@@ -197,7 +197,7 @@ def test_a_state_of_another_kind_is_refused_and_changes_nothing(other: dict[str,
 
 
 def test_unsuitable_features_are_refused() -> None:
-    """Compiled code reads memory without a check: what it is given must be what it expects."""
+    """Compiled code reads memory without checks, so its arguments must have the expected form."""
     which = learner(3)
     step = operations([(Operation.PREDICT, 0, -1)])
     wrongs: tuple[Any, ...] = (np.zeros((2, 4), np.float32), np.zeros((2, 3)), np.zeros((3, 2), np.float32).T)
@@ -209,20 +209,20 @@ def test_unsuitable_features_are_refused() -> None:
 @pytest.mark.parametrize("slot", [-1, 2, 1_000_000])
 @pytest.mark.parametrize("code", [Operation.PREDICT, Operation.LEARN])
 def test_a_slot_that_is_not_there_is_refused(code: int, slot: int) -> None:
-    """The same, for the rows that operations name."""
+    """The same holds for the rows that operations name."""
     with pytest.raises(ValueError, match="slot"):
         learner().run(operations([(code, slot, 1)]), np.zeros((2, 2), np.float32), ids(2))
 
 
 @pytest.mark.parametrize("label", [-1, 2])
 def test_a_class_that_is_none_is_refused(label: int) -> None:
-    """It would be an index of a queue that is not there."""
+    """An invalid class would be an index of a queue that does not exist."""
     with pytest.raises(ValueError, match="class"):
         learner().run(operations([(Operation.LEARN, 0, label)]), np.zeros((1, 2), np.float32), ids(1))
 
 
 def test_wrong_settings_are_named_with_their_learner() -> None:
-    """An operator with ten learners reads which one it is."""
+    """An operator with ten learners must see which of them is meant."""
     settings = LearnerSettings.model_construct(method="magic", network="dense", scaler="none")
     with pytest.raises(ConfigurationError, match="learner night: no method magic"):
         build("night", settings, 2, SEED)

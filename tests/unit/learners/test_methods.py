@@ -1,4 +1,4 @@
-"""What each method makes of labels, by hand from the paper and, where it is silent, from its authors' code."""
+"""The steps of each method, computed by hand from the paper and, where it is silent, from its authors' code."""
 
 import math
 
@@ -37,12 +37,12 @@ QUEUES = ("negative_capacity", "positive_capacity", "negative_queue", "positive_
 
 
 def classes(text: str) -> NDArray[np.int8]:
-    """Of a sequence such as `nnp`."""
+    """Return the classes of a sequence such as `nnp`."""
     return np.array(["np".index(name) for name in text.replace(" ", "")], np.int8)
 
 
 def trace(which: Learner, text: str, columns: tuple[str, ...]) -> list[tuple[float, ...]]:
-    """Columns of the reports after each label."""
+    """Return columns of the reports after each label."""
     labels = classes(text)
     reports = which.run(
         operations(in_turn(labels, reports=True)), np.zeros((len(labels), 2), np.float32), ids(len(labels))
@@ -51,12 +51,12 @@ def trace(which: Learner, text: str, columns: tuple[str, ...]) -> list[tuple[flo
 
 
 def numbers(which: Learner, name: str) -> list[int]:
-    """The numbers that `ids` gave, oldest first."""
+    """Return the numbers that `ids` gave, oldest first."""
     return [int(words[1]) for words in which.arrays()[f"{name}_ids"]]
 
 
 def updates(which: Learner) -> NDArray[np.int64]:
-    """Steps of each network so far."""
+    """Return the number of steps of each network so far."""
     return which.arrays()["updates"].astype(np.int64)
 
 
@@ -66,8 +66,8 @@ def updates(which: Learner) -> NDArray[np.int64]:
 def test_qbr_on_the_papers_figure() -> None:
     """B = 10, a positive at t = 10, 20, ..., 100; capacities as in the figure's text up to t = 20.
 
-    By pseudocode and code alike the positives' queue is full at the fifth positive, t = 50; at t = 100, of which the
-    text speaks, it has held the newest five ever since.
+    According to pseudocode and code, the positives' queue is full at the fifth positive, t = 50. At t = 100, which the
+    text mentions, it has the newest five.
     """
     qbr = learner(method="qbr", budget=10)
     steps = trace(qbr, "".join("p" if t and t % 10 == 0 else "n" for t in range(101)), QUEUES)
@@ -81,7 +81,7 @@ def test_qbr_on_the_papers_figure() -> None:
 
 
 def test_qbr_with_a_budget_of_two_keeps_the_newest_of_each_class() -> None:
-    """A capacity of 1 is B / 2 already."""
+    """A capacity of 1 is already B / 2."""
     qbr = learner(method="qbr", budget=2)
     assert trace(qbr, "npnnp", QUEUES) == [(1, 1, 1, 0), (1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1)]
     assert (numbers(qbr, "negative"), numbers(qbr, "positive")) == ([4], [5])
@@ -91,7 +91,7 @@ def test_qbr_with_a_budget_of_two_keeps_the_newest_of_each_class() -> None:
 
 
 def test_sliding_keeps_the_newest_of_both_classes() -> None:
-    """W = 3: examples leave in the order in which they came, whatever their class."""
+    """W = 3: examples leave in the order in which they came, with any class."""
     window = learner(method="sliding", window=3)
     steps = trace(window, "nnpnnp", ("negative_queue", "positive_queue", "negative_capacity"))
     assert steps == [(1, 0, 3), (2, 0, 3), (2, 1, 3), (2, 1, 3), (2, 1, 3), (2, 1, 3)]
@@ -100,7 +100,7 @@ def test_sliding_keeps_the_newest_of_both_classes() -> None:
 
 
 def test_sliding_learns_from_the_whole_window_at_once() -> None:
-    """One step a label on all that it holds, as AREBA does on its queues: equal contents, equal step."""
+    """Each label causes one step on the whole window, as AREBA takes one on its queues: equal content, equal step."""
     examples, _ = stream(2, 2)
     labels = classes("np")
     window, areba = learner(method="sliding"), learner(method="areba")
@@ -115,7 +115,7 @@ def test_sliding_learns_from_the_whole_window_at_once() -> None:
 
 
 def costs_after(text: str, largest: float, interval: int) -> list[list[float]]:
-    """The costs of (n, p) after each label, with theta = 1 / 2."""
+    """Return the costs of (n, p) after each label, with theta = 1 / 2."""
     which = learner(method="adaptive_cs", theta=0.5, cost=19.0, largest_cost=largest, cost_interval_labels=interval)
     steps = []
     for label in classes(text).tolist():
@@ -125,10 +125,11 @@ def costs_after(text: str, largest: float, interval: int) -> list[list[float]]:
 
 
 def test_costs_change_every_so_many_labels() -> None:
-    """By hand, theta = 1 / 2, every second label from the first on.
+    """Computed by hand with theta = 1 / 2: the costs change at every second label, starting with the first.
 
-    (s_n, s_p) is (1/2, 0), (3/4, 0), (3/8, 1/2), (11/16, 1/4), (27/32, 1/8). Label 0 may not change them, as no
-    positive was seen; at label 2 the negatives are rarer, and their cost is 4/3; at label 4 it is 27/4 for positives.
+    (s_n, s_p) is (1/2, 0), (3/4, 0), (3/8, 1/2), (11/16, 1/4), (27/32, 1/8). Label 0 must not change them,
+    since no positive was seen. At label 2 the negatives are rarer, and their cost is 4/3. At label 4 the positives'
+    cost is 27/4.
     """
     first = [1.0, 19.0]
     assert costs_after("nnpnn", 50.0, 2) == [first, first, [4 / 3, 1.0], [4 / 3, 1.0], [1.0, 27 / 4]]
@@ -141,7 +142,7 @@ def test_a_cost_has_a_bound() -> None:
 
 
 def test_equal_sizes_leave_the_costs_alone() -> None:
-    """The authors' code asks which is smaller: with 1/2 and 1/2 neither is."""
+    """The authors' code compares the sizes with "less than": at 1/2 and 1/2, no class is the rarer one."""
     which = learner(method="adaptive_cs", theta=0.5, cost_interval_labels=1)
     state = dict(which.arrays()) | {"class_sizes": np.array([1.0, 0.0])}
     which.load(state)
@@ -151,7 +152,7 @@ def test_equal_sizes_leave_the_costs_alone() -> None:
 
 
 def test_a_cost_multiplies_the_gradient_of_its_class() -> None:
-    """The loss of a positive counts 19 times at first, that of a negative once."""
+    """At first the loss of a positive counts 19 times, that of a negative once."""
     examples, _ = stream(1, 3)
     for label, cost in ((1, 19.0), (0, 1.0)):
         moments = []
@@ -178,7 +179,7 @@ def test_a_cost_multiplies_the_gradient_of_its_class() -> None:
     ],
 )
 def test_lambda(sizes: tuple[float, float], of_negative: tuple[float, float], of_positive: tuple[float, float]) -> None:
-    """Class sizes (n, p), then lambda of OOB and of UOB at a label of each class."""
+    """The parameters are class sizes (n, p), then lambda of OOB and of UOB at a label of each class."""
     state = oob(1, 0.99, 2, SEED).state
     state.sizes[...] = sizes
     for label, expected in enumerate((of_negative, of_positive)):
@@ -187,7 +188,7 @@ def test_lambda(sizes: tuple[float, float], of_negative: tuple[float, float], of
 
 
 def reference_poisson(seed: bytes, rates: list[float], count: int) -> list[list[int]]:
-    """The same numbers from NumPy's Philox and the library's exponential, by the definition of the distribution."""
+    """Draw the same numbers with NumPy's Philox and the library's exponential, by the distribution's definition."""
     key, counter = int.from_bytes(seed[:16], "little"), int.from_bytes(seed[16:], "little")
     block = (counter << 128) + (1 << 64)
     drawn = []
@@ -219,7 +220,7 @@ def _draw(generator: Words, words: Words, table: NDArray[np.float64], rate: floa
 
 
 def drawn_numbers(seed: bytes, rates: list[float], count: int) -> list[list[int]]:
-    """As the learners draw them."""
+    """Draw numbers as the learners do."""
     generator, words, table = new_generator(seed), np.zeros(WORDS, np.uint64), np.full(TABLE_SIZE, -1.0)
     lists = []
     for rate in rates:
@@ -230,7 +231,7 @@ def drawn_numbers(seed: bytes, rates: list[float], count: int) -> list[list[int]
 
 
 def test_draws_are_numpys_philox_and_the_definition_of_the_distribution() -> None:
-    """The generator's words, their order, and each number that follows from them."""
+    """The words of the generator, their order, and each resulting number are correct."""
     rates = [1.0, 0.01, 3.5, 8.0, 8.1, 99.0, 0.5, 1.0]
     for seed in (SEED, bytes(32), bytes([255]) * 32):
         assert drawn_numbers(seed, rates, 20) == reference_poisson(seed, rates, 20)
@@ -238,7 +239,7 @@ def test_draws_are_numpys_philox_and_the_definition_of_the_distribution() -> Non
 
 @pytest.mark.parametrize("rate", [0.05, 1.0, 7.9, 99.0])
 def test_draws_have_the_mean_and_the_variance_of_poisson(rate: float) -> None:
-    """Both are the rate, within five standard errors."""
+    """Mean and variance are the rate, within five standard errors."""
     count = 20_000
     drawn = np.array(drawn_numbers(SEED, [rate], count)[0], np.float64)
     assert abs(drawn.mean() - rate) < 5 * math.sqrt(rate / count)
@@ -246,9 +247,9 @@ def test_draws_have_the_mean_and_the_variance_of_poisson(rate: float) -> None:
 
 
 def test_lambda_of_oob_over_a_stream() -> None:
-    """From labels to steps: after 99 negatives s_n is 1 - 0.99^99 = 0.6303; a positive makes the sizes 0.6240 and 0.01.
+    """After 99 negatives s_n is 1 - 0.99^99 = 0.6303; a positive makes the sizes 0.6240 and 0.01.
 
-    Lambda is then 62.4, and was 1 at each negative.
+    Lambda is then 62.4; at each negative it was 1.
     """
     which = learner(method="oob", ensemble_size=100)
     labels = np.zeros(100, np.int8)
@@ -267,7 +268,7 @@ def test_lambda_of_oob_over_a_stream() -> None:
 
 
 def test_uob_leaves_most_of_the_majority_out() -> None:
-    """Sizes of 0.9 and 0.1: a network learns one negative in nine, and each positive once on average."""
+    """With sizes of 0.9 and 0.1 a network learns one negative in nine, and each positive once on average."""
     which = learner(method="uob", ensemble_size=100)
     examples, _ = stream(1, 2)
     for label, expected in ((0, 0.099 / 0.901), (1, 1.0)):
@@ -284,13 +285,13 @@ def test_uob_leaves_most_of_the_majority_out() -> None:
     [
         ((0.9, 0.2), 0.55, 1),  # a tie: as the first votes
         ((0.2, 0.9), 0.55, 0),
-        ((0.51, 0.51, 0.0), 0.34, 1),  # two of three, whatever the mean
-        ((0.5, 0.5, 1.0), 2 / 3, 0),  # 0.5 is no vote for class 1
+        ((0.51, 0.51, 0.0), 0.34, 1),  # two of three, although the mean is small
+        ((0.5, 0.5, 1.0), 2 / 3, 0),  # 0.5 is not a vote for class 1
         ((0.7,), 0.7, 1),
     ],
 )
 def test_the_class_is_the_majoritys_and_the_score_the_mean(scores: tuple[float, ...], mean: float, label: int) -> None:
-    """They may differ, and the prequential score counts the class."""
+    """They may differ, and the prequential score uses the class."""
     state, scaler = oob(len(scores), 0.99, 2, SEED).state, scaler_of(2, active=False)
     state.scores[: len(scores)] = scores
     descriptor = loop_module.learner_descriptor(scaler, None, state, (0, 0))
@@ -302,7 +303,7 @@ def test_the_class_is_the_majoritys_and_the_score_the_mean(scores: tuple[float, 
 @pytest.mark.parametrize("hidden", [(8,), (5, 3)])
 @pytest.mark.parametrize("networks", [3, 20])
 def test_networks_of_an_ensemble_are_what_they_would_be_alone(networks: int, hidden: tuple[int, ...]) -> None:
-    """They are worked on eight at a time; none may see another, and order must not show."""
+    """Eight networks are computed at a time; none may affect another, and their order must not matter."""
     features, rate = 3, 0.02
     examples, labels = stream(120, features, positives=0.2)
     which = learner(features, method="oob", ensemble_size=networks, hidden=list(hidden), learning_rate=rate, l2=0.01)
@@ -327,7 +328,7 @@ def test_networks_of_an_ensemble_are_what_they_would_be_alone(networks: int, hid
 
 
 def test_oob_single_is_one_network() -> None:
-    """The paper's special case."""
+    """This is the paper's special case."""
     examples, labels = stream(200, 3, positives=0.2)
     single, one = learner(3, method="oob_single"), learner(3, method="oob", ensemble_size=1)
     answers = [run_in_cuts(which, in_turn(labels), examples, 50) for which in (single, one)]
@@ -350,7 +351,7 @@ SMALL: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("hidden", [(8,), (6, 5)])
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_compiled_step_is_autograds(method: str, hidden: tuple[int, ...]) -> None:
-    """From equal states, step by step: the networks to rounding, the method's own arrays to the bit."""
+    """From equal states, step by step, the networks agree up to rounding, and the method's own arrays bit for bit."""
     examples, labels = stream(100, 3, positives=0.25)
     worst = single_step_differences(examples, labels, 0.01, 0.01, hidden, method=method, **SMALL.get(method, {}))
     assert worst.pop("method") == 0
@@ -359,7 +360,7 @@ def test_a_compiled_step_is_autograds(method: str, hidden: tuple[int, ...]) -> N
 
 @pytest.mark.parametrize("budget", [1, 3, 0])
 def test_an_odd_budget_is_refused(budget: int) -> None:
-    """Two equal queues cannot share it."""
+    """Two equal queues cannot share an odd budget."""
     for method in ("areba", "qbr"):
         with pytest.raises(ValueError, match="even and at least 2"):
             METHODS[method](LearnerSettings.model_construct(method=method, budget=budget, theta=0.99), 2, SEED)

@@ -1,4 +1,4 @@
-"""The Torch network and its compiled step: two ways to one result."""
+"""The Torch network and its compiled step: two implementations with one result."""
 
 import math
 
@@ -27,10 +27,10 @@ from stream_app.records import Floats
 from tests.support.learner_steps import SEED, single_step_differences, stream
 
 # isort: split
-import torch  # behind stream_app, which sets the number of its threads
+import torch  # after stream_app, which sets the number of its threads
 
 TOLERANCE = 2e-6
-"""Of the largest magnitude: some thirty float32 roundings."""
+"""Tolerance as a share of the largest magnitude: some thirty float32 roundings."""
 
 
 class Affine(torch.nn.Module):
@@ -42,13 +42,13 @@ class Affine(torch.nn.Module):
         self.last = torch.nn.Linear(4, 1)
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits."""
+        """Return the logits."""
         logits: torch.Tensor = self.last(torch.tanh(self.first(examples)))
         return logits
 
 
 class WithDropout(Affine):
-    """Refused by name."""
+    """A module that is refused by name."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features)
@@ -56,7 +56,7 @@ class WithDropout(Affine):
 
 
 class WithBatchStatistics(Affine):
-    """Refused by name."""
+    """A module that is refused by name."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features)
@@ -64,23 +64,23 @@ class WithBatchStatistics(Affine):
 
 
 class WithHiddenDropout(Affine):
-    """Refused by trial: dropout as a function."""
+    """A module that a trial refuses: it has dropout as a function."""
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits that differ from call to call."""
+        """Return logits that differ from call to call."""
         return super().forward(torch.nn.functional.dropout(examples, 0.5, training=True))
 
 
 class WithMixedExamples(Affine):
-    """Refused by trial: what is said of an example depends on the others."""
+    """A module that a trial refuses: the result for an example depends on other examples."""
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits of centred examples."""
+        """Return the logits of centred examples."""
         return super().forward(examples - examples.mean(0))
 
 
 class WithCounter(Affine):
-    """Refused by trial: it has a memory that is no parameter."""
+    """A module that a trial refuses: it has state that is not a parameter."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features)
@@ -88,26 +88,26 @@ class WithCounter(Affine):
         self.register_buffer("calls", torch.zeros(1))
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """Logits."""
+        """Return the logits."""
         self.calls += 1
         return super().forward(examples)
 
 
 class WithTwoOutputs(Affine):
-    """Refused: one logit an example is needed."""
+    """A module that is refused, because an example needs exactly one logit."""
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """A column for each class."""
+        """Return a column for each class."""
         return super().forward(examples).repeat(1, 2)
 
 
 def broken(features: int) -> torch.nn.Module:
-    """No class."""
+    """Return no module: this is a function, not a class."""
     return Affine(features)
 
 
 class Failing(torch.nn.Module):
-    """Cannot be made."""
+    """A module that cannot be created."""
 
     def __init__(self, features: int) -> None:
         raise RuntimeError(f"no {features} features, please")
@@ -121,7 +121,7 @@ def _sigmoids(values: Floats) -> None:
 
 
 def test_our_sigmoid_is_exact_to_float32() -> None:
-    """Scores are published: an exponential of our own must not show in them."""
+    """Scores are published, and must not show that the exponential is our own."""
     x = np.concatenate([np.linspace(-79, 79, 100_000), [-1e-30, 0.0, 1e-30, -200.0, 200.0, -np.inf, np.inf, np.nan]])
     found = x.astype(np.float32)
     _sigmoids(found)
@@ -136,7 +136,7 @@ def test_our_sigmoid_is_exact_to_float32() -> None:
 
 
 def test_weights_are_he_normal_and_their_cut_is_made_good() -> None:
-    """Without the correction the weights would have 0.88 of the deviation that the paper's networks start with."""
+    """Without the correction, weights would have 0.88 of the deviation with which the paper's networks start."""
     network = DenseNetwork(784, (512, 512), random_generator(SEED))
     assert network.widths == (784, 512, 512, 1)
     for weights, inputs in ((network.layers[0], 784), (network.layers[2], 512)):
@@ -147,7 +147,7 @@ def test_weights_are_he_normal_and_their_cut_is_made_good() -> None:
 
 
 def test_truncated_normal_numbers_have_the_right_shape() -> None:
-    """The generator draws by rejection; a slip in it would still look random."""
+    """The generator draws by rejection; a mistake in it would still look random."""
     numbers = truncated_normal(random_generator(SEED), 200_000)
     share_within_one = math.erf(1 / math.sqrt(2)) / math.erf(2 / math.sqrt(2))
     assert (np.abs(numbers) < 1).mean() == pytest.approx(share_within_one, abs=0.004)
@@ -156,7 +156,7 @@ def test_truncated_normal_numbers_have_the_right_shape() -> None:
 
 
 def test_equal_seeds_give_equal_weights_on_any_machine() -> None:
-    """Recovery starts from the seed. The numbers were written down once: another Philox, another order would show."""
+    """Recovery starts from the seed. The numbers are fixed: another generator or another order would be noticed."""
     weights = DenseNetwork(2, (8,), random_generator(SEED)).flat
     assert torch.equal(weights, DenseNetwork(2, (8,), random_generator(SEED)).flat)
     assert not torch.equal(weights, DenseNetwork(2, (8,), random_generator(bytes(32))).flat)
@@ -166,7 +166,7 @@ def test_equal_seeds_give_equal_weights_on_any_machine() -> None:
 
 
 def test_parameters_are_views_of_one_buffer() -> None:
-    """The kernel writes there; a copy would leave the Torch module with the weights of the first day."""
+    """The kernel writes to the buffer; if the Torch module had copies, it would keep its initial weights."""
     network = DenseNetwork(3, (8, 5))
     network.flat[:] = torch.arange(len(network.flat))
     assert network.layers[0][1].tolist() == list(range(8, 16)), "inputs by units"
@@ -194,7 +194,7 @@ def test_parameters_are_views_of_one_buffer() -> None:
     ],
 )
 def test_a_compiled_step_is_autograds(features: int, learning_rate: float, l2: float, hidden: tuple[int, ...]) -> None:
-    """Whoever knows Torch knows what our model does: each step from one state, both ways."""
+    """Every step agrees with Torch's, taken from the same state."""
     examples, labels = stream(250, features, zeros=0.3)
     worst = single_step_differences(examples, labels, learning_rate, l2, hidden)
     assert max(worst.values()) < TOLERANCE, worst
@@ -206,7 +206,7 @@ def test_a_compiled_step_is_autograds(features: int, learning_rate: float, l2: f
     ["cervical", "credit", "forest", "fraud", "sine:drift=posterior", "circle:drift=likelihood", "sea:drift=prior"],
 )
 def test_each_of_5000_compiled_steps_of_a_shipped_stream_is_autograds(name: str) -> None:
-    """The same where errors are small, units sit near the bend of LeakyReLU, and a drift throws all over."""
+    """The same where errors are small, units are near the bend of LeakyReLU, and a drift changes everything."""
     data = (load(name) if name in RECIPES else synthetic(parse_spec(name))).prefix(5000)
     worst = single_step_differences(data.features, data.labels, data.learning_rate, data.l2, data.hidden)
     assert max(worst.values()) < TOLERANCE, worst
@@ -214,14 +214,14 @@ def test_each_of_5000_compiled_steps_of_a_shipped_stream_is_autograds(name: str)
 
 @pytest.mark.slow
 def test_a_compiled_step_of_the_large_network_is_autograds() -> None:
-    """784-512-512-1 with L2: blocks, chunks and pixels passed over change nothing."""
+    """Blocks, chunks and skipped pixels of the 784-512-512-1 network with L2 change nothing."""
     data = load("mnist").prefix(60)
     worst = single_step_differences(data.features, data.labels, data.learning_rate, data.l2, data.hidden)
     assert max(worst.values()) < TOLERANCE, worst
 
 
 def test_adam_and_the_loss_are_torchs_own() -> None:
-    """Both of our paths share our Adam and our form of the loss: this is Torch's, step after step."""
+    """Both of our paths share one Adam and one form of the loss: this compares them with Torch's, step by step."""
     network, reference = DenseNetwork(3, (8,)), DenseNetwork(3, (8,))
     model = AutogradModel(network, 3, 0.01, 0.1)
     optimizer = torch.optim.Adam(reference.parameters(), lr=0.01, eps=1e-7)
@@ -241,7 +241,7 @@ def test_adam_and_the_loss_are_torchs_own() -> None:
 
 
 def test_a_feature_that_falls_silent_leaves_no_denormals() -> None:
-    """Each would cost many times a normal number, for ever: 0.9 times the smallest is rounded up to itself."""
+    """Each denormal would cost many times a normal number, forever: 0.9 times the smallest is rounded up to itself."""
     network = compiled_networks([DenseNetwork(2, (8,))], 0.01, 0.0, 1)
     targets = np.ones(8, np.float32)
     descriptor = descriptor_of(networks_fields(network))
@@ -263,7 +263,7 @@ def _learn_often(network: int, examples: Floats, targets: Floats, times: int) ->
 
 
 def test_a_users_own_module_is_found_and_seeded() -> None:
-    """The same seed makes the same model, and drawing it leaves the process's random numbers alone."""
+    """The same seed creates the same model, and does not change the process's random numbers."""
     torch.manual_seed(7)
     untouched = torch.random.get_rng_state()
     one, same, other = (
@@ -286,14 +286,14 @@ def test_a_users_own_module_is_found_and_seeded() -> None:
     ],
 )
 def test_a_module_that_cannot_be_made_is_a_configuration_error(name: str, reason: str) -> None:
-    """It is named with its reason at start-up, before any record was read."""
+    """The error names the module and the reason at start-up, before any record is read."""
     with pytest.raises(ConfigurationError, match=reason) as caught:
         load_module(f"{__name__}:{name}", 3, random_generator(SEED))
     assert f"{__name__}:{name}" in str(caught.value)
 
 
 def test_a_package_that_is_not_there_is_a_configuration_error() -> None:
-    """A slip in the path must not become a traceback."""
+    """A mistake in the path must not cause a traceback."""
     with pytest.raises(ConfigurationError, match="no_such_package"):
         load_module("no_such_package.nets:Net", 3, random_generator(SEED))
 
@@ -310,19 +310,19 @@ def test_a_package_that_is_not_there_is_a_configuration_error() -> None:
     ],
 )
 def test_a_module_that_cannot_be_repeated_is_refused(kind: type[torch.nn.Module], reason: str) -> None:
-    """Its bits would differ after a crash, and the task would be parked for a reason nobody could find."""
+    """Its bits would differ after a crash, and the task would be parked for a reason that nobody could find."""
     with pytest.raises(ConfigurationError, match=reason):
         AutogradModel(kind(3), 3, 0.01, 0.0)
 
 
 def test_a_module_for_other_dimensions_is_refused() -> None:
-    """At start-up, with the shape that was tried, and not at the first record."""
+    """The error comes at start-up, with the shape that was tried, and not at the first record."""
     with pytest.raises(ConfigurationError, match=r"cannot predict examples \[n, 4\]"):
         AutogradModel(Affine(3), 4, 0.01, 0.0)
 
 
 def test_a_second_torch_thread_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums over several threads depend on how many there are."""
+    """Sums over several threads depend on the number of threads."""
     require_one_thread()
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     with pytest.raises(ConfigurationError, match="4 threads"):

@@ -1,4 +1,4 @@
-"""A learner of a user's own: the page that explains it, and what is refused."""
+"""A user's own learner: the page that explains it, and what is refused."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "own_learner.md"
 
 
 def block(language: str) -> str:
-    """The first block of the page in this language."""
+    """Return the first block of the page in this language."""
     found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     return found.group(1)
@@ -31,7 +31,7 @@ HERE = f"{__name__}:"
 
 
 class Broken(NearestMean):  # type: ignore[misc, valid-type]  # (a class of the page)
-    """Fails where it is told to."""
+    """A learner that fails where the test wants."""
 
     def __init__(self, features: int, seed: bytes, options: dict[str, Any]) -> None:
         super().__init__(features, seed, options)
@@ -41,7 +41,7 @@ class Broken(NearestMean):  # type: ignore[misc, valid-type]  # (a class of the 
             raise RuntimeError("no")
 
     def predict(self, example: Any) -> float:  # noqa: ANN401  (as the page has it)
-        """P(class 1), or what it is told to give."""
+        """Return a probability, or an invalid one if the test wants it."""
         if self.wrong == "drift":
             self.calls += 1
         if self.wrong == "write":
@@ -53,7 +53,7 @@ class Broken(NearestMean):  # type: ignore[misc, valid-type]  # (a class of the 
         raise KeyError("no such thing")
 
     def arrays(self) -> dict[str, Any]:
-        """Text, if told so."""
+        """Return the state, or text if the test wants it."""
         return {"calls": np.array(["text"]) if self.wrong == "text" else self.calls}
 
     def load(self, *_: object) -> None:
@@ -62,24 +62,24 @@ class Broken(NearestMean):  # type: ignore[misc, valid-type]  # (a class of the 
 
 
 class Half:
-    """Cannot learn."""
+    """A learner without the method `learn`."""
 
     def __init__(self, *_: object) -> None: ...
 
     def predict(self, _: object) -> float:
-        """One half."""
+        """Return one half."""
         return 0.5
 
 
 def test_the_example_of_the_page_has_what_it_says() -> None:
-    """Twenty lines, the protocol, and a configuration that loads."""
+    """The page has twenty lines of code, the protocol, and a configuration that loads."""
     assert isinstance(NearestMean(2, bytes(32), {}), OwnLearner)
     assert sum(bool(line.strip()) for line in block("python").splitlines()) <= 20
     assert set(yaml.safe_load(block("yaml"))) == {"learners", "streams"}
 
 
 def test_the_pages_configuration_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user copies both blocks into files, as the page tells."""
+    """A user copies both blocks into files, as the page says."""
     (tmp_path / "my_learners.py").write_text(block("python"))
     (tmp_path / "my.yaml").write_text(block("yaml"))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -108,13 +108,13 @@ def test_the_pages_configuration_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_a_class_that_will_not_do_is_refused_at_the_start(path: str, options: dict[str, Any], reason: str) -> None:
-    """With its name, and before any record was read."""
+    """The error names it, and comes before any record is read."""
     with pytest.raises(ConfigurationError, match=reason):
         learner(method=path if ":" in path else HERE + path, options=options)
 
 
 def test_an_error_in_it_names_the_learner() -> None:
-    """A worker with ten learners ends: whose fault was it?"""
+    """In a worker with ten learners, the error must say which one failed."""
     examples, _ = stream(2, 2)
     which = learner(method=f"{HERE}Broken")
     here = re.escape(__file__)
@@ -125,7 +125,7 @@ def test_an_error_in_it_names_the_learner() -> None:
 
 
 def test_it_cannot_change_the_joins_features() -> None:
-    """The other learners of the stream are given the same memory."""
+    """The other learners of the stream share this memory."""
     examples = np.zeros((2, 2), np.float32)
     which = learner(method=f"{HERE}NearestMean")
     which._own = learner(method=f"{HERE}Broken")._own  # type: ignore[attr-defined]

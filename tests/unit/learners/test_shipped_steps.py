@@ -1,4 +1,4 @@
-"""On every shipped stream, at its own learning rate, the compiled step is autograd's."""
+"""On every shipped stream, at its own learning rate, the compiled step agrees with autograd's."""
 
 import numpy as np
 import pytest
@@ -22,9 +22,9 @@ SYNTHETIC = ("sine:drift=posterior,length=5000", "circle:drift=likelihood,length
     ],
 )
 def test_each_step_of_a_shipped_stream_agrees_with_autograd(source: str) -> None:
-    """A kernel that is off by more than rounding would learn something else than the paper's network."""
+    """A kernel whose error exceeds rounding would not learn the paper's network."""
     data = parse_source(source).data
-    rows = np.arange(STEPS) % len(data)  # Cervical and Credit are shorter: once more from the start
+    rows = np.arange(STEPS) % len(data)  # Cervical and Credit are shorter, so they are repeated
     differences = single_step_differences(
         np.ascontiguousarray(data.features[rows]), data.labels[rows], data.learning_rate, data.l2, data.hidden
     )

@@ -1,4 +1,4 @@
-"""Every learner in the running application's stages: champion or challenger, in any batches, from bytes to bytes."""
+"""Every learner in the stages of the application: champion or challenger, with any batches, from bytes to bytes."""
 
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ LEARNERS = {
 
 
 def settings(champion: str) -> TaskSettings:
-    """All learners on one stream, all their predictions published."""
+    """Return settings with all learners on one stream, whose predictions are all published."""
     of = StreamSettings(features=FEATURES, champion=champion, learners=LEARNERS)
     return TaskSettings(
         application_id="all",
@@ -39,7 +39,7 @@ def settings(champion: str) -> TaskSettings:
 
 
 def inputs() -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
-    """Examples a second apart, their labels five seconds later."""
+    """Return examples a second apart, and their labels five seconds later."""
     examples, labels = stream(COUNT, FEATURES, positives=0.2)
     return (
         [(1000 * (k + 1), codec.encode(Example("s", str(k), examples[k].tolist()))) for k in range(COUNT)],
@@ -48,7 +48,7 @@ def inputs() -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
 
 
 def raw(records: list[tuple[int, bytes]], start: int) -> RawRecords:
-    """A range of a partition."""
+    """Return a range of a partition."""
     offsets = np.arange(start, start + len(records), dtype=np.int64)
     times = np.array([time for time, _ in records], np.int64)
     return RawRecords(offsets, times, [b"s"] * len(records), [value for _, value in records])
@@ -58,7 +58,7 @@ Values = dict[str, list[bytes | None]]
 
 
 def run(champion: str, cuts: int) -> tuple[Task, Values]:
-    """Everything through a task, in time slices; the values that came out, by topic."""
+    """Process everything in time slices; return the task and the published values by topic."""
     task = Task(0, settings(champion), ("examples", "labels"))
     values: Values = {topic: [] for topic in OUTPUT_TOPICS}
     examples, labels = inputs()
@@ -76,14 +76,14 @@ def run(champion: str, cuts: int) -> tuple[Task, Values]:
 
 
 def published(values: Values, kind: type[Published]) -> list[Published]:
-    """The records of one kind."""
+    """Return the records of one kind."""
     records = (codec.decode_one(value or b"") for topic in values.values() for value in topic)
     return [record for record in records if isinstance(record, kind)]
 
 
 @pytest.fixture(scope="module")
 def whole() -> tuple[Task, Values]:
-    """One batch, AREBA the champion."""
+    """Process everything in one batch, with AREBA as the champion."""
     return run("areba", 1)
 
 
@@ -105,7 +105,7 @@ def test_every_learner_predicts_learns_and_is_measured(whole: tuple[Task, Values
 
 
 def test_any_batches_give_the_same_bytes(whole: tuple[Task, Values]) -> None:
-    """The promise of the application, for all methods at once."""
+    """The promise of the application, for all methods together."""
     task, values = run("areba", 23)
     assert values == whole[1]
     assert task.model_digests() == whole[0].model_digests()
@@ -113,14 +113,14 @@ def test_any_batches_give_the_same_bytes(whole: tuple[Task, Values]) -> None:
 
 @pytest.mark.parametrize("champion", LEARNERS)
 def test_each_can_be_the_champion(champion: str, whole: tuple[Task, Values]) -> None:
-    """Who is the champion changes whose predictions count, and no prediction."""
+    """Another champion changes which predictions count, and no prediction."""
     task, values = run(champion, 1)
     assert {record.learner for record in published(values, Prediction) if record.champion} == {champion}
     assert task.model_digests() == whole[0].model_digests()
 
 
 def test_no_two_learners_have_one_seed() -> None:
-    """Names that run together to one text would draw the same numbers: an ensemble would be no second opinion."""
+    """Names that join to the same text would draw the same numbers: an ensemble would add nothing."""
     names = [("ab", "c", "d"), ("a", "bc", "d"), ("a", "b", "cd"), ("", "abc", "d"), ("abc", "", "d"), ("ab", "cd", "")]
     assert len({seed_of(*parts) for parts in names}) == len(names)
     first, second = (

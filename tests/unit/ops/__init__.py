@@ -1,1 +1,1 @@
-"""What starts brokers and workers, and the views of a running application."""
+"""The start of brokers and workers, and the views of a running application."""

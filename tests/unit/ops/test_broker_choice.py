@@ -1,4 +1,4 @@
-"""Which Kafka: the one that was given, else one of our own, else none, and one line that says why."""
+"""The choice of a Kafka: the given one, else a local one, else none, with one line that says why."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from stream_app.errors import ConfigurationError
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without Java, Maven and containers."""
+    """Simulate a machine without Java, Maven and containers."""
     monkeypatch.delenv(broker.VARIABLE, raising=False)
     monkeypatch.setattr(jars, "missing_tools", lambda: ["java", "mvn"])
     monkeypatch.setattr(container_kafka, "engine_answers", lambda: False)
@@ -44,7 +44,7 @@ def test_what_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting takes some seconds, during which a user should know what happens."""
+    """The start takes some seconds, during which a user should know what happens."""
     told: list[str] = []
 
     @contextmanager
@@ -62,7 +62,7 @@ def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_kafka_at_all() -> None:
-    """A user must not take the in-process log for a Kafka."""
+    """A user must not mistake the in-process log for a Kafka."""
     with broker.choose() as chosen:
         assert chosen.bootstrap_servers is None
         assert chosen.reason.startswith("Kafka: none, an in-process log, because there is neither Java")
@@ -99,7 +99,7 @@ def test_jars_that_others_may_change_are_refused(tmp_path: Path, monkeypatch: py
 
 
 def test_a_pid_that_is_somebody_elses_is_none_of_ours(tmp_path: Path) -> None:
-    """Process ids are used again, and `down` would end a process of somebody else."""
+    """Systems use process ids again, and `down` would end a process of somebody else."""
     (tmp_path / "broker-1.pid").write_text("1\n", encoding="utf-8")
     assert broker_pid(tmp_path, 1) is None
 

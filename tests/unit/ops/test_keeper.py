@@ -1,4 +1,4 @@
-"""Nothing outlives the command that started it, whatever way that ends."""
+"""No process or folder outlives the command that started it, however the command ends."""
 
 import ast
 import os
@@ -32,7 +32,7 @@ with temporary_folder("kept-") as folder, unless_interrupted(Path(sys.argv[1])) 
 
 
 def _runs(pid: int) -> bool:
-    """Whether there is such a process; one that has ended and is waited for by nobody does not count."""
+    """Say whether there is such a process; one that has ended and was not waited for does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def _wait_while(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left(number: signal.Signals, tmp_path: Path) -> None:
-    """SIGTERM of a benchmark left four workers that ran for ever."""
+    """SIGTERM of a benchmark would leave four workers that run forever."""
     product = tmp_path / "product"
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND, str(product)],
@@ -81,7 +81,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_processes_of_a_pool_end_with_their_parent(number: signal.Signals, tmp_path: Path) -> None:
-    """SIGTERM of the simulation left two processes that waited for ever."""
+    """SIGTERM of the simulation would leave two processes that wait forever."""
     script = tmp_path / "pool.py"
     script.write_text(POOL)
     command = [sys.executable, str(script)]
@@ -100,7 +100,7 @@ def test_processes_of_a_pool_end_with_their_parent(number: signal.Signals, tmp_p
 
 
 def test_everything_that_is_started_has_a_keeper() -> None:
-    """A process that is started in another way would survive the test."""
+    """A process that is started in another way would outlive its command."""
     allowed = {
         "ops/keeper.py",
         "ops/local_kafka/cluster.py",

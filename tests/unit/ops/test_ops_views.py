@@ -1,4 +1,4 @@
-"""Tables, figure and watch: what people see of a running application must be what its topics say."""
+"""Tables, figure and watch: the views of a running application must agree with its topics."""
 
 import io
 import math
@@ -25,7 +25,7 @@ TOPICS = Config().topics
 
 
 def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fraud", learner: str = "areba") -> Metric:
-    """A metric with numbers that are told apart in a table."""
+    """Return a metric whose numbers are all different, so that a table cannot mix them up."""
     return Metric(
         stream=stream,
         learner=learner,
@@ -63,19 +63,19 @@ def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fra
 
 
 def shown(view: RenderableType) -> str:
-    """As text of 100 columns."""
+    """Return the view as text of 100 columns."""
     out = io.StringIO()
     Console(file=out, width=100).print(view)
     return out.getvalue()
 
 
 def row(text: str, name: str) -> str:
-    """The first row with this name, its cells apart by one space."""
+    """Return the first row with this name, with one space between cells."""
     return " ".join(next(line for line in text.splitlines() if name in line).split())
 
 
 def test_the_final_table() -> None:
-    """One row a learner, every number in its column, percentages and delays as people write them."""
+    """There is one row for each learner, with every number in its column, and readable percentages and delays."""
     rows = [
         table.FinalRow(metric(), 2_000),
         table.FinalRow(metric(gmean=None, learner="baseline"), 1_999),
@@ -88,7 +88,7 @@ def test_the_final_table() -> None:
 
 
 def test_the_live_table() -> None:
-    """The lag belongs to the partition, so it is told once a stream."""
+    """The lag belongs to the partition, so it appears once for each stream."""
     rows = [table.LiveRow(metric(), 4_321), table.LiveRow(metric(learner="baseline"), 4_321)]
     text = shown(table.live(rows))
     assert row(text, "fraud") == "fraud areba * 2,000 900 83.6 100.0 91.4 900 4,321"
@@ -101,12 +101,12 @@ def test_the_live_table() -> None:
     [(None, "-"), (0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (90_000, "1.5 min"), (7_200_000, "2.0 h")],
 )
 def test_durations(milliseconds: int | None, text: str) -> None:
-    """Delays go from milliseconds to days; one unit for all would be unreadable."""
+    """Delays go from milliseconds to days, so a single unit would be unreadable."""
     assert table.duration(milliseconds) == text
 
 
 def test_the_figure_is_drawn(tmp_path: Path) -> None:
-    """A learner without any G-mean, a stream without any metric, and a lone panel must not end the demo."""
+    """A learner without a G-mean, a stream without a metric, and a single panel must not stop the demo."""
     empty = figure.Curve("baseline", champion=False, positions=[10, 20], gmeans=[None, None])
     full = figure.Curve("areba", champion=True, positions=[10, 20], gmeans=[None, 0.5])
     panels = [
@@ -122,7 +122,7 @@ def test_the_figure_is_drawn(tmp_path: Path) -> None:
 
 
 def test_long_curves_are_thinned_to_their_ends() -> None:
-    """A year of metrics is drawn in the time and memory of a day, first and last point included."""
+    """A year of metrics must be drawn in the time and memory of a day, with the first and the last point."""
     curve = figure.Curve("areba", champion=True, positions=range(10_001), gmeans=[0.5] * 10_000 + [None])
     positions, gmeans = figure.thinned(curve)
     assert len(positions) <= figure.MAX_POINTS + 1
@@ -142,7 +142,7 @@ def test_a_watched_curve_is_bounded() -> None:
 
 
 def test_watch_reads_what_is_committed() -> None:
-    """The bars and the lag of the demo come from here; `finished` waits for it."""
+    """The demo takes its bars and the lag from here, and waits for `finished`."""
     broker = EmbeddedBroker(ManualClock())
     for topic in topic_plan.plan(TOPICS, 2):
         broker.create_topic(topic)
@@ -164,7 +164,7 @@ def test_watch_reads_what_is_committed() -> None:
 
 
 def test_tasks_are_read_from_the_log() -> None:
-    """The demo kills the worker with most to do, and says who has what."""
+    """The demo kills the worker with most streams, and reports which tasks it has."""
     assigned, revoked = "12:00 INFO areba.worker assigned tasks=0,3", "12:01 INFO areba.worker revoked tasks=0,3"
     assert tasks_of([assigned]) == {0, 3}
     assert tasks_of([assigned, revoked, "12:02 INFO something else"]) == set()

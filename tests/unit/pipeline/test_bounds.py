@@ -1,4 +1,4 @@
-"""No transaction takes more than the brokers let it: a batch is cut by what it can close."""
+"""No transaction exceeds the brokers' limits: a batch is cut by what it can close."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ from tests.support.world import PARTITIONS, World
 
 DAY_MS = 86_400_000
 LATER_MS = DAY_MS + 3_600_000 + 10_000
-"""Behind the life of all that is old."""
+"""After the lifetime of everything old."""
 
 STREAMS = tuple(f"s{number}" for number in range(10))
 
@@ -51,7 +51,7 @@ def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
 
 
 def _examples(stream: str, count: int, time_ms: int, first: int = 0, offset: int = 0) -> RawRecords:
-    """So many of one time; ids begin at `first`."""
+    """Return so many examples of one time; ids begin at `first`."""
     features = np.zeros((count, 1), np.float32)
     values = encode_examples(stream, [f"{stream}-{number}" for number in range(first, first + count)], features)
     return RawRecords(np.arange(offset, offset + count), np.full(count, time_ms), [stream.encode()] * count, values)
@@ -71,7 +71,7 @@ NONE = _together(())
 
 
 def _outputs_of(task: Task, examples: RawRecords, labels: RawRecords, room: Room) -> list[tuple[int, int]]:
-    """Records and bytes of each transaction that these become."""
+    """Return records and bytes of each transaction that these inputs become."""
     found = []
     while len(examples) or len(labels):
         rows = task.fitting(task.open(examples, labels), room)
@@ -96,7 +96,7 @@ def _some(records: RawRecords, rows: slice) -> RawRecords:
 
 @pytest.mark.slow(11)
 def test_ten_full_streams_a_day_later() -> None:
-    """The first records after a quiet day close a million examples: in one transaction, that takes ten seconds."""
+    """The first records after a quiet day close a million examples; a single transaction would take ten seconds."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))
     each, batch = 100_000, 50_000
     for name in STREAMS:
@@ -110,7 +110,7 @@ def test_ten_full_streams_a_day_later() -> None:
 
 
 def test_what_a_reset_leaves_has_its_room() -> None:
-    """The batch after a reset begins with all that the stream held: its own records get what is left of the room."""
+    """The batch after a reset begins with everything that the stream held; its own records get the remaining room."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))
     task.step(_examples("s0", 100, 1_000), NONE)
     task.apply(Act(1, RESET, "0", "s0"))
@@ -123,7 +123,7 @@ def test_what_a_reset_leaves_has_its_room() -> None:
 
 @pytest.mark.parametrize("ends", ["advance", "expiry"])
 def test_what_closes_a_stream(ends: str) -> None:
-    """Marks close what a later record would; where both are in one batch, it is cut before what has no room."""
+    """Marks close what a later record would close; if both are in one batch, it is cut before what has no room."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))
     for name in STREAMS:
         task.step(_examples(name, 100, 1_000), NONE)
@@ -141,7 +141,7 @@ def test_what_closes_a_stream(ends: str) -> None:
 
 
 def test_ordinary_batches_are_not_cut() -> None:
-    """A thousand streams, each with many pending examples of which a few expire: the bound must cost nothing."""
+    """For a thousand streams with many pending examples, of which a few expire, the bound must cost nothing."""
     names = [f"n{number}" for number in range(1_000)]
     config = _config(
         streams={name: {"features": 1} for name in names},
@@ -168,7 +168,7 @@ def _label(stream: str, number: int, time_ms: int, header: int) -> RawRecords:
 
 
 def test_waiting_labels_are_bounded_in_bytes() -> None:
-    """2,000 labels with a header of a megabyte took 2 GB; the oldest become dead letters as they came."""
+    """2,000 labels with a header of a megabyte took 2 GB; now the oldest become dead letters as new ones come."""
     one = 1_000 + DEAD_LETTER_BYTES + len(b"s0") + len(codec.encode(Label("s0", "0", 1))) + len("h")
     settings = _config(join={"max_waiting_bytes_per_stream": 3 * one}).task_settings()
     task = Task(0, settings, ("examples", "labels"))
@@ -200,14 +200,14 @@ def test_bytes_of_waiting_labels_cut_a_batch() -> None:
 
 @pytest.mark.parametrize("name", ["max_pending_per_stream", "max_waiting_per_stream"])
 def test_a_stream_holds_no_more_than_one_transaction_takes(name: str) -> None:
-    """One record may close all of it."""
+    """A single record may close everything that a stream holds."""
     assert getattr(JoinSettings.model_validate({name: MAX_HELD}), name) == MAX_HELD == TRANSACTION.records == 200_000
     with pytest.raises(ValidationError, match="less than or equal"):
         JoinSettings.model_validate({name: MAX_HELD + 1})
 
 
 def test_a_larger_bound_that_was_recorded_is_read_and_lowered() -> None:
-    """An application that ran with a million must neither be lost nor stand still: its file has to say less now."""
+    """An application that ran with a million must continue; its file must now have a smaller bound."""
     former = _config().join.model_copy(update={"max_pending_per_stream": 1_000_000})
     world = World(_config().model_copy(update={"join": former}))
     _fill(world, 3)
@@ -224,7 +224,7 @@ def test_a_larger_bound_that_was_recorded_is_read_and_lowered() -> None:
 
 
 def test_only_what_cannot_be_set_back_is_lowered() -> None:
-    """Elsewhere another bound would change results unseen."""
+    """In all other cases, another bound would change results unnoticed."""
     before, after = (_config(join={"max_pending_per_stream": bound}).task_settings() for bound in (100, 50))
     assert changes(before, after, {}).refused
     former = before.join.model_copy(update={"max_pending_per_stream": MAX_HELD + 1})
@@ -233,7 +233,7 @@ def test_only_what_cannot_be_set_back_is_lowered() -> None:
 
 
 def test_what_is_above_a_lowered_bound_goes_in_parts() -> None:
-    """Eight hundred thousand evictions by one record would be the transaction that is to be avoided."""
+    """Eight hundred thousand evictions by one record would be the transaction that the bound prevents."""
     task = Task(0, _config(join={"max_pending_per_stream": 15_000}).task_settings(), ("examples", "labels"))
     task.step(_examples("s0", 15_000, 1_000), NONE)
     task.apply_settings(_config(join={"max_pending_per_stream": 10}).task_settings())
@@ -249,13 +249,13 @@ def test_what_is_above_a_lowered_bound_goes_in_parts() -> None:
 
 @dataclass
 class Recording:
-    """What each transaction carried to the outputs: records and bytes; the last one may still be open."""
+    """The records and bytes of each transaction; the last one may still be open."""
 
     sizes: list[tuple[int, int]] = field(default_factory=list)
 
 
 class RecordingTransaction(EmbeddedTransaction):
-    """Keeps count."""
+    """A transaction that counts its outputs."""
 
     def __init__(self, world: World, recording: Recording) -> None:
         super().__init__(world.broker, world.config.transactional_id)
@@ -264,7 +264,7 @@ class RecordingTransaction(EmbeddedTransaction):
         self._outputs = {topics.predictions, topics.outcomes, topics.metrics, topics.dead_letters}
 
     def begin(self) -> None:
-        """Begin to count."""
+        """Start a count."""
         self._recording.sizes.append((0, 0))
         super().begin()
 
@@ -308,7 +308,7 @@ def test_all_is_accounted_for_when_a_worker_dies_in_the_middle() -> None:
         world.put("examples", number % PARTITIONS, name.encode(), _examples(name, 1, 0, each).values[0], LATER_MS)
     begun = len(recording.sizes)
     while sum(len(world.rows("outcomes", number)) for number in range(PARTITIONS)) < 4 * each:
-        member.turn()  # and no more: it is as if killed
+        member.turn()  # and not one more turn: as if killed
     assert member.cuts
     _turn_until(_worker(world, recording, room), (half * (each + 1),) * PARTITIONS)
     assert len(recording.sizes) - begun >= len(STREAMS) // 2, "two streams are more than the room, with their own"
@@ -324,7 +324,7 @@ def test_all_is_accounted_for_when_a_worker_dies_in_the_middle() -> None:
 def test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot() -> None:
     """A task that has no room in a transaction must not take over a configuration without its act.
 
-    Who loads its snapshot would not record it either, and nobody could compute the outputs again.
+    The next owner would load the snapshot without recording it, and nobody could compute the outputs again.
     """
     world = World(_config(worker={"snapshot_after_ms": 0, "commit_interval_ms": 0}))
     recording, room = Recording(), Room(60, 1 << 20)
@@ -347,7 +347,7 @@ def test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot() -> None:
 
 
 def test_every_task_has_its_turn() -> None:
-    """One task that always has more to write than there is room for must not hold up the others."""
+    """A task that always has more to write than there is room for must not block the others."""
     world = World(_config())
     recording, room = Recording(), Room(40, 1 << 20)
     _fill(world, 200)

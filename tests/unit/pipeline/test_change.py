@@ -1,4 +1,4 @@
-"""Changes: the detectors are River's, each class has its own, and the count until recovery means what it says."""
+"""Changes: the detectors are River's, each class has its own, and the recovery count is correct."""
 
 import math
 import os
@@ -19,7 +19,7 @@ NOTHING = Change(0, None, None, None, None)
 
 
 def river() -> Any:  # noqa: ANN401  (a module that publishes few types)
-    """The reference; on a build server it must be there."""
+    """Return the reference, which must exist on a build server."""
     if os.environ.get("CI") == "true":
         import river.drift.binary  # noqa: PLC0415  (an extra)
 
@@ -28,33 +28,33 @@ def river() -> Any:  # noqa: ANN401  (a module that publishes few types)
 
 
 def stretch(random: np.random.Generator, count: int, share: float, recall: float, specificity: float) -> Sequence[Any]:
-    """Predictions and labels: so many, of class 1 this share, recognised with these probabilities."""
+    """Return so many predictions and labels with this share of class 1, recognised with these probabilities."""
     labels = (random.random(count) < share).astype(np.int8)
     right = random.random(count) < np.where(labels == 1, recall, specificity)
     return np.where(right, labels, 1 - labels).astype(np.int8), labels
 
 
 def joined(*stretches: Sequence[Any]) -> tuple[Classes, Classes]:
-    """Stretches behind one another."""
+    """Return the stretches, one after the other."""
     return np.concatenate([part[0] for part in stretches]), np.concatenate([part[1] for part in stretches])
 
 
 def every_label(
     predicted: Classes, labels: Classes, detector: ChangeDetector = "hddm", fading: float = 0.99
 ) -> list[Change]:
-    """What is known after each label."""
+    """Return the change that is reported after each label."""
     sums = Prequential(fading).run(predicted, labels)
     return ChangeMonitor(detector, fading).run(predicted, labels, sums, np.arange(1, len(labels) + 1))
 
 
 def plain(predicted: Classes, labels: Classes, make: Callable[[], Any], fading: float) -> list[Change]:
-    """The same, written anew, with River's detectors: a list of all G-means instead of watches."""
+    """Compute the same with River's detectors and a list of all G-means, written independently."""
     sums = Prequential(fading).run(predicted, labels)
     gmeans = [scores_of(row)[2] for row in sums]
     memory = round(1 / (1 - fading))
     detectors, cuts, since = [make(), make()], [-1, -1], [0, 0]
     changes, flagged, began, before, result = 0, -1, -1, None, []
-    end = 0  # of what the recovery looks at
+    end = 0  # end of the G-means that the recovery considers
     for k, (answer, label) in enumerate(zip(predicted.tolist(), labels.tolist(), strict=True)):
         since[label] += 1
         if changes and (min(since) < memory or not back(gmeans[end], before)):
@@ -79,7 +79,7 @@ def plain(predicted: Classes, labels: Classes, make: Callable[[], Any], fading: 
 
 
 def beginning(gmeans: Sequence[float | None], cut: int, flagged: int) -> int:
-    """Where the G-mean was last what it had been at the cut, or more."""
+    """Return where the G-mean last had at least its value at the cut."""
     level = gmeans[cut]
     if level is None:
         return cut
@@ -87,19 +87,19 @@ def beginning(gmeans: Sequence[float | None], cut: int, flagged: int) -> int:
 
 
 def back(gmean: float | None, before: float | None) -> bool:
-    """Whether it is at 90 % of its value before."""
+    """Say whether the G-mean is back at 90 % of its value before."""
     return before is not None and gmean is not None and gmean >= 0.9 * before
 
 
 def lowest(detector: Any) -> object:  # noqa: ANN401  (River's)
-    """Where a detector of River has put its cut, as something to compare."""
+    """Return a value that shows where a detector of River has its cut."""
     if hasattr(detector, "_x_min"):
         return (detector._x_min.n, detector._x_min.get()) if detector._x_min.n else None
     return None if detector._p_min is None else (detector._p_min, detector._s_min)
 
 
 def at_its_lowest(detector: Any) -> bool:  # noqa: ANN401  (River's)
-    """Whether the error rate of a DDM is its lowest now, even if it was as low before."""
+    """Say whether the error rate of a DDM is at its lowest now, even if it was as low before."""
     if hasattr(detector, "_x_min"):
         return bool(detector._x_min.n == detector._z.n)
     mean, count = detector._p.get(), detector._p.n
@@ -110,7 +110,7 @@ def at_its_lowest(detector: Any) -> bool:  # noqa: ANN401  (River's)
 @pytest.mark.parametrize("name", ["hddm", "ddm"])
 @pytest.mark.parametrize("seed", range(4))
 def test_as_river_finds_it(name: ChangeDetector, seed: int, fading: float) -> None:
-    """Whoever knows these detectors from River gets their flags, for each class, to the label."""
+    """Users who know these detectors from River get the same flags, for each class and to the label."""
     binary = river()
     random = np.random.default_rng(seed)
     predicted, labels = joined(
@@ -126,7 +126,7 @@ def test_as_river_finds_it(name: ChangeDetector, seed: int, fading: float) -> No
 
 
 def test_a_minority_that_is_lost_is_noticed() -> None:
-    """At 1 % the error rate of all labels rises by less than a hundredth: who watches that never hears of it."""
+    """At 1 % the error rate of all labels rises by less than a hundredth, which would go unnoticed."""
     random = np.random.default_rng(1)
     predicted, labels = joined(stretch(random, 20_000, 0.01, 0.9, 0.95), stretch(random, 5_000, 0.01, 0.1, 0.95))
     found = every_label(predicted, labels)
@@ -143,7 +143,7 @@ def test_a_minority_that_is_lost_is_noticed() -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.5])
 def test_a_steady_learner_is_left_alone(share: float) -> None:
-    """A flag that means nothing is switched off by whoever gets it at night; learning itself is no change either."""
+    """A false alarm at night gets switched off; learning itself must not count as a change either."""
     random = np.random.default_rng(2)
     learning = [stretch(random, 500, share, recall, 0.6 + recall / 3) for recall in (0.2, 0.4, 0.6, 0.8)]
     predicted, labels = joined(*learning, stretch(random, 40_000, share, 0.8, 0.9))
@@ -151,7 +151,7 @@ def test_a_steady_learner_is_left_alone(share: float) -> None:
 
 
 def test_recovery_is_counted_from_where_the_change_began() -> None:
-    """The figure that tells whether a learner copes: by hand, with classes in turn and a G-mean anyone can follow."""
+    """The figure that says whether a learner recovers, computed by hand with classes in turn and a simple G-mean."""
     labels = np.tile(np.array([1, 0], np.int8), 600)
     wrong = np.zeros(1200, bool)
     wrong[400:480:2] = True  # positives 200 to 239
@@ -168,7 +168,7 @@ def test_recovery_is_counted_from_where_the_change_began() -> None:
 
 
 def test_a_dip_that_the_gmean_does_not_show_takes_no_labels() -> None:
-    """A small change is told of, but there is nothing to recover from."""
+    """A small change is reported, but there is nothing to recover from."""
     random = np.random.default_rng(3)
     predicted, labels = joined(stretch(random, 8_000, 0.5, 0.99, 0.99), stretch(random, 8_000, 0.5, 0.93, 0.99))
     change = every_label(predicted, labels)[-1]
@@ -177,7 +177,7 @@ def test_a_dip_that_the_gmean_does_not_show_takes_no_labels() -> None:
 
 
 def test_both_classes_tell_of_one_change() -> None:
-    """A drift that hits both classes is one change, and its value before is from before it."""
+    """A drift that affects both classes is one change, whose value before is that from before the drift."""
     random = np.random.default_rng(4)
     predicted, labels = joined(stretch(random, 4_000, 0.3, 0.95, 0.95), stretch(random, 1_000, 0.3, 0.3, 0.3))
     change = every_label(predicted, labels)[-1]
@@ -188,7 +188,7 @@ def test_both_classes_tell_of_one_change() -> None:
 
 
 def test_one_class_alone() -> None:
-    """Before the other class comes there is no G-mean, so nothing to recover; the flag is there all the same."""
+    """Before the other class comes there is no G-mean and nothing to recover, but the flag is set."""
     labels = np.zeros(300, np.int8)
     predicted = np.repeat(np.array([0, 1], np.int8), 150)
     change = every_label(predicted, labels)[-1]
@@ -197,7 +197,7 @@ def test_one_class_alone() -> None:
 
 
 def test_none_finds_nothing() -> None:
-    """Who switches it off gets neither flags nor their cost."""
+    """A user who switches it off gets neither flags nor their cost."""
     labels = np.tile(np.array([1, 0], np.int8), 500)
     assert set(every_label(np.repeat(np.array([1, 0], np.int8), 500), labels, "none")) == {NOTHING}
 
@@ -205,7 +205,7 @@ def test_none_finds_nothing() -> None:
 @pytest.mark.parametrize("name", ["hddm", "ddm"])
 @pytest.mark.parametrize("cut", [1, 7, 400])
 def test_cuts_and_a_restored_state_give_the_same(cut: int, name: ChangeDetector) -> None:
-    """Metrics are compared byte for byte after a crash; a batch's cut must not show in them."""
+    """Metrics are compared byte for byte after a crash; the cut of a batch must not show in them."""
     random = np.random.default_rng(5)
     predicted, labels = joined(stretch(random, 300, 0.3, 0.9, 0.9), stretch(random, 300, 0.3, 0.2, 0.9))
     whole = every_label(predicted, labels, name)
@@ -223,7 +223,7 @@ def test_cuts_and_a_restored_state_give_the_same(cut: int, name: ChangeDetector)
 
 
 def test_reports_between_labels() -> None:
-    """Metrics are asked for at marks too: before any label, twice at one place, behind the last."""
+    """Marks report metrics at any place: before any label, twice at one place, after the last label."""
     random = np.random.default_rng(6)
     predicted, labels = joined(stretch(random, 300, 0.3, 0.9, 0.9), stretch(random, 300, 0.3, 0.2, 0.9))
     sums = Prequential(0.99).run(predicted, labels)

@@ -1,4 +1,4 @@
-"""Prequential figures: what the dashboards and the paper's curves are made of."""
+"""Prequential figures, from which dashboards and the paper's curves are made."""
 
 import math
 
@@ -10,7 +10,7 @@ from stream_app.pipeline.prequential import COLUMNS, Prequential, scores_of
 
 
 def test_sums_fade_only_at_a_label_of_their_own_class() -> None:
-    """Fading a rare class at every label would drown its recall in the majority's labels; worked by hand."""
+    """If a rare class faded at every label, the majority's labels would drown its recall; computed by hand."""
     sums = Prequential(0.5).run(
         np.array([1, 0, 0, 1, 0], np.int8),
         np.array([1, 0, 1, 0, 0], np.int8),
@@ -40,7 +40,7 @@ def test_figures_are_unknown_until_both_classes_were_seen() -> None:
 
 
 def test_without_fading_the_figures_are_plain_rates() -> None:
-    """Factor 1 is what somebody sets who wants the confusion matrix of the whole stream."""
+    """Factor 1 is for users who want the confusion matrix of the whole stream."""
     random = np.random.default_rng(1)
     predicted, labels = (random.integers(0, 2, 500).astype(np.int8) for _ in range(2))
     recall, specificity = (predicted[labels == 1] == 1).mean(), (predicted[labels == 0] == 0).mean()
@@ -50,7 +50,7 @@ def test_without_fading_the_figures_are_plain_rates() -> None:
 
 @pytest.mark.parametrize("cut", [1, 7, 200])
 def test_cuts_and_a_restored_state_give_the_same_bits(cut: int) -> None:
-    """Metrics are compared byte for byte after a crash; a batch's cut must not show in them."""
+    """Metrics are compared byte for byte after a crash; the cut of a batch must not show in them."""
     random = np.random.default_rng(2)
     predicted, labels = (random.integers(0, 2, 200).astype(np.int8) for _ in range(2))
     whole = Prequential().run(predicted, labels)
@@ -74,6 +74,6 @@ def test_a_damaged_state_is_refused() -> None:
 
 @pytest.mark.parametrize("fading", [0.0, -1.0, 1.01])
 def test_a_factor_out_of_range_is_refused(fading: float) -> None:
-    """Over 1 the sums would grow without bound."""
+    """With a factor above 1 the sums would grow without bound."""
     with pytest.raises(ValueError, match="fading"):
         Prequential(fading)

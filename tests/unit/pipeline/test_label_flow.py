@@ -1,4 +1,4 @@
-"""Labels that stop coming are noticed by event time, and only then."""
+"""Event time alone decides whether labels have stopped coming."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ class _Fed:
         self._offsets = [0, 0]
 
     def feed(self, examples: Iterable[tuple[int, int]], labels: Iterable[tuple[int, int]] = ()) -> LabelFlow:
-        """Examples and labels by number and time; how the labels flow then."""
+        """Process examples and labels given by number and time; return the flow of labels then."""
         self.task.step(
             self._raw(0, [(codec.encode(Example("s0", str(number), [1.0])), time) for number, time in examples]),
             self._raw(1, [(codec.encode(Label("s0", str(number), number % 2)), time) for number, time in labels]),
@@ -44,7 +44,7 @@ class _Fed:
 
 
 def _usual(fed: _Fed, count: int, interval_ms: int = 100, every: int = 1, delay_ms: int = DELAY_MS) -> int:
-    """Life as ever: an example each interval, a label for each `every`-th; the last event time."""
+    """Process an example each interval and a label for each `every`-th example; return the last event time."""
     examples = [(number, (number + 1) * interval_ms) for number in range(count)]
     labels = [(number, time + delay_ms) for number, time in examples if number % every == 0]
     fed.feed(examples, [label for label in labels if label[1] <= examples[-1][1]])
@@ -52,7 +52,7 @@ def _usual(fed: _Fed, count: int, interval_ms: int = 100, every: int = 1, delay_
 
 
 def test_labels_that_stop() -> None:
-    """Said once twice the usual delay has passed, with both figures; over when a label is joined again."""
+    """It is reported when twice the usual delay has passed, with both figures, and ends when a label is joined."""
     fed = _Fed()
     now_ms = _usual(fed, 2 * ENOUGH)
     number = 2 * ENOUGH
@@ -70,7 +70,7 @@ def test_labels_that_stop() -> None:
 
 
 def test_streams_with_few_examples_or_labels_are_silent_and_well() -> None:
-    """An alarm that is always on is none: silence counts only where labels would have come by now."""
+    """A permanent alarm is useless: silence counts only where labels would have come by now."""
     sparse = _Fed(_config(join={"max_clock_lead_ms": 0}))
     now_ms = 0
     for number in range(2 * ENOUGH):
@@ -93,7 +93,7 @@ def test_streams_with_few_examples_or_labels_are_silent_and_well() -> None:
 
 
 def test_nothing_is_usual_at_first() -> None:
-    """A stream whose labels take a day has none on its first."""
+    """A stream whose labels take a day has no usual delay on its first day."""
     fed = _Fed()
     flow = fed.feed([(number, 10 * number + 1) for number in range(500)])
     assert (flow.silence_ms, flow.problem(1.0)) == (None, None)
@@ -102,7 +102,7 @@ def test_nothing_is_usual_at_first() -> None:
 
 
 def test_examples_after_a_pause_whose_labels_are_read_later() -> None:
-    """Two topics are read in turn: a burst after minutes of nothing is no sign that labels have stopped."""
+    """Two topics are read in turn: a burst after minutes of silence is no sign that labels have stopped."""
     fed = _Fed()
     now_ms = _usual(fed, 2 * ENOUGH, delay_ms=1) + 400_000
     burst = [(2 * ENOUGH + number, now_ms + number) for number in range(500)]
@@ -113,7 +113,7 @@ def test_examples_after_a_pause_whose_labels_are_read_later() -> None:
 
 
 def test_labels_without_delay() -> None:
-    """Twice nothing is nothing, and the next example is no alarm."""
+    """Without a delay, the next example must not raise an alarm."""
     fed = _Fed()
     for number in range(2 * ENOUGH):
         assert fed.feed([(number, 100 * number + 1)]).problem(1.0) is None
@@ -121,7 +121,7 @@ def test_labels_without_delay() -> None:
 
 
 def test_the_share_of_unlabelled() -> None:
-    """Examples of which too many end without a label, though some labels come."""
+    """The flow reports it if too many examples end without a label, even if some labels come."""
     fed = _Fed()
     now_ms = _usual(fed, 4 * WINDOW, interval_ms=100, every=4)
     flow = fed.feed([(4 * WINDOW, now_ms + 100)])
@@ -132,7 +132,7 @@ def test_the_share_of_unlabelled() -> None:
 
 
 def test_long_after_all_is_forgotten() -> None:
-    """The closed examples that are remembered have their own life; that labels stopped is not forgotten with them."""
+    """Closed examples are forgotten after some time, but the fact that labels have stopped is not."""
     fed = _Fed()
     now_ms = _usual(fed, 2 * ENOUGH)
     number = 2 * ENOUGH
@@ -151,13 +151,13 @@ def _send(world: World, first: int, count: int, *, labelled: bool = True) -> Non
 
 
 def _flow(observer: Observer) -> dict[str, float]:
-    """The metrics of the stream."""
+    """Return the metrics of the stream."""
     found = {metric.name: values.get(("0", "s0")) for metric, values in observer.figures.values().items()}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """In metrics and with one warning; a worker that takes the task over knows it at once. Outputs do not change."""
+    """A worker reports it in metrics and with one warning, also after it takes over the task; outputs do not change."""
     caplog.set_level(logging.INFO)
     world = World(_config(worker={"max_batch_records": 50, "snapshot_after_ms": 0}))
     observer = Observer(world.clock)
@@ -202,7 +202,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_one_warning_for_many_streams(caplog: pytest.LogCaptureFixture) -> None:
-    """A producer of labels that stops has all its streams silent at once: a line, not ten thousand."""
+    """A producer of labels that stops affects all its streams at once: that is one line, not ten thousand."""
     world = World()
     observer = Observer(world.clock)
     observer.assigned([0])

@@ -1,4 +1,4 @@
-"""The merge by hand: what goes first, what waits, what is let go."""
+"""The merge by hand: what comes first, what waits, what is released."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def _times(*values: int) -> Longs:
     ids=["alternating", "ties", "disorder", "clock-ahead", "no-examples", "no-labels", "nothing", "no-time"],
 )
 def test_merge(examples: tuple[int, ...], labels: tuple[int, ...], expected: str) -> None:
-    """The smaller head first, examples on a tie, each side in its own order whatever its timestamps."""
+    """The smaller head comes first, on a tie the example; each side keeps its order with any timestamps."""
     sides, rows = merge(_times(*examples), _times(*labels))
     assert " ".join(f"{'el'[side]}{row}" for side, row in zip(sides, rows, strict=True)) == expected
 
@@ -44,7 +44,7 @@ def test_merge(examples: tuple[int, ...], labels: tuple[int, ...], expected: str
         ((1, 2), (), (False, True), ALL, (2, 0)),
         ((), (1, 2), (True, False), ALL, (0, 2)),
         ((), (), (True, True), ALL, (0, 0)),
-        ((1, 1), (1,), (False, False), ALL, (2, 0)),  # on a tie examples go first, so one more might
+        ((1, 1), (1,), (False, False), ALL, (2, 0)),  # on a tie examples come first, so one more example might
         ((1, 2, 3), (4,), (True, True), 2, (2, 0)),
         ((1, 2, 3), (1, 2, 3), (True, True), 5, (3, 2)),
     ],
@@ -52,6 +52,6 @@ def test_merge(examples: tuple[int, ...], labels: tuple[int, ...], expected: str
 def test_cut(
     examples: tuple[int, ...], labels: tuple[int, ...], ends: tuple[bool, bool], limit: int, expected: tuple[int, int]
 ) -> None:
-    """A side goes on alone only when the other is known to have nothing; never more than the limit."""
+    """A side continues alone only if the other is known to be at its end; the limit is never exceeded."""
     found = cut(_times(*examples), _times(*labels), examples_at_end=ends[0], labels_at_end=ends[1], limit=limit)
     assert found == expected

@@ -1,4 +1,4 @@
-"""The chain of digests: what a restored task made of the same records is compared through it, so it must see all."""
+"""The chain of digests: it compares a restored task with the original, so it must cover everything."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ RECORDS = OutputRecords(
 )
 
 NONE = np.zeros(3, np.bool_)
-"""Nothing of it is unreadable."""
+"""No record is unreadable."""
 
 CHANGES: Mapping[str, Callable[[OutputRecords], OutputRecords]] = {
     "a key": lambda records: replace(records, keys=[b"a", b"c", None]),
@@ -37,20 +37,20 @@ CHANGES: Mapping[str, Callable[[OutputRecords], OutputRecords]] = {
 
 
 def digest(topic: str, records: OutputRecords, previous: bytes = bytes(32), end: int = 3) -> bytes:
-    """Of a batch with these records in one topic."""
+    """Return the digest of a batch with these records in one topic."""
     topics = {**dict.fromkeys(OUTPUT_TOPICS, NOTHING), topic: records}
     return chain_digest(previous, (0, end, 0, 2), Outputs(topics, (NONE, NONE), (), (), np.zeros(0, np.int64)))
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_digest_sees_every_cell(change: str) -> None:
-    """A worker that publishes other headers, say another trace, would be taken for one that restored all of it."""
+    """A worker that publishes other headers, such as another trace, would pass as correctly restored."""
     digests = {digest(topic, records) for topic in OUTPUT_TOPICS for records in (RECORDS, CHANGES[change](RECORDS))}
     assert len(digests) == 2 * len(OUTPUT_TOPICS)
 
 
 def test_the_digest_sees_ranges_and_the_link_before() -> None:
-    """Two histories with equal outputs are two."""
+    """Two histories with equal outputs must have two digests."""
     changed = {digest("metrics", RECORDS), digest("metrics", RECORDS, end=4), digest("metrics", RECORDS, b"\1" * 32)}
     assert len(changed) == 3
     assert digest("metrics", RECORDS) == digest("metrics", replace(RECORDS, headers=dict(RECORDS.headers)))

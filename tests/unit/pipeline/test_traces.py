@@ -1,4 +1,4 @@
-"""A trace is carried only if it is one: outputs carry what producers write, so it must be small and well-formed."""
+"""Outputs carry traces that producers write, so a trace must be small and well-formed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +21,7 @@ LATER = b"cc" + VALID[2:]
     "value", [VALID, VALID[:-2] + b"00", VALID[:-2] + b"ff", LATER, LATER + b"-what-the-future-has"]
 )
 def test_what_w3c_allows(value: bytes) -> None:
-    """Any flags; of a later version more fields, after a dash."""
+    """A trace may have any flags, and in a later version more fields after a dash."""
     assert is_trace(value)
 
 
@@ -50,7 +50,7 @@ def test_what_w3c_allows(value: bytes) -> None:
     ],
 )
 def test_what_it_does_not(value: bytes | None) -> None:
-    """A header of a megabyte made a prediction that its topic does not take, for ever."""
+    """A header of a megabyte would make a prediction that its topic never accepts."""
     assert not is_trace(value)
 
 
@@ -60,7 +60,7 @@ def _records(headers: Mapping[int, Sequence[Header]]) -> RawRecords:
 
 
 def test_what_is_dropped_is_counted() -> None:
-    """By record; also where one has two of them, for 20,000 valid ones are as heavy as one that is none."""
+    """Records are counted, also those with two traces: 20,000 valid traces are as heavy as one invalid trace."""
     trace, other = ("traceparent", VALID), ("source", b"x" * 100)
     examples = _records(
         {0: [trace, other], 1: [trace, trace], 2: [("traceparent", None)], 3: [other], 4: [other, trace]}
@@ -75,7 +75,7 @@ def test_what_is_dropped_is_counted() -> None:
 
 
 def test_it_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """With the count since the line before: a producer that does it does it always."""
+    """The line has the count since the previous line, because such a producer does it with every record."""
     clock = ManualClock()
     observer = Observer(clock)
     with caplog.at_level("WARNING"):

@@ -1,4 +1,4 @@
-"""The data sets are those that the paper names, and nothing else is ever taken for them."""
+"""The data sets are those that the paper names, and no other data pass for them."""
 
 import functools
 import gzip
@@ -34,18 +34,18 @@ SHAPES = {
     "forest": (202_000, 54, 2_000),
     "fraud": (125_000, 30, 259),
 }
-"""Examples, features, positives of what is shipped."""
+"""Examples, features and positives of the shipped files."""
 
 
 @pytest.fixture(scope="module")
 def shipped() -> dict[str, DataSet]:
-    """Every set as it comes with the package."""
+    """Return every set as the package ships it."""
     return {name: recipe.load(None) for name, recipe in RECIPES.items()}
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_counts_are_the_papers(shipped: dict[str, DataSet], name: str) -> None:
-    """Another count of rows or positives would be another experiment."""
+    """Another number of rows or positives would be another experiment."""
     data = shipped[name]
     assert (len(data), data.dimension, int(data.labels.sum())) == SHAPES[name]
     assert data.source == "shipped"
@@ -61,7 +61,7 @@ def test_scaled_features_fill_the_unit_interval(shipped: dict[str, DataSet], nam
 
 
 def test_settings_are_the_papers(shipped: dict[str, DataSet]) -> None:
-    """The rates of the section on compared methods; MNIST has another network."""
+    """The learning rates are those of the section on compared methods; MNIST has another network."""
     rates = {name: data.learning_rate for name, data in shipped.items()}
     assert rates == {"cervical": 0.1, "credit": 0.01, "mnist": 0.001, "forest": 0.01, "fraud": 0.0001}
     networks = {(data.hidden, data.l2) for name, data in shipped.items() if name != "mnist"}
@@ -81,7 +81,7 @@ def test_cervical_says_which_answers_are_missing(shipped: dict[str, DataSet]) ->
 
 
 def test_forest_is_shuffled(shipped: dict[str, DataSet]) -> None:
-    """In the publisher's order nearly all positives come first, and a learner would see a drift that is none."""
+    """In the publisher's order nearly all positives come first, and a learner would see a false drift."""
     labels = shipped["forest"].labels
     tenths = [part.sum() for part in np.array_split(labels, 10)]
     assert min(tenths) > 140
@@ -91,7 +91,7 @@ def test_forest_is_shuffled(shipped: dict[str, DataSet]) -> None:
 
 
 def test_fraud_is_in_the_publishers_order(shipped: dict[str, DataSet]) -> None:
-    """Fraud is the one real stream; its time, a feature, never goes back. First row by hand."""
+    """Fraud is the only real stream; its time, a feature, never goes back. The first row is checked by hand."""
     features = shipped["fraud"].features
     assert (np.diff(features[:, 0]) >= 0).all()
     assert features[0, 1] == np.float32(-1.3598071336738)
@@ -111,7 +111,7 @@ def test_shipped_files_fit_and_are_accounted_for() -> None:
 
 
 def test_a_changed_shipped_file_is_refused_with_both_checksums(tmp_path: Path) -> None:
-    """Results on a damaged file would be wrong without a sign."""
+    """Results on a damaged file would be wrong without any sign."""
     file = RECIPES["credit"].shipped
     content = bytearray((SHIPPED / file.name).read_bytes())
     content[100] ^= 1
@@ -126,26 +126,26 @@ def test_a_changed_shipped_file_is_refused_with_both_checksums(tmp_path: Path) -
 
 
 def test_a_missing_shipped_file_is_named(tmp_path: Path) -> None:
-    """An incomplete installation says so."""
+    """An incomplete installation is reported."""
     with pytest.raises(DataSetError, match=r"gone\.xz: no such file"):
         ShippedFile("gone.xz", "0", "0").read(tmp_path)
 
 
 @pytest.mark.parametrize(("name", "near"), [("froud", "fraud"), ("minst", "mnist"), ("sin", "sine")])
 def test_an_unknown_name_offers_the_nearest(name: str, near: str) -> None:
-    """A slip of the finger costs one look, not a search."""
+    """A typing error should cost one look, not a search."""
     with pytest.raises(DataSetError, match=f"did you mean {near}\\?"):
         parse_source(name)
 
 
 def test_an_unlike_name_lists_all() -> None:
-    """Nothing near: all names."""
+    """If no name is near, the error lists all names."""
     with pytest.raises(DataSetError, match="known: cervical, credit, mnist, forest, fraud, sine, circle, sea"):
         parse_source("xyzzy")
 
 
 def test_options_of_a_source() -> None:
-    """Two halves of one set may be sent under two names."""
+    """Two halves of a set may be sent under two names."""
     source = parse_source("credit:stream=credit-eu,limit=10,interval_ms=5", limit=20)
     assert (source.stream, len(source.data), source.interval_ms) == ("credit-eu", 10, 5)
     assert len(parse_source("credit", limit=20).data) == 20
@@ -163,7 +163,7 @@ def test_options_of_a_source() -> None:
     ],
 )
 def test_wrong_options_are_refused(text: str, message: str) -> None:
-    """One line that names the option."""
+    """The error is one line that names the option."""
     with pytest.raises(DataSetError, match=message) as caught:
         parse_source(text)
     assert len(caught.value.lines) == 1
@@ -173,7 +173,7 @@ PACKERS: Mapping[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compre
 
 
 def _published(recipe: Recipe) -> bytes:
-    """The publisher's own bytes of the sets that are shipped unchanged."""
+    """Return the publisher's own bytes of the sets that are shipped unchanged."""
     return lzma.decompress((SHIPPED / recipe.shipped.name).read_bytes())
 
 
@@ -181,7 +181,7 @@ def _published(recipe: Recipe) -> bytes:
 def test_the_publishers_files_are_preferred(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipped: dict[str, DataSet], ending: str
 ) -> None:
-    """`AREBA_DATA_DIR` wins over what is shipped, whatever the file is packed in."""
+    """`AREBA_DATA_DIR` has priority over shipped files, for files that are packed in any way."""
     recipe = RECIPES["cervical"]
     path = tmp_path / "cervical" / f"risk_factors_cervical_cancer.csv{ending}"
     path.parent.mkdir()
@@ -196,7 +196,7 @@ def test_the_publishers_files_are_preferred(
 def test_another_file_is_not_taken_for_the_publishers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bytes
 ) -> None:
-    """A file that someone edited, or half a download, has another checksum."""
+    """A file that somebody edited, or half a download, has another checksum."""
     (tmp_path / "cervical").mkdir()
     (tmp_path / "cervical" / "risk_factors_cervical_cancer.csv").write_bytes(wrong)
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path))
@@ -208,21 +208,21 @@ def test_another_file_is_not_taken_for_the_publishers(
 
 
 def test_a_missing_file_of_the_publisher_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Falling back to the shipped prefix in silence would give a shorter stream than asked for."""
+    """A silent fallback to the shipped prefix would give a shorter stream than requested."""
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path))
     with pytest.raises(DataSetError, match=r"creditcard\.csv.*no such file"):
         datasets.load("fraud")
 
 
 def test_a_data_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistyped folder is told apart from a missing file."""
+    """The error distinguishes a mistyped folder from a missing file."""
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(DataSetError, match=f"{DATA_DIR_VARIABLE}=.*nowhere: no such folder"):
         datasets.load("fraud")
 
 
 def test_a_damaged_container_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the file, not the insides of a decompressor."""
+    """The error names the file, and not the internals of a decompressor."""
     (tmp_path / "cervical").mkdir()
     path = tmp_path / "cervical" / "risk_factors_cervical_cancer.csv.gz"
     path.write_bytes(gzip.compress(b"x" * 1_000)[:-20])
@@ -232,7 +232,7 @@ def test_a_damaged_container_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_nothing_is_unpickled() -> None:
-    """An array file may hide a pickle, which can run code."""
+    """An array file may contain a pickle, which can run code."""
     buffer = io.BytesIO()
     np.save(buffer, np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="allow_pickle=False"):
@@ -250,7 +250,7 @@ def test_nothing_is_unpickled() -> None:
     ],
 )
 def test_a_data_set_of_ones_own_is_checked(features: NDArray[np.float32], labels: NDArray[np.int8]) -> None:
-    """Whoever brings arrays of his own hears of a wrong type or class at once, not from dead letters."""
+    """A user's own arrays with a wrong type or class are refused at once, before they become dead letters."""
     with pytest.raises(DataSetError, match="own"):
         DataSet("own", features, labels, None, "as they are", "synthetic", 0.01)
 
@@ -259,15 +259,15 @@ def test_a_data_set_of_ones_own_is_checked(features: NDArray[np.float32], labels
 
 
 class _QuietHandler(http.server.SimpleHTTPRequestHandler):
-    """Serves files and prints nothing."""
+    """A web server's handler that serves files and prints nothing."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the name in the standard library)
-        """Leave the test's output clean."""
+        """Print nothing."""
 
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A web server on this machine: its folder and its address."""
+    """Run a web server on this machine; yield its folder and its address."""
     folder = tmp_path / "www"
     folder.mkdir()
 
@@ -286,7 +286,7 @@ def _recipe(*urls: str) -> Recipe:
 
 
 def test_fetch_tries_one_source_after_another(publisher: tuple[Path, str], tmp_path: Path) -> None:
-    """A home that moved does not matter while a copy stands; a second fetch finds the file and loads nothing."""
+    """If the first source has moved, a copy is used; a second fetch finds the file and downloads nothing."""
     folder, address = publisher
     with zipfile.ZipFile(folder / "credit.zip", "w") as archive:
         archive.writestr("statlog/german.data-numeric", _published(RECIPES["credit"]))
@@ -322,7 +322,7 @@ def test_fetch_without_a_network_says_so(tmp_path: Path) -> None:
 
 
 def test_the_fetch_command_shows_how_to_use_what_it_fetched(publisher: tuple[Path, str], tmp_path: Path) -> None:
-    """A bar while it loads; then the line that makes `run` take the full set."""
+    """The command shows a bar while it downloads, then the line that makes `run` use the full set."""
     folder, address = publisher
     (folder / "german.data-numeric").write_bytes(_published(RECIPES["credit"]))
     recipe = _recipe(f"{address}/german.data-numeric")
@@ -335,7 +335,7 @@ def test_the_fetch_command_shows_how_to_use_what_it_fetched(publisher: tuple[Pat
 
 
 def test_a_cut_file_is_read_back(tmp_path: Path) -> None:
-    """Cut and load are one another's inverse, whatever version of xz packs."""
+    """Loading is the inverse of cutting, with any version of xz."""
     recipe = RECIPES["credit"]
     file = cut.packed(recipe.cut([_published(recipe)]), recipe.packing)
     (tmp_path / "credit.xz").write_bytes(file)

@@ -1,4 +1,4 @@
-"""Labels come when their delay says, and never before their example."""
+"""Labels come after their delay, and never before their example."""
 
 import hashlib
 
@@ -25,7 +25,7 @@ def test_fixed_delays_are_fixed_in_events_and_in_time() -> None:
 
 
 def test_uniform_delays_reach_both_ends() -> None:
-    """Both ends are said to be possible."""
+    """Both ends must be possible."""
     delays = _delays("uniform:2ms-5ms")
     assert sorted(set(delays.tolist())) == [2, 3, 4, 5]
     assert (np.bincount(delays, minlength=6)[2:] > 9_000).all()
@@ -46,7 +46,7 @@ def test_lognormal_delays_have_their_median() -> None:
 
 
 def test_each_class_has_its_own_delay() -> None:
-    """A fraud is reported weeks later; a good payment is soon settled."""
+    """A fraud is reported weeks later, a good payment is soon settled."""
     delays = _delays("positive=uniform:1h-2h,negative=fixed:3ev")
     assert delays[CLASSES == 1].min() >= 3_600_000
     assert set(delays[CLASSES == 0].tolist()) == {3_000}
@@ -61,7 +61,7 @@ def test_each_class_has_its_own_delay() -> None:
     ],
 )
 def test_a_seed_gives_the_same_delays_everywhere(text: str, digest: str) -> None:
-    """The order of labels decides results; it must not hang on the machine's logarithm."""
+    """The order of labels decides results, so it must not depend on the machine's logarithm."""
     delays = parse_label_delay(text).milliseconds(Draws("golden"), np.zeros(5_000, np.int8), 1_000)
     assert hashlib.sha256(delays.astype("<i8").tobytes()).hexdigest() == digest
 
@@ -79,12 +79,12 @@ def test_a_seed_gives_the_same_delays_everywhere(text: str, digest: str) -> None
     ],
 )
 def test_text_reads_back(text: str) -> None:
-    """The manifest has the delay as text."""
+    """The manifest contains the delay as text."""
     assert str(parse_label_delay(text)) == text
 
 
 def test_no_delay_is_none() -> None:
-    """The default of a plan is the paper's own setting: the label before the next example."""
+    """The default of a plan is the paper's setting: the label comes before the next example."""
     assert str(NO_DELAY) == "none"
 
 
@@ -107,7 +107,7 @@ def test_no_delay_is_none() -> None:
     ],
 )
 def test_wrong_texts_are_refused_in_one_line(text: str, message: str) -> None:
-    """The whole text and its wrong part are named, so that it can be put right at once."""
+    """The error has the whole text and the wrong part, so that a user can correct it at once."""
     with pytest.raises(ConfigurationError, match=message) as caught:
         parse_label_delay(text)
     assert len(caught.value.lines) == 1

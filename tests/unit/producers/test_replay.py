@@ -1,4 +1,4 @@
-"""What a replay sends, when, and that its manifest says so."""
+"""The records of a replay, their times, and the manifest about them."""
 
 import hashlib
 import json
@@ -41,20 +41,20 @@ class FakeClock:
         self.s = 0.0
 
     def now_ms(self) -> int:
-        """Wall time."""
+        """Return the wall time."""
         return NOW_MS + int(self.s * 1000)
 
     def monotonic_s(self) -> float:
-        """Seconds slept."""
+        """Return the seconds slept."""
         return self.s
 
     def sleep(self, seconds: float) -> None:
-        """Go on by so much."""
+        """Advance by this time."""
         self.s += seconds
 
 
 class ListSender:
-    """A sender that keeps records with their time, and fails from record `fail_at`."""
+    """A sender that keeps records with their time, and fails from record `fail_at` on."""
 
     def __init__(self, clock: FakeClock | None = None, fail_at: int | None = None) -> None:
         self.clock = clock or FakeClock()
@@ -83,13 +83,13 @@ class ListSender:
         self.times_s.append(self.clock.monotonic_s())
 
     def flush(self, timeout_s: float) -> Mapping[TopicPartition, Watermarks]:
-        """Offsets from 5 on."""
+        """Return offsets from 5 on."""
         assert timeout_s > 0
         counts = Counter(record.topic for record in self.sent)
         return {TopicPartition(topic, 0): Watermarks(5, 5 + count) for topic, count in counts.items()}
 
     def close(self) -> None:
-        """Remember it."""
+        """Note the call."""
         self.closed = True
 
 
@@ -102,7 +102,7 @@ def _plan(*streams: StreamPlan, **options: Any) -> Plan:  # noqa: ANN401  (any f
 
 
 def _decoded(record: Sent) -> Example | Label | Mark | None:
-    """None for garbage."""
+    """Decode a record; None for garbage."""
     try:
         found = decode_one(record.value)
     except ArebaError:
@@ -218,7 +218,7 @@ def test_equal_plans_give_equal_bytes() -> None:
 
 
 def test_unlabelled_share_keeps_labels_back() -> None:
-    """Labels that never come are the everyday case."""
+    """Missing labels are the everyday case."""
     labels = [record for record in events(_plan(_stream(unlabelled_share=0.2))) if record.topic == "labels"]
     assert 340 < len(labels) - 1 < 460
     assert len([record for record in events(_plan(_stream(unlabelled_share=1.0))) if record.topic == "labels"]) == 1
@@ -355,7 +355,7 @@ def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_rate_is_examples_a_second() -> None:
-    """500 examples at 100 a second take 5 seconds, evenly; their labels ride along."""
+    """500 examples at 100 per second take 5 seconds, evenly; their labels come in between."""
     sender = ListSender()
     replay(_plan(rate=100.0), sender, sender.clock, sleep=sender.clock.sleep)
     examples = [
@@ -418,7 +418,7 @@ def test_a_span_that_cannot_fit_is_refused() -> None:
     ],
 )
 def test_wrong_streams_are_refused(options: dict[str, Any], message: str) -> None:
-    """Before a record is sent, not when the topic is half full."""
+    """The error comes before a record is sent, not when the topic is half full."""
     with pytest.raises(ConfigurationError, match=message):
         _stream(**options)
 
@@ -453,11 +453,11 @@ class FakeCluster:
         self.partitions, self.missing, self.settings = partitions, missing, settings
 
     def require_broker(self) -> Self:
-        """There is a broker."""
+        """Return this cluster: there is a broker."""
         return self
 
     def topics(self, names: Sequence[str]) -> Mapping[str, TopicInfo]:
-        """Those that are there."""
+        """Return those of the named topics that exist."""
         settings = {name.replace("_", "."): value for name, value in self.settings.items()}
         found = {name: TopicInfo(name, self.partitions, settings) for name in names if name != self.missing}
         if "labels" in found and self.partitions == 0:
@@ -471,7 +471,7 @@ def _run(
     cluster: FakeCluster | None = None,
     sender: ListSender | None = None,
 ) -> Result:
-    """`areba-replay run` on a cluster in memory."""
+    """Run `areba-replay run` on a cluster in memory."""
     for variable in (*cli.BOOTSTRAP_VARIABLES, *cli.TOPIC_PREFIX_VARIABLES, "AREBA_DATA_DIR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(cli, "KafkaCluster", lambda *_: cluster or FakeCluster(retention_ms="604800000"))
@@ -513,7 +513,7 @@ def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_wrong_arguments_are_one_line_and_exit_2(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], line: str
 ) -> None:
-    """A user who mistypes needs to read what was wrong, not a traceback."""
+    """A user who mistypes an argument needs to read what was wrong, not a traceback."""
     sender = ListSender()
     result = _run(monkeypatch, *arguments, *KAFKA, sender=sender)
     assert result.exit_code == 2
@@ -523,7 +523,7 @@ def test_wrong_arguments_are_one_line_and_exit_2(
 
 
 def test_no_kafka_is_one_line_and_exit_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A default address would send a stranger's data to whatever listens there."""
+    """With a default address, data could go to any server that listens there."""
     result = _run(monkeypatch, "sine")
     assert result.exit_code == 2
     assert result.stderr.startswith("areba-replay: no Kafka: give --bootstrap-servers")
@@ -531,7 +531,7 @@ def test_no_kafka_is_one_line_and_exit_2(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("name", ["cervical", "fraud"])
 def test_a_missing_data_set_is_one_line_and_exit_2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
-    """The folder was named, but the file is not in it."""
+    """The folder is given, but the file is not in it."""
     monkeypatch.setattr(cli, "KafkaCluster", lambda *_: FakeCluster())
     environment = {"AREBA_DATA_DIR": str(tmp_path)}
     result = CliRunner().invoke(cli.main, ["run", name, *KAFKA], env=environment)
@@ -543,7 +543,7 @@ def test_a_missing_data_set_is_one_line_and_exit_2(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
-        (FakeCluster(missing="labels"), "topic labels: there is none"),
+        (FakeCluster(missing="labels"), "topic labels: it does not exist"),
         (FakeCluster(partitions=0), "have 0 and 1 partitions"),
         (
             FakeCluster(message_timestamp_type="LogAppendTime"),
@@ -561,7 +561,7 @@ def test_topics_that_cannot_serve_are_refused(
 
 
 def test_the_shorter_retention_time_counts() -> None:
-    """An example whose label was deleted is as bad as one that was deleted itself."""
+    """An example whose label was deleted is as useless as a deleted example."""
     cluster = FakeCluster()
     kept = {"examples": "1000", "labels": "500"}
     cluster.topics = lambda names: {  # type: ignore[method-assign]
@@ -594,7 +594,7 @@ def test_client_settings_come_from_a_file_and_are_never_shown(tmp_path: Path) ->
 
 
 def test_list_names_everything_that_run_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command explains itself."""
+    """A user should need nothing but the command to learn its options."""
     monkeypatch.delenv("AREBA_DATA_DIR", raising=False)
     monkeypatch.setattr(datasets, "RECIPES", {name: datasets.RECIPES[name] for name in ("cervical", "credit")})
     output = CliRunner().invoke(cli.main, ["list"]).output
@@ -603,6 +603,6 @@ def test_list_names_everything_that_run_takes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_schedule_is_made_without_bytes() -> None:
-    """Planning a million examples must not encode them: columns only."""
+    """Planning a million examples must not encode them; it makes columns only."""
     planned = schedule(_plan(_stream("sea:length=100000", loops=2)))
     assert len(planned) == 400_002

@@ -1,4 +1,4 @@
-"""The synthetic streams are those of the paper, and the same bytes everywhere."""
+"""The synthetic streams are those of the paper, with the same bytes on every machine."""
 
 import hashlib
 import math
@@ -52,13 +52,13 @@ def test_random_words_are_those_of_philox() -> None:
 @pytest.mark.parametrize(("imbalance", "share"), [(10.0, 0.1), (1.0, 0.01), (0.1, 0.001)])
 @pytest.mark.parametrize("concept", CONCEPTS)
 def test_imbalance_is_the_share_of_positives(concept: str, imbalance: float, share: float) -> None:
-    """The paper's three levels, to four standard deviations."""
+    """The shares are the paper's three levels, within four standard deviations."""
     labels = synthetic(SyntheticSpec(concept, length=200_000, imbalance=imbalance)).labels
     assert abs(labels.mean() - share) < 4 * math.sqrt(share / len(labels))
 
 
 def _truth(concept: str, x1: float, x2: float) -> bool:
-    """The paper's definitions, in its own ranges, with the C library's sine."""
+    """Decide the class by the paper's definitions, in its own ranges, with the C library's sine."""
     if concept == "sine":
         return 2 * x2 - 1 < math.sin(2 * math.pi * x1)
     if concept == "circle":
@@ -93,7 +93,7 @@ def test_points_fill_their_region_evenly(concept: str) -> None:
 
 
 def test_prior_drift_turns_the_imbalance_round() -> None:
-    """Before it 1 % is positive, after it 99 % (the paper's equation for p(y))."""
+    """Before the drift 1 % is positive, after it 99 % (the paper's equation for p(y))."""
     labels = synthetic(parse_spec("sine:drift=prior,length=40000,drift_at=10000")).labels
     assert abs(labels[:10_000].mean() - 0.01) < 0.005
     assert abs(labels[10_000:].mean() - 0.99) < 0.005
@@ -124,7 +124,7 @@ def test_posterior_drift_swaps_the_regions(concept: str) -> None:
 
 
 def test_noise_turns_labels_and_keeps_the_truth() -> None:
-    """The study scores against the truth and trains on what was sent."""
+    """The study scores against the truth and trains on the labels that were sent."""
     data = synthetic(parse_spec("sea:noise=0.1,length=40000,imbalance=10"))
     assert data.clean_labels is not None
     assert abs((data.labels != data.clean_labels).mean() - 0.1) < 0.01
@@ -161,13 +161,13 @@ def test_spec_text_reads_back() -> None:
     ],
 )
 def test_wrong_specs_are_refused(text: str, message: str) -> None:
-    """A mistyped option that was passed over would give another experiment than the one asked for."""
+    """A mistyped option that was ignored would give another experiment than the requested one."""
     with pytest.raises(DataSetError, match=message):
         parse_spec(text)
 
 
 def test_arithmetic_agrees_with_the_c_library() -> None:
-    """Our own functions stand in for the library's: equal to it but for the last bits."""
+    """Our functions replace the library's, and equal them up to the last bits."""
     turns = np.linspace(0, 1, 10_001)
     assert np.abs(sine_of_turns(turns) - np.sin(2 * np.pi * turns)).max() < 1e-15
     powers = np.linspace(-40, 40, 10_001)
@@ -177,7 +177,7 @@ def test_arithmetic_agrees_with_the_c_library() -> None:
 
 
 def test_normal_numbers_are_normal() -> None:
-    """Log-normal delays rest on them: mean 0, deviation 1, 2.5 % beyond 1.96."""
+    """Log-normal delays depend on them: mean 0, deviation 1, 2.5 % beyond 1.96."""
     draws = Draws("test", "normal").uniforms(0, 200_000).reshape(2, -1)
     numbers = normal(draws[0], draws[1])
     assert abs(numbers.mean()) < 0.01

@@ -41,7 +41,7 @@ GOLDEN = Path(schemas.__file__).parent / "golden"
 
 
 def golden(record: type[avro.Record], version: int = 1) -> tuple[bytes, dict[str, Any]]:
-    """The bytes of a golden value, and its fields as the JSON beside it has them."""
+    """Return the bytes of a golden value, and its fields from the JSON file next to it."""
     stem = f"{record.__name__.lower()}.v{version}"
     words: dict[str, Any] = json.loads((GOLDEN / f"{stem}.json").read_text(encoding="utf-8"))
     if record is Commit:
@@ -57,14 +57,14 @@ def decode_value(value: bytes | None, side: Side = Side.EXAMPLES, limits: Decode
 
 
 def reason(value: bytes | None, side: Side = Side.EXAMPLES, limits: DecodeLimits = LIMITS) -> Reason | int:
-    """Why a value is refused; 0 if it is not."""
+    """Return why a value is refused; 0 if it is accepted."""
     found = int(decode_value(value, side, limits).reasons[0])
     return Reason(found) if found else 0
 
 
 @pytest.mark.parametrize("version", schemas.sources())
 def test_golden_bytes(version: tuple[str, int]) -> None:
-    """Values already in topics stay readable, by us and by any Avro reader; those of today are written the same."""
+    """Values in topics stay readable for us and for any Avro reader, and today's values are written unchanged."""
     [record] = [one for one in avro.RECORD_TYPES if one.__name__.lower() == version[0]]
     value, words = golden(record, version[1])
     payload = io.BytesIO(value[avro.HEADER_BYTES :])
@@ -85,7 +85,7 @@ def test_golden_bytes(version: tuple[str, int]) -> None:
 
 
 def test_golden_inputs_in_a_batch() -> None:
-    """The way that the worker takes reads the golden inputs too."""
+    """The worker's batch decoder reads the golden inputs, too."""
     (example, words), (label, label_words), (mark, _) = golden(Example), golden(Label), golden(Mark)
     decoded = decode([example, mark], Side.EXAMPLES, LIMITS)
     assert decoded.kinds.tolist() == [Kind.DATA, Kind.MARK]
@@ -99,7 +99,7 @@ def test_golden_inputs_in_a_batch() -> None:
 
 
 def test_golden_outputs_in_a_batch() -> None:
-    """The way that the worker takes writes the golden outputs."""
+    """The worker's batch encoder writes the golden outputs."""
     (prediction, _), (outcome, _) = golden(Prediction), golden(Outcome)
     decoded_prediction, decoded_outcome = codec.decode_many([prediction, outcome])
     assert isinstance(decoded_prediction, Prediction)
@@ -109,7 +109,7 @@ def test_golden_outputs_in_a_batch() -> None:
 
 
 def test_columns() -> None:
-    """One look at everything a batch says, with a bad row in the middle that leaves its stream and no more."""
+    """Everything that a decoded batch contains, with a bad row in the middle that keeps only its stream."""
     values = [
         codec.encode(Example("s", "one", (1.0, 2.0))),
         codec.encode(Example("bad", "nan", (1.0, math.nan, 3.0))),
@@ -137,7 +137,7 @@ def test_columns() -> None:
 
 @pytest.mark.parametrize("side", Side)
 def test_empty_batch(side: Side) -> None:
-    """A round in which one side has nothing is the usual case, not a special one."""
+    """A round in which one side is empty is the usual case."""
     decoded = decode([], side, LIMITS)
     assert (len(decoded.kinds), len(decoded.features), decoded.stream_names) == (0, 0, ())
 
@@ -171,14 +171,14 @@ def test_empty_batch(side: Side) -> None:
         (Mark("s", MarkKind.PROMOTE, 5), Side.EXAMPLES, Reason.UNDECODABLE),
         (Mark("s", MarkKind.PROMOTE, None, ""), Side.EXAMPLES, Reason.UNDECODABLE),
         (Mark("s", MarkKind.PROMOTE, None, "oob"), Side.LABELS, 0),
-        # several things wrong: the first in the order of the module's docstring
+        # several problems: the first in the order of the module's docstring counts
         (Example("", "", (math.nan,) * 100_001), Side.EXAMPLES, Reason.BAD_ID),
         (Example("s", "i", (math.nan,) * 100_001), Side.EXAMPLES, Reason.WRONG_DIMENSION),
         (Mark("", MarkKind.ADVANCE), Side.EXAMPLES, Reason.BAD_ID),
     ],
 )
 def test_reasons(record: avro.Record, side: Side, expected: Reason | int) -> None:
-    """Whoever reads a dead letter must find the reason that lets him mend his producer."""
+    """The reason in a dead letter must help its sender to correct the producer."""
     assert reason(codec.encode(record), side) == expected
 
 
@@ -205,7 +205,7 @@ def _text(raw: bytes) -> bytes:
     ],
 )
 def test_checks_of_bytes(check: str, record: type[avro.Record], payload: bytes) -> None:
-    """Bytes that another reader would take otherwise, or not at all, are refused by both decoders, by name."""
+    """Both decoders refuse, by name, bytes that another reader would read differently or not at all."""
     value = avro.newest()[record].header + payload
     with pytest.raises(UndecodableError, match=rf"{record.__name__}: {check}"):
         codec.decode_one(value)
@@ -214,7 +214,7 @@ def test_checks_of_bytes(check: str, record: type[avro.Record], payload: bytes) 
 
 
 def test_arrays_in_blocks() -> None:
-    """Writers of other languages cut arrays into blocks, with sizes or without, and pad nothing; all mean the same."""
+    """Writers in other languages cut arrays into blocks, with or without sizes, and without padding."""
     floats = np.array([1.5, -2.0, 3.25], "<f4").tobytes()
     head = avro.newest()[Example].header + _text(b"s") + _text(b"i")
     for blocks in (
@@ -228,7 +228,7 @@ def test_arrays_in_blocks() -> None:
 
 
 def test_values_without_a_schema() -> None:
-    """Garbage, an empty value and a tombstone are told apart, and none is decoded by luck."""
+    """Garbage, an empty value and a tombstone have different reasons, and none is decoded by chance."""
     value = codec.encode(Example("s", "i", (1.0,)))
     for wrong in (b"", b"\xc3", value[:9], b"\xc3\x02" + value[2:], b"\x00" + value, value[:9] + b"\x00" + value[10:]):
         assert reason(wrong) == Reason.WRONG_SCHEMA
@@ -239,7 +239,7 @@ def test_values_without_a_schema() -> None:
 
 
 def test_size_limit() -> None:
-    """A value of exactly the limit passes; one byte more is not even looked at."""
+    """A value of exactly the limit is accepted; one more byte, and it is not even parsed."""
     value = codec.encode(Example("s", "i", (1.0,)))
     assert reason(value, limits=DecodeLimits(max_record_bytes=len(value))) == 0
     assert reason(value, limits=DecodeLimits(max_record_bytes=len(value) - 1)) == Reason.TOO_LARGE
@@ -247,7 +247,7 @@ def test_size_limit() -> None:
 
 
 def test_encode_examples() -> None:
-    """The replayer's fast way writes what the slow one writes, from any layout of the matrix."""
+    """The replay's fast encoder writes what the slow one writes, from any layout of the matrix."""
     matrix = np.asfortranarray(np.arange(12, dtype=np.float32).reshape(4, 3))
     matrix.flags.writeable = False
     ids = ["a", "é" * 32, "c" * 64, "🎲"]
@@ -257,7 +257,7 @@ def test_encode_examples() -> None:
 
 
 def test_encode_labels() -> None:
-    """The same for labels, with revisions and without."""
+    """The same for labels, with and without revisions."""
     ids, labels = ["a", "é", "c" * 64], np.array([0, 1, 1], np.int8)
     expected = [codec.encode(Label("s", *row)) for row in zip(ids, labels.tolist(), strict=True)]
     assert encode_labels("s", ids, labels) == expected
@@ -287,7 +287,7 @@ ONE = np.ones((1, 1), np.float32)
     ],
 )
 def test_what_cannot_be_written(call: Callable[[], object], message: str) -> None:
-    """A producer learns at once what would come back as a dead letter much later."""
+    """A producer gets an error at once instead of a dead letter much later."""
     with pytest.raises(ValueError, match=message):
         call()
 
@@ -308,7 +308,7 @@ OUTCOMES = [
 
 
 def test_encode_columns() -> None:
-    """Tools that write one by one and workers that write in batches must be told apart by nobody; nulls included."""
+    """Tools that write single records and workers that write batches must give the same bytes, nulls included."""
     assert encode_predictions(prediction_columns(PREDICTIONS)) == [codec.encode(each) for each in PREDICTIONS]
     assert encode_outcomes(outcome_columns(OUTCOMES)) == [codec.encode(each) for each in OUTCOMES]
     assert encode_predictions(prediction_columns([])) == []
@@ -316,7 +316,7 @@ def test_encode_columns() -> None:
 
 
 def test_decode_many() -> None:
-    """What subscribers call gives back the records."""
+    """The function for subscribers returns the original records."""
     records: list[avro.Record] = [*PREDICTIONS, *OUTCOMES]
     assert codec.decode_many(codec.encode(record) for record in records) == records
 
@@ -358,7 +358,7 @@ METRIC = Metric(
 
 
 def test_metric_nulls() -> None:
-    """Before both classes were seen there is no recall; a zero there would draw a wrong line on a dashboard."""
+    """Before both classes were seen there is no recall; a zero would draw a wrong line on a dashboard."""
     names = (
         *("recall", "specificity", "gmean", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99"),
         *("change_flagged", "change_began", "gmean_before", "labels_to_recover"),

@@ -1,4 +1,4 @@
-"""A dead letter that does not fit: what it loses first, and how to tell what that was."""
+"""A dead letter that does not fit: what it leaves out first, and how a reader can identify that."""
 
 import hashlib
 from itertools import pairwise
@@ -13,7 +13,7 @@ WHOLE = Fields(b"k" * 500, b"v" * 2_000, [("source", b"h" * 1_000), ("none", Non
 
 
 def _sizes() -> list[int]:
-    """The largest batch of each form: whole, without headers, without value, without key."""
+    """Return the size of the largest batch of each form: whole, without headers, without value, without key."""
     return [batch_bytes(fitted(WHOLE, OURS, most)) for most in (10_000, 3_000, 1_200, 0)]
 
 
@@ -22,7 +22,7 @@ def _sizes() -> list[int]:
     [(10_000, ()), (3_000, ("headers",)), (1_200, ("headers", "value")), (600, ("headers", "value", "key"))],
 )
 def test_headers_go_first_then_the_value_then_the_key(most: int, lost: tuple[str, ...]) -> None:
-    """As much stays as fits; what is lost is known by length and SHA-256."""
+    """As much as fits is kept; lengths and SHA-256 identify what is left out."""
     letter = fitted(WHOLE, OURS, most)
     rest, left_out = read_left_out(letter.headers)
     assert tuple(sorted(left_out)) == tuple(sorted(lost))
@@ -39,7 +39,7 @@ def test_headers_go_first_then_the_value_then_the_key(most: int, lost: tuple[str
 
 
 def test_a_letter_fits_wherever_it_can() -> None:
-    """At each form's own size that form is taken; one byte less, and the next one is."""
+    """At the size of each form that form is used; with one byte less, the next smaller form."""
     sizes = _sizes()
     assert sizes == sorted(sizes, reverse=True)
     for size, smaller in pairwise(sizes):
@@ -48,14 +48,14 @@ def test_a_letter_fits_wherever_it_can() -> None:
 
 
 def test_what_is_empty_is_not_lost() -> None:
-    """A null value stays null: nothing is said of it."""
+    """A null value remains null, and nothing is reported about it."""
     letter = fitted(Fields(None, None, [("source", b"h" * 1_000)]), OURS, 300)
     assert set(read_left_out(letter.headers)[1]) == {"headers"}
     assert read_left_out(fitted(Fields(b"", b"", ()), OURS, 0).headers)[1] == {}
 
 
 def test_no_header_of_a_producer_is_taken_for_ours() -> None:
-    """A whole letter ends with ours, whatever the record said of itself."""
+    """A whole letter ends with our headers, whatever headers the record had."""
     forged: list[Header] = [("areba.value.length", b"5"), ("areba.value.sha256", b"00")]
     letter = fitted(Fields(b"k", b"v", forged), OURS, 10_000)
     assert read_left_out(letter.headers) == (letter.headers, {})
@@ -63,6 +63,6 @@ def test_no_header_of_a_producer_is_taken_for_ours() -> None:
 
 
 def test_headers_as_bytes_are_one_to_one() -> None:
-    """Null and empty, one header or two: other headers have other bytes."""
+    """Null and empty, one header or two: different headers have different bytes."""
     every: list[list[Header]] = [[], [("a", None)], [("a", b"")], [("", b"a")], [("a", b""), ("", None)]]
     assert len({headers_bytes(headers) for headers in every}) == len(every)

@@ -1,4 +1,4 @@
-"""The schema files: what readers in any language rely on."""
+"""The schema files, which readers in any language rely on."""
 
 import dataclasses
 import json
@@ -18,14 +18,14 @@ SOURCES: dict[str, dict[str, Any]] = {name: json.loads(text) for (name, _), text
 
 
 def test_every_record_type_has_a_schema() -> None:
-    """A type without a schema could be written by nobody, a file without a type read by nobody."""
+    """A type without a schema cannot be written, and a file without a type cannot be read."""
     assert sorted(SOURCES) == sorted(record.__name__.lower() for record in avro.RECORD_TYPES)
     assert len(schemas.sources()) == len(list(FOLDER.glob("*.avsc")))
 
 
 @pytest.mark.parametrize("record", avro.RECORD_TYPES)
 def test_fields_are_those_of_the_dataclass(record: type[avro.Record]) -> None:
-    """Columns, tools and topics must mean the same by a field; Avro's order is that of the bytes."""
+    """Columns, tools and topics must use a field in the same sense; Avro's order is the order of the bytes."""
     schema = SOURCES[record.__name__.lower()]
     assert [field["name"] for field in schema["fields"]] == [field.name for field in dataclasses.fields(record)]
     assert (schema["name"], schema["namespace"]) == (record.__name__, "areba")
@@ -33,7 +33,7 @@ def test_fields_are_those_of_the_dataclass(record: type[avro.Record]) -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_flat_and_documented(name: str) -> None:
-    """A subscriber reads the meaning and the unit of each field in the file; a decoder must never recurse."""
+    """A subscriber reads the meaning and unit of each field in the file; a decoder must never recurse."""
     schema = SOURCES[name]
     assert schema["doc"]
     for field in schema["fields"]:
@@ -61,7 +61,7 @@ def test_nested_schemas_are_refused() -> None:
 
 
 def test_symbols_are_those_of_the_enumerations() -> None:
-    """The batch paths write and read enums by number."""
+    """The batch paths write and read enumerations by number."""
     for name, field, enumeration in (("mark", "kind", MarkKind), ("outcome", "outcome", OutcomeKind)):
         kind = next(each["type"] for each in SOURCES[name]["fields"] if each["name"] == field)
         assert kind["symbols"] == [member.name.lower() for member in enumeration]
@@ -69,7 +69,7 @@ def test_symbols_are_those_of_the_enumerations() -> None:
 
 
 def test_fingerprints() -> None:
-    """Ours, fastavro's and the specification's own (for "null") agree, so that a value written elsewhere is known."""
+    """Ours, fastavro's and the specification's own (for "null") agree, so that other writers' values are recognised."""
     assert rabin(b'"null"') == 0x63DD24E7CC258F8A
     for name, parsed in PARSED.items():
         assert canonical(name).decode() == to_parsing_canonical_form(parsed)
@@ -82,6 +82,6 @@ def test_fingerprints() -> None:
 
 @pytest.mark.parametrize("version", schemas.sources())
 def test_a_published_schema_does_not_change(version: tuple[str, int]) -> None:
-    """The golden value holds the fingerprint that was published: a change needs a new version and a new file."""
+    """The golden value has the published fingerprint: a change needs a new version and a new file."""
     golden = (FOLDER / "golden" / f"{version[0]}.v{version[1]}.bin").read_bytes()
     assert golden[: avro.HEADER_BYTES] == header_of(*version)

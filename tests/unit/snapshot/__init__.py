@@ -1,1 +1,1 @@
-"""The formats of snapshots and of the records that are written in parts."""
+"""The formats of snapshots, and of acts that are written in parts."""

@@ -1,4 +1,4 @@
-"""Long acts in progress: no record grows with the number of streams, and whoever reads them has the whole text."""
+"""Long acts in progress: no record grows with the number of streams, and every reader gets the whole text."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def _act(text: str, sequence: int = 3) -> Act:
 
 @pytest.mark.parametrize("length", [0, 1, PART_CHARACTERS, PART_CHARACTERS + 1, 3 * PART_CHARACTERS - 1])
 def test_a_text_comes_back_whole(length: int) -> None:
-    """Characters of four bytes are the largest that there are."""
+    """Characters of four bytes are the largest possible."""
     act = _act("".join(map(chr, range(0x1F600, 0x1F640))) * (length // 64) + "x" * (length % 64))
     parts = in_parts(act)
     assert len(parts) == max(1, -(-length // PART_CHARACTERS))
@@ -36,7 +36,7 @@ def test_a_text_comes_back_whole(length: int) -> None:
 
 
 def test_parts_that_do_not_follow_are_refused() -> None:
-    """Settings with a hole in them would be other settings, if they can be read at all."""
+    """Settings with a gap would be other settings, if they can be read at all."""
     one, two, three = in_parts(_act("x" * 3 * PART_CHARACTERS))
     for wrong in (
         [one, three],
@@ -52,7 +52,7 @@ def test_parts_that_do_not_follow_are_refused() -> None:
 
 
 def test_parts_without_an_end_count_for_nothing() -> None:
-    """Their writer died; the next one wrote the act again."""
+    """Their writer died, and the next writer wrote the act again."""
     one, _ = in_parts(_act("x" * (PART_CHARACTERS + 1)))
     assert list(whole_acts([one, *in_parts(_act("short", 4))])) == [_act("short", 4)]
 
@@ -66,7 +66,7 @@ def _digests(member: Worker) -> list[object]:
 
 
 def test_every_reader_puts_the_parts_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore with and without a snapshot, rebuild, inspect and verify, over two configurations in parts."""
+    """Restore with and without a snapshot, rebuild, inspect and verify all read two configurations in parts."""
     monkeypatch.setattr("stream_app.snapshot.parts.PART_CHARACTERS", 300)
     world = World()
     world.send(10)
@@ -94,7 +94,7 @@ def test_every_reader_puts_the_parts_together(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_configuration_whose_writer_died_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`areba state import` writes before the first worker; killed half-way, it must not stop the task for good."""
+    """`areba state import` writes before the first worker; if it is killed half-way, the task must still start."""
     monkeypatch.setattr("stream_app.snapshot.parts.PART_CHARACTERS", 300)
     world = World()
     parts = in_parts(Act(0, CONFIGURATION, "2.0", world.config.task_settings().to_json()))

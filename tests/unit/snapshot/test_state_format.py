@@ -1,7 +1,7 @@
-"""A snapshot that a former version wrote is read by this one, and goes on to the bits that it would have had.
+"""This version reads a snapshot of an earlier version, and continues with the bits of that version.
 
-The file has one snapshot of a task with every method, as that version wrote it. After a change of the format, keep it,
-raise `state.FORMAT`, and write one more: `python -m tests.unit.snapshot.test_state_format`.
+Each file has a snapshot of a task with every method, as that version wrote it. After a change of the format, keep it,
+raise `FORMAT`, and write another file: `python -m tests.unit.snapshot.test_state_format`.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ FOLDER = Path(__file__).parents[2] / "golden"
 TOPICS = ("examples", "labels")
 
 EXPECTED = dict.fromkeys((1, 2), "5effeb79efdd748e45d51179d5e21bbe658fe7e01338eb3274acc7db95127cec37074cd91ef6e073")
-"""By format: the digest of what 60 more records of each side give."""
+"""The digest of the outputs for 60 more records of each side, by format."""
 
 
 def _records(first: int, count: int) -> tuple[RawRecords, RawRecords]:
-    """Examples of two streams in turns, positive every fifth; labels three examples late."""
+    """Return examples of two streams in turns, every fifth positive; labels come three examples late."""
     numbers = range(first, first + count)
     examples = [Example("ab"[n % 2], f"id-{n}", [n % 7 / 4 - 1, (n % 5 == 0) - n % 3 / 8]) for n in numbers]
     labels = [Label("ab"[n % 2], f"id-{n}", int(n % 5 == 0)) for n in numbers]
@@ -88,7 +88,7 @@ def test_a_snapshot_of_each_format_is_read(number: int) -> None:
 
 
 def test_the_newest_format_is_written_as_it_was() -> None:
-    """A change of the bytes without a new number of the format would be found by a user, behind an update."""
+    """A change of the bytes without a new number of the format would be found by a user after an update."""
     blobs, _ = _snapshot()
     kept = load_file(_path(FORMAT))
     assert {blob.key: blob.content for blob in blobs} == {

@@ -1,4 +1,4 @@
-"""`python -m study` as a user meets it: a folder of one's own, progress, Ctrl-C, and going on from there."""
+"""`python -m study` as a user runs it: a folder of the user's own, progress, Ctrl-C, and a continued run."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from ops.keeper import KeptProcess
 ROOT = Path(__file__).parents[3]
 
 DEADLINE_S = 300.0
-"""The children may have to compile first."""
+"""Time for child processes, which may have to compile first."""
 
 EXPERIMENT = """\
 title: A small one
@@ -29,7 +29,7 @@ repetitions: 2
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with one experiment."""
+    """Return a folder with one experiment."""
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "small.yaml").write_text(EXPERIMENT)
     return tmp_path
@@ -51,7 +51,7 @@ def _files(folder: Path) -> dict[Path, int]:
 
 
 def test_a_name_that_is_not_there_is_a_line(folder: Path) -> None:
-    """Exit status 2 and what to do, before anything is compiled."""
+    """The exit status is 2 with a line that says what to do, before anything is compiled."""
     result = _study(folder, "run", "smal")
     assert (result.returncode, result.stderr.strip()) == (
         2,
@@ -61,7 +61,7 @@ def test_a_name_that_is_not_there_is_a_line(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_loses_nothing(folder: Path) -> None:
-    """What was finished is there, is not run again, and the same command goes on to the end."""
+    """Finished repetitions are kept and not run again, and the same command continues to the end."""
     process = KeptProcess(
         _command(folder, "run", "small", "--reps", "5000", "--jobs", "1"),
         cwd=ROOT,
@@ -81,7 +81,7 @@ def test_ctrl_c_loses_nothing(folder: Path) -> None:
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert "the same command goes on from there" in " ".join(said.split())
+    assert "the same command continues from there" in " ".join(said.split())
     before = _files(folder)
     wanted = len(before) + 2
     result = _study(folder, "run", "small", "--reps", str(wanted), "--jobs", "2")
@@ -90,4 +90,4 @@ def test_ctrl_c_loses_nothing(folder: Path) -> None:
     assert len(after) == wanted
     assert {path: after[path] for path in before} == before
     assert f"{wanted}/2" in _study(folder, "list").stdout
-    assert "every repetition is there" in _study(folder, "run", "small").stderr
+    assert "every repetition is finished" in _study(folder, "run", "small").stderr

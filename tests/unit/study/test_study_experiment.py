@@ -1,4 +1,4 @@
-"""Experiment files: what is wrong in one is said in a line each, and the project's own are all there."""
+"""Experiment files: a line for each error, and the project's own files are complete."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def _complaints(**changed: Any) -> tuple[str, ...]:  # noqa: ANN401  (plain data
 
 
 def test_a_method_without_settings_is_the_one_of_its_name() -> None:
-    """`baseline:` alone is a baseline; common settings reach all, and a method's own go before them."""
+    """`baseline:` alone is a baseline; common settings reach all methods, and a method's own settings override them."""
     own = {"areba_2": {"method": "areba", "budget": 2, "learning_rate": 0.5}, "baseline": None}
     experiment = parse({**GOOD, "settings": {"learning_rate": 0.1}, "methods": own}, "small.yaml")
     assert experiment.methods["baseline"].method == "baseline"
@@ -34,7 +34,7 @@ def test_a_method_without_settings_is_the_one_of_its_name() -> None:
 
 
 def test_each_error_is_one_line_with_the_file_and_the_key() -> None:
-    """Whoever wrote the file sees everything at once, without a traceback."""
+    """The author of a file sees all errors at once, without a traceback."""
     stream = {"source": "sinus", "length": 0}
     assert _complaints(stream=stream, repetitions="many", colour="blue") == (
         (
@@ -57,13 +57,13 @@ def test_each_error_is_one_line_with_the_file_and_the_key() -> None:
     ],
 )
 def test_a_stream_that_makes_no_sense_is_refused(stream: dict[str, Any], message: str) -> None:
-    """A setting that would be ignored would make a figure that is not what its title says."""
+    """A setting that is ignored would give a figure that does not match its title."""
     (line,) = _complaints(stream=stream)
     assert message in line
 
 
 def test_a_file_that_is_no_yaml_names_the_line(tmp_path: Path) -> None:
-    """The most common slip, a colon in a title, is found at once."""
+    """The most common mistake, a colon in a title, is found at once."""
     path = tmp_path / "odd.yaml"
     path.write_text("group: drift\ntitle: Sine: the first\n")
     with pytest.raises(ConfigurationError, match=r"^odd\.yaml:2: "):
@@ -71,7 +71,7 @@ def test_a_file_that_is_no_yaml_names_the_line(tmp_path: Path) -> None:
 
 
 def test_known_drifts_are_where_the_sums_start_anew() -> None:
-    """A drift in the middle, at a step, or again and again."""
+    """A drift may be in the middle, at a step, or recurring."""
     choice = parse(GOOD, "").stream
     assert choice.resets(400) == (200,)
     assert choice.model_copy(update={"drift_step": None}).resets(301) == (150,)
@@ -79,7 +79,7 @@ def test_known_drifts_are_where_the_sums_start_anew() -> None:
 
 
 def test_only_what_changes_a_result_changes_the_digest() -> None:
-    """A new title keeps hours of finished repetitions; another setting does not pass for the old one."""
+    """A new title keeps hours of finished repetitions, and a changed setting does not reuse them."""
     digest = Run(parse(GOOD, ""), "both").digest("1")
     other = {**GOOD, "methods": {"areba_2": {"method": "areba", "budget": 4}, "baseline": None}}
     assert Run(parse({**GOOD, "title": "Another", "repetitions": 3}, ""), "both").digest("1") == digest
@@ -95,12 +95,12 @@ def test_only_what_changes_a_result_changes_the_digest() -> None:
 
 @pytest.fixture(scope="module")
 def experiments() -> dict[str, Experiment]:
-    """The project's own."""
+    """Return the project's own experiments."""
     return {experiment.name: experiment for experiment in load_all()}
 
 
 def test_the_paper_is_covered(experiments: dict[str, Experiment]) -> None:
-    """Every figure of the paper's table, and every statement, names an experiment and learners that there are."""
+    """Every figure of the paper's table, and every statement, names an experiment and learners that exist."""
     for figure in table_figures():
         assert set(figure.learners) <= set(experiments[figure.experiment].methods), figure
     assert len(table_figures()) == 30
@@ -112,7 +112,7 @@ def test_the_paper_is_covered(experiments: dict[str, Experiment]) -> None:
 
 
 def test_the_streams_of_the_issue_are_there(experiments: dict[str, Experiment]) -> None:
-    """Three streams at three imbalances, each drift with and without noise, five data sets, B from 2 to 1000."""
+    """There are three streams at three imbalances, each drift with and without noise, five data sets, B from 2 on."""
     assert {f"{c}-{i}-stationary" for c in ("sine", "circle", "sea") for i in ("10", "1", "0.1")} <= experiments.keys()
     for concept in ("sine", "circle", "sea", "sea"):
         for kind in ("prior", "likelihood", "posterior"):
@@ -126,7 +126,7 @@ def test_the_streams_of_the_issue_are_there(experiments: dict[str, Experiment]) 
 
 
 def test_names_patterns_and_groups_choose_runs(experiments: dict[str, Experiment]) -> None:
-    """What a user types finds what it should, in the folder's order; a slip is an error, not nothing."""
+    """Patterns find the runs that a user means, in the folder's order; a typing error is an error."""
     runs = runs_of(experiments.values())
     assert [run.name for run in choose(runs, ["sine-1-prior*"])] == [
         "sine-1-prior-noise",
@@ -140,7 +140,7 @@ def test_names_patterns_and_groups_choose_runs(experiments: dict[str, Experiment
 
 
 def test_an_experiment_survives_the_way_to_another_process(experiments: dict[str, Experiment]) -> None:
-    """Repetitions run in processes of their own; what arrives there must be the experiment, set defaults and all."""
+    """Repetitions run in separate processes, which must get the same experiment, including explicit defaults."""
     for experiment in experiments.values():
         sent = experiment.model_dump_json(exclude_unset=True)
         again = Experiment.model_validate_json(sent)
@@ -151,7 +151,7 @@ def test_an_experiment_survives_the_way_to_another_process(experiments: dict[str
 
 
 def test_files_say_what_they_are(experiments: dict[str, Experiment]) -> None:
-    """A file that was copied and not changed would run the same thing under two names."""
+    """A file that was copied and not changed would run the same experiment under two names."""
     seen: dict[str, str] = {}
     for experiment in experiments.values():
         for run in runs_of([experiment]):

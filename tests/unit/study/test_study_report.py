@@ -1,4 +1,4 @@
-"""The report from a few small runs: every part is there, every figure is drawn, other results are told apart."""
+"""The report of a few small runs: every part is there, every figure is drawn, different results are distinguished."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def _runs() -> list[Run]:
 
 
 def _fill(store: Store, runs: list[Run], worse: float = 0.0) -> None:
-    """Learners of known quality: the first in an experiment is right most often."""
+    """Store learners of known quality: the first in an experiment is right most often."""
     for place, run in enumerate(runs):
         for repetition in range(4):
             draw = np.random.default_rng([place, repetition])
@@ -62,7 +62,7 @@ def _fill(store: Store, runs: list[Run], worse: float = 0.0) -> None:
 
 
 LONG, DRIFT_STEP = 10_300, 10_000
-"""Longer than the points that are kept of a curve."""
+"""Longer than the number of points that a curve keeps."""
 
 
 def _long_run() -> Run:
@@ -86,13 +86,13 @@ def _report(folder: Path, runs: list[Run]) -> Path:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of all of them."""
+    """Return the page of all of them."""
     return _report(tmp_path_factory.mktemp("report"), _runs())
 
 
 @pytest.mark.slow
 def test_every_part_that_was_run_is_in_the_report(page: Path) -> None:
-    """A reader finds tables, statements, figures and tests, and no picture that is not there."""
+    """A reader finds tables, statements, figures and tests, and no link to a missing picture."""
     text = page.read_text(encoding="utf-8")
     for heading in (
         "## In short",
@@ -122,7 +122,7 @@ def test_every_part_that_was_run_is_in_the_report(page: Path) -> None:
 
 @pytest.mark.slow
 def test_the_table_shows_the_papers_figure_beside_ours(page: Path) -> None:
-    """Ours, the paper's, the difference, and a mark where it is beyond two standard errors."""
+    """The table has our figure, the paper's, the difference, and a mark if it exceeds two standard errors."""
     lines = page.read_text(encoding="utf-8").splitlines()
     (row,) = [line for line in lines if line.startswith("| Baseline | Credit Score ")]
     cells = [cell.strip() for cell in row.split("|")]
@@ -133,7 +133,7 @@ def test_the_table_shows_the_papers_figure_beside_ours(page: Path) -> None:
 
 
 def test_curves_keep_the_points_on_both_sides_of_a_drift(tmp_path: Path) -> None:
-    """A figure "before the drift" of a long stream, whose curve is thinned out, was that after the reset: zero."""
+    """In a long stream, whose curve is thinned out, the figure "before the drift" was that after the reset: zero."""
     run = _long_run()
     store = Store(tmp_path, engine_version())
     store.put(run, 0, _right_until_the_drift())
@@ -147,7 +147,7 @@ def test_curves_keep_the_points_on_both_sides_of_a_drift(tmp_path: Path) -> None
 
 
 def test_a_figure_without_resets_remembers_what_was_before(tmp_path: Path) -> None:
-    """The page says what the reset does: a learner that is always wrong after the drift still has what it had."""
+    """The page says what the reset does: a learner that is always wrong after the drift keeps its earlier figure."""
     run = _long_run()
     store = Store(tmp_path, engine_version())
     store.put(run, 0, _right_until_the_drift())
@@ -160,7 +160,7 @@ def test_a_figure_without_resets_remembers_what_was_before(tmp_path: Path) -> No
 
 
 def test_equal_results_are_equal_and_others_are_named(tmp_path: Path) -> None:
-    """`make study-quick` must say that a fresh clone finds the committed figures, and must not say so when not."""
+    """`make study-quick` must say that a fresh clone reproduces the committed figures only if it does."""
     runs = _runs()[2:4]
     for folder in ("one", "two", "three"):
         store = Store(tmp_path / folder, engine_version())

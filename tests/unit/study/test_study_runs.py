@@ -1,4 +1,4 @@
-"""Repetitions: through the task's stages, scored with clean labels, kept so that a stopped run goes on."""
+"""Repetitions: run through the task's stages, scored with clean labels, stored so that a stopped run can continue."""
 
 import csv
 from dataclasses import replace
@@ -39,7 +39,7 @@ def _run(varies: Varies = "both", **stream: Any) -> Run:  # noqa: ANN401  (plain
 
 
 def test_a_repetition_has_what_the_task_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Class and score of every learner at every step, read back from the topic of predictions by the slow decoder."""
+    """Class and score of every learner at every step equal those that the slow decoder reads from the predictions."""
     monkeypatch.setattr(runs, "BATCH_RECORDS", 77)
     run = _run()
     result = repeat(run, 0)
@@ -62,7 +62,7 @@ def test_a_repetition_has_what_the_task_published(monkeypatch: pytest.MonkeyPatc
 
 
 def test_where_batches_are_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The study's batches are not a worker's; no figure may depend on that."""
+    """The study's batches differ from a worker's, and no figure may depend on that."""
     whole = repeat(_run(label_delay="fixed:10ev", label_share=0.7), 1)
     monkeypatch.setattr(runs, "BATCH_RECORDS", 13)
     cut = repeat(_run(label_delay="fixed:10ev", label_share=0.7), 1)
@@ -70,7 +70,7 @@ def test_where_batches_are_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_a_repetition_varies() -> None:
-    """Data, seeds of learners, or both: the first prediction shows the initial weights."""
+    """Data, seeds of learners, or both vary; the first prediction shows the initial weights."""
 
     def first(varies: Varies, repetition: int) -> tuple[bytes, bytes]:
         run = _run(varies)
@@ -82,7 +82,7 @@ def test_what_a_repetition_varies() -> None:
 
 
 def test_learners_get_the_noise_and_the_scorer_does_not() -> None:
-    """With noisy labels a perfect learner must score 1.0; scoring by what was sent would cap it."""
+    """A perfect learner must score 1.0 with noisy labels; scores against the sent labels would be lower."""
     run = _run(noise=0.3)
     data = data_of(run, 0)
     assert data.clean_labels is not None
@@ -94,7 +94,7 @@ def test_learners_get_the_noise_and_the_scorer_does_not() -> None:
 
 
 def test_a_recurring_drift_swaps_the_regions_back_and_forth() -> None:
-    """Stretches 1 and 3 are the plain stream's, 2 and 4 that of a stream which has drifted."""
+    """Stretches 1 and 3 are those of the plain stream, 2 and 4 those of a stream that has drifted."""
     plain = made(_run().experiment.stream, 0)
     swapped = made(_run(drift="posterior", drift_every=75).experiment.stream, 0)
     drifted = made(_run(drift="posterior", drift_step=1).experiment.stream, 0)
@@ -105,7 +105,7 @@ def test_a_recurring_drift_swaps_the_regions_back_and_forth() -> None:
 
 
 def test_a_wide_stream_has_its_own_features_first() -> None:
-    """What is added is noise: the class depends on the first two."""
+    """The additional features are noise: the class depends on the first two."""
     plain, wide = made(_run().experiment.stream, 0), made(_run(features=50).experiment.stream, 0)
     assert wide.features.shape == (LENGTH, 50)
     assert (wide.features[:, :2] == plain.features).all()
@@ -113,7 +113,7 @@ def test_a_wide_stream_has_its_own_features_first() -> None:
 
 
 def test_the_figures_of_a_class_that_has_not_come() -> None:
-    """1.0 from the start, 0.0 from a known drift on, as the authors' program has it; then the faded share."""
+    """The figure is 1.0 at the start and 0.0 after a known drift, as in the authors' program; then the faded share."""
     labels = np.array([0, 1, 0, 0, 1], np.int8)
     predicted = np.array([0, 0, 0, 1, 1], np.int8)
     curves = curves_of(predicted, labels, (2,), 0.5)
@@ -124,7 +124,7 @@ def test_the_figures_of_a_class_that_has_not_come() -> None:
 
 
 def test_time_to_recover() -> None:
-    """Examples from the drift until the mean is at 90 % of its value before; never is never, not the last step."""
+    """Counts examples from the drift until the mean is at 90 % of its value before; it may also never recover."""
     gmeans = np.array([[0.5, 0.8, 0.0, 0.3, 0.73, 0.9], [0.5, 0.8, 0.0, 0.3, 0.73, 0.9]])
     assert recovery(gmeans, 2, 6).steps == 3
     assert recovery(gmeans, 2, 4).steps is None
@@ -141,7 +141,7 @@ def _result(share: float) -> Repetition:
 
 
 def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
-    """What is finished is kept and not run again; another engine or setting begins anew."""
+    """Finished repetitions are stored and not run again; another engine or setting starts anew."""
     run, store = _run(), _store(tmp_path)
     assert [item.repetition for item in missing([run], store, None)] == [0, 1, 2]
     store.put(run, 1, _result(0.5))
@@ -152,7 +152,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_the_engine_is_all_that_a_repetition_imports(tmp_path: Path) -> None:
-    """A result that a changed source would not give again must not be shown as its result."""
+    """A result that changed sources would not reproduce must not be shown as their result."""
     names = {path.name for path in engine_sources()}
     assert {"runs.py", "task.py", "records.py", "settings.py", "avro.py", "compiler.py", "synthetic.py"} <= names
     assert not names & {"broker.py", "transaction.py", "worker.py", "store.py"}, (
@@ -179,7 +179,7 @@ def test_the_engine_is_all_that_a_repetition_imports(tmp_path: Path) -> None:
 
 
 def test_another_version_of_an_own_learner_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever changes a learner and runs the study again must not be shown what the old one did."""
+    """A user who changes a learner and runs the study again must not see the results of the old one."""
     monkeypatch.syspath_prepend(str(tmp_path))
     source = tmp_path / "own_of_the_study.py"
     run = _run()
@@ -194,7 +194,7 @@ def test_another_version_of_an_own_learner_begins_anew(tmp_path: Path, monkeypat
 
 
 def test_what_is_kept_comes_back(tmp_path: Path) -> None:
-    """Bits are packed: not one may be lost, and the length need not be a multiple of 8."""
+    """Bits are packed: none may be lost, and the length need not be a multiple of 8."""
     run, store, result = _run(), _store(tmp_path), _result(0.3)
     store.put(run, 0, result)
     back = store.get(run, 0)
@@ -204,7 +204,7 @@ def test_what_is_kept_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_half_written_file_is_not_a_repetition(tmp_path: Path) -> None:
-    """A process that was killed while it wrote leaves a `.partial` file, which nobody counts."""
+    """A process that was killed while it wrote leaves a `.partial` file, which does not count."""
     run, store = _run(), _store(tmp_path)
     store.put(run, 0, _result(0.3))
     (path,) = tmp_path.rglob("*.npz")
@@ -213,7 +213,7 @@ def test_a_half_written_file_is_not_a_repetition(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    """A disk that went bad must not become a figure, nor a traceback."""
+    """A broken disk must cause neither a figure nor a traceback."""
     run, store = _run(), _store(tmp_path)
     store.put(run, 0, _result(0.3))
     (path,) = tmp_path.rglob("*.npz")
@@ -234,7 +234,7 @@ def test_the_published_table(tmp_path: Path) -> None:
     expected = "experiment,stream,imbalance,drift,noise,learner,budget,step,metric,mean,standard_deviation,repetitions"
     assert ",".join(FINAL_COLUMNS) == expected
     assert (tmp_path / "final.csv").read_text().partition("\n")[0] == expected
-    assert len(rows) == 2 * 3  # two learners, three metrics, the last step alone
+    assert len(rows) == 2 * 3  # two learners, three metrics, only the last step
     first = rows[0]
     assert (first["experiment"], first["stream"], first["imbalance"]) == ("small", "sine", "20")
     assert (first["drift"], first["noise"], first["step"], first["repetitions"]) == ("posterior", "0.1", "300", "2")

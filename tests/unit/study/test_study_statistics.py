@@ -1,4 +1,4 @@
-"""The tests of the report against textbook figures, and where there is nothing to test."""
+"""The tests of the report against textbook figures, and in cases where there is nothing to test."""
 
 import numpy as np
 import pytest
@@ -17,11 +17,11 @@ ERRORS = np.array(
         [44.0, 49.0, 56.0],
     ]
 )
-"""A textbook's repeated-measures example: six people, exercise before, after three and after six months."""
+"""A textbook's repeated-measures example: six people, before exercise, after three and after six months."""
 
 
 def test_the_anova_is_that_of_the_textbook() -> None:
-    """F(2, 10) = 12.53, p = 0.002: the repeated-measures one (an ordinary ANOVA has F = 1.5)."""
+    """F(2, 10) = 12.53, p = 0.002: the repeated-measures ANOVA (an ordinary ANOVA has F = 1.5)."""
     result = fisher(ERRORS, ["before", "three", "six"])
     assert result.statistic == pytest.approx(12.534, abs=1e-3)
     assert result.p_value == pytest.approx(0.001886, abs=1e-5)
@@ -45,7 +45,7 @@ def test_friedman_and_holm() -> None:
 
 
 def test_learners_that_are_all_alike_are_all_best() -> None:
-    """Forest ends at 1.0 for everybody: no division by zero, no false winner."""
+    """Forest ends at 1.0 for every learner: no division by zero, no false winner."""
     values = np.ones((5, 3))
     for comparison in (fisher(values, ["a", "b", "c"]), friedman(values, ["a", "b", "c"])):
         assert comparison.best == {"a", "b", "c"}
@@ -54,7 +54,7 @@ def test_learners_that_are_all_alike_are_all_best() -> None:
 
 
 def test_a_learner_that_never_varies_is_still_told_apart() -> None:
-    """Fraud's figures have a deviation of 0.0000 in the paper: a certain difference is one."""
+    """Fraud's figures have a deviation of 0.0000 in the paper: a certain difference is significant."""
     values = np.column_stack([np.full(8, 0.9), np.full(8, 0.8), np.full(8, 0.8)])
     result = fisher(values, ["a", "b", "c"])
     assert result.best == {"a"}
@@ -63,7 +63,7 @@ def test_a_learner_that_never_varies_is_still_told_apart() -> None:
 
 
 def test_one_repetition_decides_nothing() -> None:
-    """A first look with --reps 1 must not end in an error, or in bold type."""
+    """A first look with --reps 1 must not end in an error, or mark anything as best."""
     values = np.array([[0.1, 0.9, 0.5]])
     assert fisher(values, ["a", "b", "c"]).best == {"a", "b", "c"}
     assert friedman(values, ["a", "b", "c"]).best == {"a", "b", "c"}
