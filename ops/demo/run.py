@@ -77,7 +77,7 @@ def main(*, bootstrap_servers: str | None = None, short: bool = False) -> int:
         console.width = PLAIN_WIDTH
     logging.getLogger().setLevel(logging.WARNING)
     # a broker that has just started is asked twice, and the client complains about the first attempt
-    logging.getLogger("stream_app.backends.kafka").setLevel(logging.CRITICAL)
+    logging.getLogger("areba.kafka").setLevel(logging.CRITICAL)
     with interruptible() as interruption:
         try:
             return _run(console, interruption, bootstrap_servers, short=short)
