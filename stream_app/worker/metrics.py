@@ -9,6 +9,8 @@ from enum import StrEnum
 from threading import Lock
 from typing import NamedTuple, TypeAlias
 
+from stream_app.task_state import REPORTED
+
 Labels: TypeAlias = tuple[str, ...]
 """The values of a metric's labels, in the order of its declaration."""
 
@@ -32,8 +34,7 @@ class Metric(NamedTuple):
 TASK_STATE = Metric(
     "areba_task_state",
     Kind.GAUGE,
-    "1 for the state that a task of this worker is in: restoring, live, tripped (stopped by the breaker, see areba "
-    "resume) or parked (cannot be restored); 0 for the others.",
+    f"1 for the state of a task of this worker, 0 for the others: {', '.join(REPORTED)}.",
     ("task", "state"),
 )
 COMMITTED_OFFSET = Metric(

@@ -20,6 +20,7 @@ from stream_app.backends.topics import largest_batch_bytes
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import (
     ArebaError,
+    ErrorCode,
     FencedAgainError,
     FencedError,
     ForeignRecordsError,
@@ -39,9 +40,10 @@ from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.commit_point import HINT_SKIP, RestoreTarget, committed_target
 from stream_app.recovery.live_task import LiveTask, ProcessedBatch
 from stream_app.recovery.output_logs import OutputLogs
-from stream_app.recovery.restore import Pause, Repair, Restore, Stage
+from stream_app.recovery.restore import Pause, Repair, Restore
 from stream_app.recovery.restore_request import Logs, RestoreRequest, Times, Writer
 from stream_app.snapshot.identity import UNKNOWN, Identity
+from stream_app.task_state import TaskState
 from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.label_watch import LabelWatch
 from stream_app.worker.observer import Observer, last_places
@@ -83,8 +85,6 @@ MEMORY_INTERVAL_S = 60.0
 SAVE_TIMEOUT_S = 10.0
 """Longest that a worker that is to go saves what it has: less than the patience of a group or a supervisor."""
 
-RESTORING = (Stage.LOADING, Stage.READING, Stage.REPLAYING)
-
 RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
 
 OFFSETS_TIMEOUT_S = 1.0
@@ -95,7 +95,7 @@ MARKER_TIMEOUT_S = 1.0
 
 
 def _has_records(task: OwnedTask) -> bool:
-    return task.stage is Stage.LIVE and bool(len(task.waiting[0]) or len(task.waiting[1]))
+    return task.state is TaskState.LIVE and bool(len(task.waiting[0]) or len(task.waiting[1]))
 
 
 class Worker:
@@ -210,7 +210,7 @@ class Worker:
             self._own_new()
         self._worked = self._restore_slice()
         for task in self.tasks:
-            if task.stage is Stage.TRIPPED:
+            if task.state is TaskState.TRIPPED:
                 self._look_for_resume(task)
         if self._ports.clock.monotonic_s() >= self._round_s:
             self.round()
@@ -248,7 +248,7 @@ class Worker:
 
     def _observe_stop(self) -> None:
         for task in self.tasks:
-            if task.stage is Stage.LIVE:
+            if task.state is TaskState.LIVE:
                 with self._observer.step(f"task {task.number}: the digest of its models"):
                     digest = task.live.model_digest()
                 self._observer.stopped(task.number, task.point.sequence, digest)
@@ -304,13 +304,13 @@ class Worker:
         self._watch.offsets_are_stable()
         self._new = [number for number in self._new if number not in inputs]
         self._look_at_topics()
-        problems: dict[int, str] = {}
+        problems: dict[int, StateError] = {}
         for number, pair in inputs.items():
             target: RestoreTarget | None = None
             try:
                 target = committed_target(pair, committed, self._topic_ids)
             except StateError as error:
-                problems[number] = str(error)
+                problems[number] = error
             one, two = (
                 known.offset if (known := committed.get(partition)) else self._ports.source.watermarks(partition).low
                 for partition in pair
@@ -391,18 +391,21 @@ class Worker:
         until_s = self._ports.clock.monotonic_s() + RESTORE_SLICE_S
         worked = False
         for task in self.tasks:
-            if task.stage in RESTORING:
+            if task.state.is_restoring:
                 worked |= self._restore(task, until_s)
         return worked
 
     def _restore(self, task: OwnedTask, until_s: float) -> bool:
         got_ahead = False
         try:
-            if task.stage is Stage.READING:  # waits for brokers, so it is no step of our own work
+            if task.state is TaskState.READING:  # waits for brokers, so it is no step of our own work
                 got_ahead, last = task.restore(until_s)
             else:
                 with self._observer.step(f"task {task.number}: restoring"):
                     got_ahead, last = task.restore(until_s)
+            if task.state.is_restoring:
+                reached = task.offsets if task.state is TaskState.REPLAYING else None
+                self._observer.restoring(task.number, task.state, reached, task.report.goal)
             if last is Pause.INPUTS:
                 for line in task.report.damage:
                     self._observer.damaged(task.number, line)
@@ -411,20 +414,18 @@ class Worker:
                 self._repair(task, last, until_s)
             elif isinstance(last, LiveTask):
                 self._begin(task)
-            elif task.stage is Stage.REPLAYING:
-                self._observer.restoring(task.number, task.offsets, task.report.goal)
         except (StateError, OwnCodeError, ForeignRecordsError) as error:
             if self._is_overtaken(task):
                 self._renew(task)
             elif isinstance(error, ForeignRecordsError):
                 raise
             else:
-                self._park(task, str(error))
+                self._park(task, error)
         return got_ahead
 
     def _begin(self, task: OwnedTask) -> None:
         """Its state is what it was."""
-        if task.stage is Stage.TRIPPED:
+        if task.state is TaskState.TRIPPED:
             self._trip(task)
             return
         self._starved = False
@@ -438,7 +439,8 @@ class Worker:
         try:
             self._commit([part])
         except RecordTooLargeError as error:
-            self._park(task, f"committed records have to be published again, and do not fit: {error}. {RAISE_LIMIT}")
+            problem = f"committed records have to be published again, and do not fit: {error}. {RAISE_LIMIT}"
+            self._park(task, StateError(problem, ErrorCode.RECORD_TOO_LARGE))
             return
         except TransactionAbortedError as error:
             self._start_over([task], error)
@@ -474,7 +476,7 @@ class Worker:
                 self._observer.resumed(task.number)
                 self._start_reading(task)
         except StateError as error:
-            self._park(task, str(error))
+            self._park(task, error)
 
     def _start_reading(self, task: OwnedTask) -> None:
         """Fetch the inputs from where the task needs them."""
@@ -484,12 +486,14 @@ class Worker:
             if offset < low:
                 raise StateError(
                     f"{place} starts at offset {low}, offset {offset} is needed to restore the task; it was deleted "
-                    f"(retention). {HINT_SKIP}"
+                    f"(retention). {HINT_SKIP}",
+                    ErrorCode.INPUTS_DELETED,
                 )
             if goal > high:
                 raise StateError(
                     f"{place} ends at offset {high}, offset {goal} is committed: the topic is not the one that was "
-                    "read. Use another application.id to start afresh"
+                    "read. Use another application.id to start from the beginning",
+                    ErrorCode.INPUTS_REPLACED,
                 )
         for records in task.waiting:
             records.clear()
@@ -507,16 +511,17 @@ class Worker:
         if owned is None:
             raise error
         task, _ = owned
-        if task.stage is Stage.LIVE:
+        if task.state is TaskState.LIVE:
             self._save([task])  # what it was made of may be gone, too
         self._renew(task)
 
-    def _park(self, task: OwnedTask, problem: str) -> None:
+    def _park(self, task: OwnedTask, error: StateError | OwnCodeError) -> None:
+        problem = error if isinstance(error, StateError) else StateError(str(error), ErrorCode.OWN_CODE_FAILED)
         self._stop_reading(task)
         task.park(problem)
         self._observer.parked(task.number, problem)
-        if all(other.stage is Stage.PARKED for other in self._tasks.values()):
-            raise StateError(problem)
+        if all(other.state is TaskState.PARKED for other in self._tasks.values()):
+            raise problem
 
     def _trip(self, task: OwnedTask) -> None:
         self._stop_reading(task)
@@ -538,8 +543,8 @@ class Worker:
             return 0.0
         if self._new:
             return READING_POLL_S if not self._watch.unannounced(self._new) else 0.0
-        stages = {task.stage for task in self._tasks.values()}
-        longest = IDLE_POLL_S if stages.isdisjoint((Stage.LOADING, Stage.READING)) else READING_POLL_S
+        states = {task.state for task in self._tasks.values()}
+        longest = IDLE_POLL_S if states.isdisjoint((TaskState.LOADING, TaskState.READING)) else READING_POLL_S
         saves = any(task.writes_snapshot for task in self._tasks.values())
         if not saves and (self._starved or not any(map(_has_records, self._tasks.values()))):
             return longest
@@ -557,7 +562,7 @@ class Worker:
             if owned is None:
                 continue
             task, side = owned
-            if task.stage not in (Stage.LIVE, Stage.REPLAYING):
+            if task.state not in (TaskState.LIVE, TaskState.REPLAYING):
                 continue
             self._starved = False
             task.add(side, fetched)
@@ -584,11 +589,11 @@ class Worker:
         parts: list[Part] = []
         room, cuts = self._room, self.cuts
         for task in self._in_turn():
-            if task.stage is Stage.LIVE:
+            if task.state is TaskState.LIVE:
                 try:
                     batch = self._step(task, room, must=not any(part.batch for part in parts))
                 except OwnCodeError as error:
-                    self._park(task, str(error))
+                    self._park(task, error)
                     continue
                 if batch is not None:
                     room = room.less(batch.outputs.records, batch.outputs.bytes)
@@ -636,7 +641,7 @@ class Worker:
             self._look_at_places(task.number, batch.outputs)
             if batch.outputs.dropped_traces:
                 self._observer.dropped_traces(task.number, batch.outputs.dropped_traces)
-        if task.stage is Stage.TRIPPED:
+        if task.state is TaskState.TRIPPED:
             self._trip(task)
 
     def _look_at_places(self, number: int, outputs: Outputs) -> None:
@@ -655,7 +660,7 @@ class Worker:
             with self._observer.step(f"task {task.number}: a snapshot"):
                 size = task.begin_snapshot(ending=ending)
         except OwnCodeError as error:
-            self._park(task, str(error))
+            self._park(task, error)
             return
         if size is not None:
             self._observer.saving(task.number, task.point.sequence, size)

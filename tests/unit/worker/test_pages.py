@@ -174,5 +174,5 @@ def test_two_workers_of_a_process_share_nothing() -> None:
         closing(PageServer("127.0.0.1", 0, pages_of(one, topics))) as first,
         closing(PageServer("127.0.0.1", 0, pages_of(two, topics))) as second,
     ):
-        state = 'areba_task_state{state="restoring",task="0"} 1.0'
+        state = 'areba_task_state{state="assigned",task="0"} 1.0'
         assert [state in get(server.port, "/metrics")[1] for server in (first, second)] == [True, False]
