@@ -5,8 +5,6 @@ from collections.abc import Mapping
 TO_DO = "to be split"
 
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
-    ("stream_app/worker/worker.py", "lines"): TO_DO,
-    ("stream_app/worker/worker.py:Worker", "lines"): TO_DO,
     ("ops/demo.py", "lines"): TO_DO,
     ("study/", "files"): TO_DO,
     ("tests/property/test_task.py", "lines"): TO_DO,

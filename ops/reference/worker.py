@@ -9,7 +9,7 @@ from ops.reference.settings import attributes_of
 from ops.reference.text import table
 from stream_app import errors, events
 from stream_app.records import Reason
-from stream_app.worker import metrics
+from stream_app.worker.pages import metrics
 
 REASONS: Mapping[Reason, str] = {
     Reason.UNDECODABLE: "The value is missing, is not Avro of its schema, has bytes left over, or is a mark that asks "

@@ -15,8 +15,8 @@ from stream_app.pipeline.label_flow import LabelFlow
 from stream_app.pipeline.outputs import DeadCount
 from stream_app.records import OutputRecords, Reason
 from stream_app.task_state import TaskState
-from stream_app.worker import metrics
-from stream_app.worker.metrics import Figures
+from stream_app.worker.pages import metrics
+from stream_app.worker.pages.metrics import Figures
 
 REASON_HEADER = "areba.reason"
 

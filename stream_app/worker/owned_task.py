@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from stream_app.backends.base import Clock, Fetched, TopicPartition
+from stream_app.backends.partitioner import Placement
 from stream_app.errors import ErrorCode, StateError
 from stream_app.recovery.commit_point import CommitPoint
 from stream_app.recovery.live_task import LiveTask
 from stream_app.recovery.restore import Pause, Repair, Restore, RestoreSteps
 from stream_app.task_state import TaskState
+from stream_app.worker.progress_trimmer import ProgressTrimmer
 
 
 class Restored(NamedTuple):
@@ -49,6 +51,8 @@ class OwnedTask:
         restore: The restore that is to make it live.
         generation: The number of the assignment that gave the task to this worker.
         clock: A monotonic clock.
+        trimmer: Deletes progress of the task that no restore needs.
+        placement: Knows which streams belong to the task.
 
     Attributes:
         number: The number of the task.
@@ -58,7 +62,9 @@ class OwnedTask:
         report: What the restore found and did.
     """
 
-    def __init__(self, restore: Restore, generation: int, clock: Clock) -> None:
+    def __init__(
+        self, restore: Restore, generation: int, clock: Clock, trimmer: ProgressTrimmer, placement: Placement
+    ) -> None:
         self.number = restore.request.number
         self.inputs = restore.request.inputs
         self.generation = generation
@@ -66,6 +72,8 @@ class OwnedTask:
         self.position = restore.position
         self.report = restore.report
         self.target = restore.request.point
+        self.trimmer = trimmer
+        self.placement = placement
         self._clock = clock
         self._work: _Work = _Restoring(restore, restore.run())
 
@@ -188,13 +196,17 @@ class OwnedTask:
 
     def park(self, problem: StateError) -> None:
         """Discard the state; the other tasks of the worker continue."""
-        self.close()
+        self._close_work()
         self._work = _Parked(problem)
         for records in self.waiting:
             records.clear()
 
     def close(self) -> None:
         """Release the readers."""
+        self._close_work()
+        self.trimmer.close()
+
+    def _close_work(self) -> None:
         if isinstance(self._work, _Restoring):
             self._work.steps.close()
         elif isinstance(self._work, LiveTask):

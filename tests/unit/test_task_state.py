@@ -12,10 +12,10 @@ from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.inspection import TaskView
 from stream_app.backends.clock import ManualClock
 from stream_app.task_state import INSPECTED, REPORTED, TaskState
-from stream_app.worker import metrics
-from stream_app.worker.health import HealthObserver, TaskHealth
-from stream_app.worker.http import values_of
 from stream_app.worker.owned_task import OwnedTask
+from stream_app.worker.pages import metrics
+from stream_app.worker.pages.health import HealthObserver, TaskHealth
+from stream_app.worker.pages.http import values_of
 from tests.support.damage import _tripped_world
 from tests.support.world import World, _all_at, _config, _started, _Ticking, _turns
 

@@ -176,7 +176,7 @@ def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch
     assert largest * 250 > small.worker.buffer_bytes
     monkeypatch.setattr(worker, "POLL_RECORDS", 50)
     again = _started(world.worker())
-    again._config = small  # its limits are part of the task's settings, so the file could not have them
+    again._owned._config = small  # its limits are part of the task's settings, so the file could not have them
     _turns(again, until=partial(_reaches, again, (900, 0)))
 
 
@@ -238,10 +238,10 @@ def test_a_zombie_that_wakes_while_restoring_is_no_damage() -> None:
     world.send(4)
     zombie = _started(world.worker())
     zombie._poll(0.0)
-    zombie._own_new()
+    zombie._owned.own_new()
     other = _started(world.worker(_config(application={"instance": "two"})))
     _turns(other, until=_all_at(other, 4))
-    zombie._restore_slice()
+    zombie._restorer.run_slice()
     assert not zombie.tasks
     two = (zombie, other)
     _turns(*two, until=lambda: [task.offsets for member in two for task in member.tasks] == [(4, 4)] * 2)

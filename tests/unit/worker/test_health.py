@@ -20,10 +20,10 @@ from stream_app.jit.compiler import reporting_compiled
 from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
 from stream_app.task_state import TaskState
-from stream_app.worker import metrics
-from stream_app.worker.health import READY_LIMIT_S, HealthObserver
-from stream_app.worker.http import PageServer, pages_of
 from stream_app.worker.observer import STEP_LIMIT_S, Observer
+from stream_app.worker.pages import metrics
+from stream_app.worker.pages.health import READY_LIMIT_S, HealthObserver
+from stream_app.worker.pages.http import PageServer, pages_of
 from stream_app.worker.worker import Worker
 from tests.support.pages import get
 from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _Failing, _started, _Ticking, _turns

@@ -19,9 +19,9 @@ import pytest
 from stream_app.backends.clock import ManualClock
 from stream_app.cli import start
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
-from stream_app.worker import http
-from stream_app.worker.health import HealthObserver
-from stream_app.worker.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
+from stream_app.worker.pages import http
+from stream_app.worker.pages.health import HealthObserver
+from stream_app.worker.pages.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
 from tests.support.pages import get
 from tests.support.world import _config
 

@@ -67,7 +67,7 @@ def _more(world: World, member: Worker, total: int) -> None:
     world.send(6, first=total - 6)
     _turns(member, until=_all_at(member, total))
     _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
-    _turns(member, until=lambda: not any(trimmer.is_busy for trimmer in member._trimmers.values()))
+    _turns(member, until=lambda: not any(task.trimmer.is_busy for task in member.tasks))
 
 
 def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
@@ -143,8 +143,8 @@ def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) 
     def done() -> bool:
         for task in member.tasks:
             _retain(world, *task.offsets, numbers=[task.number])
-            while member._trimmers[task.number].is_busy:  # before anything else is committed
-                member._trimmers[task.number].step()
+            while task.trimmer.is_busy:  # before anything else is committed
+                task.trimmer.step()
         return _all_at(member, 3 * COUNT)()
 
     _turns(member, until=done)

@@ -17,8 +17,8 @@ from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
-from stream_app.worker.health import HealthObserver
-from stream_app.worker.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
+from stream_app.worker.pages.health import HealthObserver
+from stream_app.worker.pages.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
 from stream_app.worker.worker import Worker
 from tests.support.world import World, _config, _started, _turns
 

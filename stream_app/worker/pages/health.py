@@ -8,7 +8,7 @@ ready   the group was joined, every task that it gave us is live and can commit,
         broker answered and a round ended, whether or not it had anything to commit
 
 `Health` is the state at one moment, with the verdicts; `HealthObserver` hears of the changes from the worker's thread
-and is asked by the server's (`pages.py`).
+and is asked by the server's (`http.py`).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Every metric's name, meaning and labels in one place, and the figures that a worker keeps for them.
 
 To add a metric: declare it here, and let a method of the observer call `Figures.add` or `Figures.set` with it. The
-names follow Prometheus' conventions (base units, `_total` for counters). `pages.py` publishes what is declared.
+names follow Prometheus' conventions (base units, `_total` for counters). `http.py` publishes what is declared.
 """
 
 from collections.abc import Mapping
@@ -133,7 +133,7 @@ METRICS = (
     MEMORY_BOUND,
     MEMORY_ALLOCATED,
 )
-"""All metrics of ours; `pages.py` adds `areba_build_info` and those of the process."""
+"""All metrics of ours; `http.py` adds `areba_build_info` and those of the process."""
 
 
 class Figures:

@@ -30,9 +30,9 @@ from prometheus_client.registry import Collector
 from stream_app import __version__
 from stream_app.errors import ConfigurationError
 from stream_app.task_state import REPORTED
-from stream_app.worker import metrics
-from stream_app.worker.health import Health, HealthObserver
-from stream_app.worker.metrics import Kind, Labels, Metric
+from stream_app.worker.pages import metrics
+from stream_app.worker.pages.health import Health, HealthObserver
+from stream_app.worker.pages.metrics import Kind, Labels, Metric
 
 LOG = logging.getLogger("areba.http")
 
