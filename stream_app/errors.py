@@ -36,6 +36,7 @@ class ErrorCode(StrEnum):
 
     Attributes:
         STATE_UNUSABLE: Something stored is damaged, or does not fit the configuration or this version.
+        FORMAT_UNKNOWN: Something stored has a format that this version cannot read.
         OFFSETS_LOST: Progress has commits, but the group has no committed offsets: they were deleted or have expired.
         OFFSETS_RESET: The group's offsets are not those of the last commit: another program changed them.
         OFFSET_GONE: The next offset of a partition was deleted, or is larger than the end of the partition.
@@ -59,6 +60,7 @@ class ErrorCode(StrEnum):
     """
 
     STATE_UNUSABLE = "state-unusable"
+    FORMAT_UNKNOWN = "format-unknown"
     OFFSETS_LOST = "offsets-lost"
     OFFSETS_RESET = "offsets-reset"
     OFFSET_GONE = "offset-gone"

@@ -115,7 +115,10 @@ def parse_metadata(text: str, where: str) -> RestoreTarget:
     try:
         version, sequence, digest, *rest = fields
         if version not in READABLE_FORMATS:
-            raise StateError(f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}")
+            raise StateError(
+                f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}",
+                ErrorCode.FORMAT_UNKNOWN,
+            )
         ids, *snapshots = rest if version == METADATA_FORMAT else [",", *rest]
         examples_id, labels_id = ids.split(",")
         point = CommitPoint(int(sequence), bytes.fromhex(digest))

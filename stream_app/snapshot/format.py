@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 
 FORMAT = 2
 """Of manifests and blobs; a reader knows its own and those before it.
@@ -151,7 +151,8 @@ def read_manifest(content: bytes, where: str) -> Manifest:
         raise StateError(f"{where}: not a manifest ({problem})") from None
     found = plain.get("format") if isinstance(plain, dict) else None
     if found not in range(1, FORMAT + 1):
-        raise StateError(f"{where}: a snapshot of format {found!r:.20}, this version reads {FORMAT}")
+        text = f"{where}: a snapshot of format {found!r:.20}, this version reads {FORMAT}"
+        raise StateError(text, ErrorCode.FORMAT_UNKNOWN)
     if found == 1 and plain.pop("malformed", None) is not None:
         content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # counting begins anew
     try:

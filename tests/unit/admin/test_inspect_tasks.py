@@ -101,7 +101,7 @@ def test_a_task_that_the_breaker_stopped() -> None:
         (_other_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
         (_unequal_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
         (_other_digest, ErrorCode.OFFSETS_RESET, RECOMMIT),
-        (_newer_format, ErrorCode.STATE_UNUSABLE, None),
+        (_newer_format, ErrorCode.FORMAT_UNKNOWN, None),
     ],
 )
 def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], code: ErrorCode, command: str | None) -> None:

@@ -305,7 +305,7 @@ def _forge_ranges(world: World) -> None:
         (_other_digest, ErrorCode.OFFSETS_RESET),
         (_older_offsets, ErrorCode.OFFSETS_RESET),
         (_foreign_offsets, ErrorCode.OFFSETS_RESET),
-        (_newer_format, ErrorCode.STATE_UNUSABLE),
+        (_newer_format, ErrorCode.FORMAT_UNKNOWN),
         (_unequal_offsets, ErrorCode.OFFSETS_RESET),
         (_forge_commit, ErrorCode.DIGEST_DIFFERS),
         (_forge_ranges, ErrorCode.STATE_UNUSABLE),
