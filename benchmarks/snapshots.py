@@ -28,8 +28,8 @@ from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Example, Label
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
@@ -157,7 +157,7 @@ def live(name: str, servers: str, prefix: str, application: str, snapshot_after_
             begun.append((time.process_time(), time.monotonic()))
         if time.monotonic() > end:
             raise TimeoutError(f"{prefix}: {[task.offsets for task in worker.tasks]} after {LIMIT_S:g} s")
-        return any(task.stage is Stage.LIVE and sum(task.offsets) >= total for task in worker.tasks)
+        return any(task.state is TaskState.LIVE and sum(task.offsets) >= total for task in worker.tasks)
 
     worker.run(done)
     cpu_s, wall_s = begun[0]

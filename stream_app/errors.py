@@ -6,7 +6,7 @@
      |    +-- ForeignRecordsError   another application writes to the output topics        exit 2
      |    +-- OwnCodeError      a user's own learner or network failed (a worker parks its task)
      |    +-- DataSetError      a data set is missing, or its checksum is wrong            exit 2
-     +-- StateError             a task cannot be restored                                  exit 3
+     +-- StateError             a task cannot be restored; see `ErrorCode`                 exit 3
      |    +-- OffsetGoneError   a record that must be read was deleted                     exit 3
      +-- RestartNeededError     the process must be started again                          exit 4
      |    +-- UnknownOutcomeError   it is unknown whether the transaction was committed
@@ -27,7 +27,61 @@ A malformed input record is not an error: it becomes a dead letter with a `recor
 
 import traceback
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
+
+
+class ErrorCode(StrEnum):
+    """What is wrong with the state of a task, or why a command refuses the state.
+
+    Attributes:
+        STATE_UNUSABLE: Something stored is damaged, or does not fit the configuration or this version.
+        FORMAT_UNKNOWN: Something stored has a format that this version cannot read.
+        OFFSETS_LOST: Progress has commits, but the group has no committed offsets: they were deleted or have expired.
+        OFFSETS_RESET: The group's offsets are not those of the last commit: another program changed them.
+        OFFSET_GONE: The next offset of a partition was deleted, or is larger than the end of the partition.
+        INPUTS_DELETED: Input records that the restore needs were deleted.
+        INPUTS_REPLACED: An input topic was deleted and created again, so it is not the topic that was read.
+        SNAPSHOT_MISSING: The beginning of progress was deleted, and no snapshot takes its place.
+        OTHER_RULES: Another version processed the last commits by rules that this version does not have.
+        DIGEST_DIFFERS: Processing the inputs again gave other outputs than were committed.
+        OUTPUTS_LOST: Committed outputs are missing and cannot be computed again.
+        SKIP_MISFIT: Inputs were skipped for another snapshot than the restore has loaded.
+        SKIP_TOO_LONG: More records of progress follow the snapshot than one skip can leave out.
+        NO_RECORDS: The broker delivered nothing for too long.
+        RECORD_TOO_LARGE: Committed records have to be published again, and their topic no longer takes their size.
+        OWN_CODE_FAILED: A user's own learner or network failed.
+        NEVER_COMMITTED: The task has committed nothing, or nothing at these offsets.
+        EXAMPLE_UNKNOWN: The input has no such example.
+        TASK_TRIPPED: The breaker has stopped the task; resume it first.
+        TASK_NOT_TRIPPED: The breaker has not stopped the task, so there is nothing to resume.
+        TASK_STOPPED: The task of an in-process application stands still; the log says why.
+        WORKERS_RUNNING: The group has members; stop all workers first.
+    """
+
+    STATE_UNUSABLE = "state-unusable"
+    FORMAT_UNKNOWN = "format-unknown"
+    OFFSETS_LOST = "offsets-lost"
+    OFFSETS_RESET = "offsets-reset"
+    OFFSET_GONE = "offset-gone"
+    INPUTS_DELETED = "inputs-deleted"
+    INPUTS_REPLACED = "inputs-replaced"
+    SNAPSHOT_MISSING = "snapshot-missing"
+    OTHER_RULES = "other-rules"
+    DIGEST_DIFFERS = "digest-differs"
+    OUTPUTS_LOST = "outputs-lost"
+    SKIP_MISFIT = "skip-misfit"
+    SKIP_TOO_LONG = "skip-too-long"
+    NO_RECORDS = "no-records"
+    RECORD_TOO_LARGE = "record-too-large"
+    OWN_CODE_FAILED = "own-code-failed"
+    NEVER_COMMITTED = "never-committed"
+    EXAMPLE_UNKNOWN = "example-unknown"
+    TASK_TRIPPED = "task-tripped"
+    TASK_NOT_TRIPPED = "task-not-tripped"
+    TASK_STOPPED = "task-stopped"
+    WORKERS_RUNNING = "workers-running"
+
 
 _OURS = (str(Path(__file__).parent), "site-packages", "dist-packages")
 
@@ -98,9 +152,23 @@ class DataSetError(ConfigurationError):
 
 
 class StateError(ArebaError):
-    """The state of a task cannot be restored; the message says why, and what to do."""
+    """The state of a task cannot be restored, or a command refuses it; the message says why, and what to do.
+
+    Args:
+        message: What is wrong.
+        code: The same as one word, for scripts and tests; the text of the error ends with it, in square brackets.
+    """
 
     exit_code = 3
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.STATE_UNUSABLE) -> None:
+        self.message = message
+        self.code = code
+        super().__init__(f"{message} [{code}]")
+
+    def within(self, where: str) -> "StateError":
+        """Return this error with the place where it was found before its message."""
+        return StateError(f"{where}: {self.message}", self.code)
 
 
 class OffsetGoneError(StateError):
@@ -113,7 +181,7 @@ class OffsetGoneError(StateError):
 
     def __init__(self, message: str, partition: tuple[str, int]) -> None:
         self.partition = partition
-        super().__init__(message)
+        super().__init__(message, ErrorCode.OFFSET_GONE)
 
 
 class RestartNeededError(ArebaError):

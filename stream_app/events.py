@@ -117,8 +117,9 @@ REVOKED = Event("revoked", _INFO, " tasks={tasks}", "The group has taken these t
 RESTORING = Event(
     "restoring",
     _INFO,
-    " task={task} offsets={examples}/{labels} of={examples_goal}/{labels_goal}",
-    "A task is being restored: the offsets that are reached, and those that are committed. Every ten seconds.",
+    " task={task} state={state} offsets={examples}/{labels} of={examples_goal}/{labels_goal}",
+    "A task is being restored: its state, the offsets that its replay has reached (-1: it has not begun), and the "
+    "committed offsets. Every ten seconds.",
 )
 DAMAGED = Event(
     "damaged",
@@ -160,7 +161,12 @@ TRIM_FAILED = Event(
     " task={task}: {problem}; progress keeps records that no restore needs",
     "Such records could not be deleted. Logged once; nothing is lost.",
 )
-PARKED = Event("parked", _ERROR, " task={task}: {problem}", "A task cannot be restored; the other tasks continue.")
+PARKED = Event(
+    "parked",
+    _ERROR,
+    " task={task}: {problem}",
+    "A task cannot be restored or processed; the other tasks continue. The line ends with the code of the problem.",
+)
 TRIPPED = Event(
     "tripped",
     _ERROR,

@@ -6,9 +6,11 @@ from ops.reference.commands import commands_section
 from ops.reference.settings import settings_section
 from ops.reference.text import table
 from ops.reference.topics import records_section, topics_section
-from ops.reference.worker import exit_statuses_section, log_events, metrics_section, reasons_section
+from ops.reference.worker import exit_statuses_section, log_events, metrics_section, reasons_section, words_section
 from producers.cli import main as replay_command
 from stream_app.cli.main import cli as areba_command
+from stream_app.errors import ErrorCode
+from stream_app.task_state import TaskState
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
@@ -19,7 +21,8 @@ def page() -> str:
         "# Reference\n",
         "`python -m ops.reference` writes this page from the code; do not edit it.\n",
         (
-            "[Settings](#settings) · [Commands](#commands) · [Exit statuses](#exit-statuses) · [Metrics](#metrics) · "
+            "[Settings](#settings) · [Commands](#commands) · [Exit statuses](#exit-statuses) · "
+            "[Error codes](#error-codes) · [Task states](#task-states) · [Metrics](#metrics) · "
             "[Log lines](#log-lines) · [Dead-letter reasons](#dead-letter-reasons) · [Topics](#topics) · "
             "[Records](#records)\n"
         ),
@@ -37,6 +40,15 @@ def page() -> str:
         *commands_section("areba-replay", replay_command),
         "## Exit statuses\n",
         *exit_statuses_section(),
+        "## Error codes\n",
+        (
+            "The problem of a parked task, and each error with exit status 3, ends with one of these codes in square "
+            "brackets. `areba inspect --json` and a log in JSON have the code as field `code`.\n"
+        ),
+        *words_section("code", ErrorCode),
+        "## Task states\n",
+        "The words are the same in the log, `/metrics`, `/ready` and `areba inspect`.\n",
+        *words_section("state", TaskState),
         "## Metrics\n",
         (
             "`/metrics` of a worker with `worker.http_port` has them in Prometheus' format. Counters of a task begin "

@@ -2,11 +2,14 @@
 
 import logging
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from inspect import getdoc
 
+from ops.reference.settings import attributes_of
 from ops.reference.text import table
 from stream_app import errors, events
 from stream_app.records import Reason
-from stream_app.worker import metrics
+from stream_app.worker.pages import metrics
 
 REASONS: Mapping[Reason, str] = {
     Reason.UNDECODABLE: "The value is missing, is not Avro of its schema, has bytes left over, or is a mark that asks "
@@ -42,6 +45,17 @@ def metrics_section() -> Iterator[str]:
         ),
     )
     yield "`areba_build_info{version,python}` names the version; `process_*` are metrics of the process.\n"
+
+
+def meanings_of(words: type[StrEnum]) -> Mapping[str, str]:
+    """Return the meaning of each word of an enumeration, from the attributes in its docstring."""
+    meanings = attributes_of(getdoc(words) or "")
+    return {word.value: meanings[word.name] for word in words}
+
+
+def words_section(name: str, words: type[StrEnum]) -> Iterator[str]:
+    """Yield a table of an enumeration: each word and its meaning."""
+    yield from table((name, "meaning"), ((f"`{word}`", text) for word, text in meanings_of(words).items()))
 
 
 def log_events() -> Iterator[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ import numpy as np
 from stream_app import __version__
 from stream_app.backends.base import Clock, Cluster, Fetched, LogReader, TopicPartition, pair
 from stream_app.config import Config, TaskSettings
-from stream_app.errors import StateError, UnknownOutcomeError
+from stream_app.errors import ErrorCode, StateError, UnknownOutcomeError
 from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, RESUME, Act, Commit
 from stream_app.recovery.breaker import Breaker
@@ -23,10 +23,11 @@ from stream_app.recovery.buffers import rows_of
 from stream_app.recovery.changelog import manifests_of
 from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, progress_record
 from stream_app.recovery.live_task import LiveTask
-from stream_app.recovery.restore import Pause, Restore, Stage
+from stream_app.recovery.restore import Pause, Restore
 from stream_app.recovery.restore_request import Logs, RestoreRequest, Times, Writer
 from stream_app.serialization import codec
 from stream_app.snapshot.parts import WholeActs
+from stream_app.task_state import TaskState
 
 READ_TIMEOUT_S = 30.0
 """Longest silence of a broker that is being read; a change of leader takes 6-9 s."""
@@ -95,7 +96,9 @@ class History:
         self.inputs = (TopicPartition(topics.examples, number), TopicPartition(topics.labels, number))
         target = committed_target(self.inputs, cluster.committed(config.group_id, self.inputs))
         if target is None:
-            raise StateError(f"task {number} of {config.application.id} never committed anything")
+            raise StateError(
+                f"task {number} of {config.application.id} never committed anything", ErrorCode.NEVER_COMMITTED
+            )
         self.target = target
         self._progress = TopicPartition(topics.progress, number)
 
@@ -122,7 +125,8 @@ class History:
                     settings = TaskSettings.from_json(whole.text) if whole.kind == CONFIGURATION else settings
             elif isinstance(record, Commit) and record.sequence <= self.target.point.sequence:
                 if settings is None:
-                    raise StateError(self._begins(record.sequence, "and no snapshot that is named can be read"))
+                    text = self._begins(record.sequence, "and no snapshot that is named can be read")
+                    raise StateError(text, ErrorCode.SNAPSHOT_MISSING)
                 yield Recorded(record, offset, settings, tuple(acts))
                 acts.clear()
 
@@ -149,7 +153,7 @@ class History:
         """
         if self.is_trimmed():
             text = f"and the state before it with them; it ends at offsets {pair(recorded.ends)}"
-            raise StateError(self._begins(recorded.commit.sequence, text))
+            raise StateError(self._begins(recorded.commit.sequence, text), ErrorCode.SNAPSHOT_MISSING)
 
     def at(self, offsets: tuple[int, int] | None) -> Recorded:
         """The commit record that ends at these offsets; None: the newest.
@@ -167,12 +171,15 @@ class History:
                 known = f"{pair(before.ends)} and " if before else ""
                 raise StateError(
                     f"task {self._number} was never committed at offsets {pair(offsets)}; "
-                    f"beside it are {known}{pair(recorded.ends)}"
+                    f"beside it are {known}{pair(recorded.ends)}",
+                    ErrorCode.NEVER_COMMITTED,
                 )
             before = recorded
         if before is None or offsets is not None:
             end = f"; the last is {pair(before.ends)}" if before else ""
-            raise StateError(f"task {self._number} was never committed at these offsets{end}")
+            raise StateError(
+                f"task {self._number} was never committed at these offsets{end}", ErrorCode.NEVER_COMMITTED
+            )
         return before
 
     def rebuild(self, recorded: Recorded, clock: Clock, told: Told) -> Rebuilt:
@@ -227,7 +234,7 @@ def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, in
             if pause is Pause.INPUTS:
                 for reader, offset in zip(readers, restore.position.offsets, strict=True):
                     reader.seek(offset)
-            elif pause is Pause.WAITING and restore.stage is Stage.REPLAYING:
+            elif pause is Pause.WAITING and restore.state is TaskState.REPLAYING:
                 told(restore.position.offsets, wanted)
                 for side, reader in enumerate(readers):
                     fetched = reader.poll(POLL_RECORDS, POLL_S) if restore.lacks(side) else None

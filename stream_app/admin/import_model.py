@@ -13,7 +13,7 @@ from stream_app.admin.history import READ_TIMEOUT_S, History, last_commit, progr
 from stream_app.admin.models import Place, waiting_for
 from stream_app.backends.base import Sender, TopicPartition
 from stream_app.config import TaskSettings, changes
-from stream_app.errors import ConfigurationError, StateError
+from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.stream_state import without_seen
 from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, SEED, Act, Commit
@@ -92,7 +92,7 @@ def newest_task(place: Place, number: int) -> tuple[Task | None, int]:
     if not behind or not isinstance(behind[0], Commit):
         task = None  # nothing was ever processed
     elif tripped_by(behind) is not None:
-        raise StateError(f"task {number} is stopped by the breaker: `areba resume` first")
+        raise StateError(f"task {number} is stopped by the breaker: `areba resume` first", ErrorCode.TASK_TRIPPED)
     else:
         history = History(place.config, place.cluster, number)
         with waiting_for(number) as told:

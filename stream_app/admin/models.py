@@ -17,7 +17,7 @@ from stream_app.backends.base import Clock, Cluster, TopicPartition, pair
 from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import partition_of
 from stream_app.config import Config, TaskSettings
-from stream_app.errors import ConfigurationError, StateError, TopicError, UndecodableError, WrongSchemaError
+from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
 from stream_app.records import Example, Outcome, Prediction, RawRecords
@@ -61,7 +61,10 @@ class Place(NamedTuple):
         group = self.config.group_id
         members = self.cluster.members(group)
         if members:
-            raise StateError(f"{group}: workers are running ({len(members)}): stop them all, and say it again")
+            raise StateError(
+                f"{group}: workers are running ({len(members)}): stop them all, and say it again",
+                ErrorCode.WORKERS_RUNNING,
+            )
 
 
 @contextmanager
@@ -252,7 +255,7 @@ def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str
     where = f"{partition.topic}[{partition.partition}]"
     if not is_known:
         raise ConfigurationError(f"there is no stream {stream!r}: none is configured, and {where} has no example of it")
-    raise StateError(f"{where} has no example {id_!r} of stream {stream!r}")
+    raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.EXAMPLE_UNKNOWN)
 
 
 def _decoded(value: bytes) -> object:
@@ -270,7 +273,7 @@ def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, 
                 history.check_whole(recorded)
             return before, recorded
         before = recorded
-    raise StateError(f"{what}: examples offset {offset} was not processed yet")
+    raise StateError(f"{what}: examples offset {offset} was not processed yet", ErrorCode.NEVER_COMMITTED)
 
 
 def _state_before(history: History, place: Place, number: int, before: Recorded | None, recorded: Recorded) -> Task:
@@ -307,9 +310,13 @@ def _range(place: Place, partition: TopicPartition, start: int, end: int) -> Raw
             if fetched is not None:
                 waiting.add(fetched)
             elif place.clock.monotonic_s() > deadline_s:
-                raise StateError(f"{partition.topic}[{partition.partition}] offset {end - 1} does not come")
+                raise StateError(
+                    f"{partition.topic}[{partition.partition}] offset {end - 1} does not come", ErrorCode.NO_RECORDS
+                )
     except LookupError:
-        raise StateError(f"{partition.topic}[{partition.partition}] offset {end - 1} is gone") from None
+        raise StateError(
+            f"{partition.topic}[{partition.partition}] offset {end - 1} is gone", ErrorCode.INPUTS_DELETED
+        ) from None
     finally:
         reader.close()
     return waiting.take(rows)

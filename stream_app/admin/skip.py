@@ -12,7 +12,7 @@ from stream_app.admin.history import READ_TIMEOUT_S, finish, last_commit, progre
 from stream_app.admin.models import Place
 from stream_app.admin.recommit import chosen_tasks
 from stream_app.backends.base import Sender, TopicPartition
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 from stream_app.records import SKIP, Act, Commit
 from stream_app.recovery.changelog import Loaded, load
 from stream_app.recovery.commit_point import HINT_RECOMMIT, RestoreTarget, committed_target
@@ -92,12 +92,14 @@ def _recorded(place: Place, task: int, loaded: Loaded) -> list[Commit | Act]:
         damage = "".join(f"; {line}" for line in loaded.damage)
         raise StateError(
             f"task {task}: progress begins with {found}, sequence {wanted} is needed{damage}: there is no state to go "
-            "on from; another application.id starts afresh"
+            "on from; another application.id starts from the beginning",
+            ErrorCode.SNAPSHOT_MISSING,
         )
     if len(recorded) > SCRIPT_RECORDS:
         raise StateError(
             f"task {task}: {len(recorded):,} records of progress lie behind its snapshot; at most {SCRIPT_RECORDS:,} "
-            "can be left out"
+            "can be left out",
+            ErrorCode.SKIP_TOO_LONG,
         )
     return recorded
 
@@ -109,10 +111,13 @@ def _committed(recorded: list[Commit | Act], target: RestoreTarget, task: int) -
         sequence = last.sequence if last else "none"
         raise StateError(
             f"task {task}: progress ends with the commit of sequence {sequence}, {target.point.sequence} is "
-            f"committed: the group's offsets were reset. {HINT_RECOMMIT}"
+            f"committed: the group's offsets were reset. {HINT_RECOMMIT}",
+            ErrorCode.OFFSETS_RESET,
         )
     if tripped_by(recorded) is not None:
-        raise StateError(f"task {task} is stopped by the breaker: `areba resume --task {task}` first")
+        raise StateError(
+            f"task {task} is stopped by the breaker: `areba resume --task {task}` first", ErrorCode.TASK_TRIPPED
+        )
     return last
 
 

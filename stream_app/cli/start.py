@@ -63,8 +63,8 @@ def _observed(config: Config, clock: Clock) -> Iterator[Observer]:
     if port is None:
         yield Observer(clock)
         return
-    from stream_app.worker.health import HealthObserver  # noqa: PLC0415  (with `http`, below)
-    from stream_app.worker.http import PageServer, pages_of  # noqa: PLC0415  (Prometheus' client takes half a second)
+    from stream_app.worker.pages.health import HealthObserver  # noqa: PLC0415  (with `http`, below)
+    from stream_app.worker.pages.http import PageServer, pages_of  # noqa: PLC0415  (Prometheus' client takes half a second)
 
     observer = HealthObserver(clock)
     pages = pages_of(observer, (config.topics.examples, config.topics.labels))

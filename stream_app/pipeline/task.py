@@ -150,7 +150,7 @@ class Task:
         try:
             learner.load(learner_state(mine, dict(seed.state), seen))
         except StateError as problem:
-            raise StateError(f"{where}: {problem}") from problem
+            raise problem.within(where) from problem
         self._changed.add(seed.stream)
 
     def _settings_of(self, stream: str) -> StreamSettings | None:

@@ -185,7 +185,7 @@ def _settings_of(manifest: Manifest, where: str) -> TaskSettings:
     try:
         return TaskSettings.from_json(manifest.settings)
     except StateError as problem:
-        raise StateError(f"{where}, {manifest_key(manifest.sequence)}: {problem}") from problem
+        raise problem.within(f"{where}, {manifest_key(manifest.sequence)}") from problem
 
 
 def _manifest_chunks(snapshot: Snapshot, manifest: Manifest) -> KeyChunks:

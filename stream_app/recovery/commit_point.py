@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.backends.base import Committed, TopicPartition
-from stream_app.errors import StateError, UndecodableError, WrongSchemaError
+from stream_app.errors import ErrorCode, StateError, UndecodableError, WrongSchemaError
 from stream_app.pipeline.outputs import GENESIS
 from stream_app.records import Act, Commit
 from stream_app.serialization import codec
@@ -115,14 +115,18 @@ def parse_metadata(text: str, where: str) -> RestoreTarget:
     try:
         version, sequence, digest, *rest = fields
         if version not in READABLE_FORMATS:
-            raise StateError(f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}")
+            raise StateError(
+                f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}",
+                ErrorCode.FORMAT_UNKNOWN,
+            )
         ids, *snapshots = rest if version == METADATA_FORMAT else [",", *rest]
         examples_id, labels_id = ids.split(",")
         point = CommitPoint(int(sequence), bytes.fromhex(digest))
         return RestoreTarget(point, tuple(map(parse_snapshot, snapshots)), (examples_id, labels_id))
     except ValueError:
         raise StateError(
-            f"{where}: committed offset without our metadata ({text!r}): the group was reset. {HINT_RECOMMIT}"
+            f"{where}: committed offset without our metadata ({text!r}): the group was reset. {HINT_RECOMMIT}",
+            ErrorCode.OFFSETS_RESET,
         ) from None
 
 
@@ -152,7 +156,8 @@ def committed_target(
     if examples is None or labels is None or examples.metadata != labels.metadata:
         raise StateError(
             f"{where}: committed offsets of {inputs[0].topic} and {inputs[1].topic} do not belong together. "
-            f"{HINT_RECOMMIT}"
+            f"{HINT_RECOMMIT}",
+            ErrorCode.OFFSETS_RESET,
         )
     return parse_metadata(examples.metadata, where)
 
@@ -167,20 +172,24 @@ def check_topic_ids(
     """
     problem = created_again((inputs[0].topic, inputs[1].topic), recorded, found)
     if problem is not None:
-        raise StateError(f"task {inputs[0].partition}: {problem}")
+        raise StateError(f"task {inputs[0].partition}: {problem}", ErrorCode.INPUTS_REPLACED)
 
 
-def offsets_lost(recorded: int) -> str:
-    """Return the problem of a task whose progress has this commit record, while the group has no offsets."""
-    return (
+def offsets_lost(recorded: int) -> StateError:
+    """Return the error of a task whose progress has this commit record, while the group has no offsets."""
+    return StateError(
         f"sequence {recorded} is recorded, but the group has no committed offsets: they were deleted or have expired. "
-        f"{HINT_RECOMMIT}"
+        f"{HINT_RECOMMIT}",
+        ErrorCode.OFFSETS_LOST,
     )
 
 
-def offsets_reset(recorded: int, committed: int) -> str:
-    """Return the problem of a task whose committed offsets name an older commit record than its last one."""
-    return f"sequence {recorded} is recorded, {committed} is committed: the group's offsets were reset. {HINT_RECOMMIT}"
+def offsets_reset(recorded: int, committed: int) -> StateError:
+    """Return the error of a task whose committed offsets name an older commit record than its last one."""
+    return StateError(
+        f"sequence {recorded} is recorded, {committed} is committed: the group's offsets were reset. {HINT_RECOMMIT}",
+        ErrorCode.OFFSETS_RESET,
+    )
 
 
 def progress_record(value: bytes | None, where: str) -> Commit | Act:

@@ -28,7 +28,7 @@ RESUME_RECORDS_PER_POLL = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class TaskState:
+class RestoredState:
     """The state of a task and everything that moves along with it.
 
     Attributes:
@@ -107,7 +107,7 @@ class LiveTask:
     """
 
     def __init__(
-        self, request: RestoreRequest, state: TaskState, logs: Logs, clock: Clock, unrecorded: Unrecorded
+        self, request: RestoreRequest, state: RestoredState, logs: Logs, clock: Clock, unrecorded: Unrecorded
     ) -> None:
         self.task = state.task
         self.position = state.position

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_app.backends.base import Ends, LogReader, TopicPartition
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import REPAIR, Act, Commit, Header, Longs
 from stream_app.serialization.dead_letter import SENT_BACK, START
@@ -206,7 +206,8 @@ class OutputPartition:
             elif readable < window.records and readable and record.sequence > adopted:
                 raise StateError(
                     f"{self._topic}: {readable} of the {window.records} records of sequence {record.sequence} from "
-                    f"offset {window.start} on can be read; a part of a transaction cannot be lost"
+                    f"offset {window.start} on can be read; a part of a transaction cannot be lost",
+                    ErrorCode.OUTPUTS_LOST,
                 )
             elif not readable and window.records and isinstance(record, Commit):
                 outstanding.add(record.sequence)

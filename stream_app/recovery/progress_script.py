@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import TypeAlias
 
-from stream_app.errors import ForeignRecordsError, StateError
+from stream_app.errors import ErrorCode, ForeignRecordsError, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import CONFIGURATION, REPAIR, RESUME, SKIP, Act, Commit
 from stream_app.recovery.commit_point import (
@@ -79,7 +79,7 @@ class ProgressScript:
         self._recent: deque[Recorded] = deque(maxlen=SCRIPT_RECORDS)
         self._read_to = report.loaded_sequence - 1 if report.loaded_sequence >= 0 else -1
         self._unnamed_commits = 0
-        self._misfit: str | None = None
+        self._misfit: StateError | None = None
         self._reader = logs.progress()
         if position.anchor.progress_offset >= 0:
             self._reader.seek(position.anchor.progress_offset)
@@ -129,7 +129,7 @@ class ProgressScript:
             StateError: The last gap is such a gap.
         """
         if self._misfit is not None:
-            raise StateError(self._misfit)
+            raise self._misfit
 
     def _read_all(self) -> Generator[bool, None, None]:
         """Read progress to its end and settle the last transactions; yield after each poll whether it had news."""
@@ -162,7 +162,7 @@ class ProgressScript:
         if isinstance(record, Act) and record.sequence <= self._read_to and self._is_late(recorded, record):
             return
         if record.sequence != self._read_to + 1:
-            raise StateError(f"{where}: {self._missing_before(record.sequence)}")
+            raise self._missing_before(record.sequence).within(where)
         if record.sequence == 0 and not (isinstance(record, Act) and record.kind == CONFIGURATION):
             raise StateError(f"{where}: the first record is not a configuration")
         if self.target is not None and record.sequence >= self.target.sequence:
@@ -183,7 +183,7 @@ class ProgressScript:
         if self.target is None:
             self._unnamed_commits += 1
             if self._unnamed_commits > MAX_UNNAMED_COMMITS:
-                raise StateError(f"{where}: {offsets_lost(commit.sequence)}")
+                raise offsets_lost(commit.sequence).within(where)
 
     def _is_late(self, recorded: Recorded, act: Act) -> bool:
         """Say whether an act came twice, or at the same time as another act: then both have one sequence.
@@ -196,35 +196,38 @@ class ProgressScript:
             self._records.append(recorded)
         return act.kind in (RESUME, SKIP, REPAIR)
 
-    def _missing_before(self, sequence: int) -> str:
+    def _missing_before(self, sequence: int) -> StateError:
         """Return why a record of this sequence cannot be the next record."""
         loaded_sequence, needed = self._report.loaded_sequence, self._read_to + 1
         if sequence < needed or needed != max(loaded_sequence, 0):
-            return f"sequence {sequence} follows {self._read_to}"
+            return StateError(f"sequence {sequence} follows {self._read_to}")
         begin = f"progress begins with sequence {sequence}, sequence {needed} is needed"
         if loaded_sequence >= 0:
-            return f"{begin} for the snapshot. Use another application.id to start from the beginning"
-        if self._report.damage:
-            return (
-                f"{begin}: older records were deleted with their inputs, and no snapshot can be read "
+            reason = " for the snapshot. Use another application.id to start from the beginning"
+        elif self._report.damage:
+            reason = (
+                f": older records were deleted with their inputs, and no snapshot can be read "
                 f"({'; '.join(self._report.damage)}). Use another application.id to start from the beginning"
             )
-        return (
-            f"{begin}, because the committed offsets name no snapshot. `areba state recommit` looks for a snapshot; "
-            "another application.id starts from the beginning"
-        )
+        else:
+            reason = (
+                ", because the committed offsets name no snapshot. `areba state recommit` looks for a snapshot; "
+                "another application.id starts from the beginning"
+            )
+        return StateError(begin + reason, ErrorCode.SNAPSHOT_MISSING)
 
     def _check_target(self, record: Commit | Act, target: CommitPoint, where: str) -> None:
         """Check the record that the committed offsets name, and those after it, where few commits may follow."""
         if record.sequence > target.sequence:
             self._unnamed_commits += isinstance(record, Commit)
             if self._unnamed_commits > MAX_UNNAMED_COMMITS or self._report.loaded_sequence > target.sequence:
-                raise StateError(f"{where}: {offsets_reset(record.sequence, target.sequence)}")
+                raise offsets_reset(record.sequence, target.sequence).within(where)
             return
         found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
         if found != wanted:
             raise StateError(
-                f"{where}: digest {found} of sequence {record.sequence}, the committed offsets name {wanted}"
+                f"{where}: digest {found} of sequence {record.sequence}, the committed offsets name {wanted}",
+                ErrorCode.OFFSETS_RESET,
             )
 
     def _check_anchor(self, recorded: Recorded, where: str) -> None:
@@ -244,9 +247,10 @@ class ProgressScript:
         self._misfit = None
         if gap.behind != loaded_sequence or self.is_replaying:
             found = f"the snapshot after sequence {loaded_sequence}" if loaded_sequence >= 0 else "no snapshot"
-            self._misfit = (
+            self._misfit = StateError(
                 f"{where}: a gap was accepted after sequence {gap.behind}, but {found} was loaded. `areba state skip` "
-                "says what can be done; another application.id starts from the beginning"
+                "says what can be done; another application.id starts from the beginning",
+                ErrorCode.SKIP_MISFIT,
             )
         acts = [recorded for recorded in self._records if isinstance(recorded.record, Act)]
         self._records.clear()
@@ -322,4 +326,4 @@ def _gap_of(act: Act, where: str) -> Gap:
     try:
         return read_gap(act.text)
     except StateError as problem:
-        raise StateError(f"{where}: {problem}") from problem
+        raise problem.within(where) from problem

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 from stream_app import __version__
 from stream_app.backends.base import Clock, pair
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.records import RESUME, SKIP, Act, Commit, OutputRecords, Side
 from stream_app.recovery.commit_point import HINT_SKIP, Anchor, CommitPoint
-from stream_app.recovery.live_task import TaskState
+from stream_app.recovery.live_task import RestoredState
 from stream_app.recovery.restore_request import RestoreReport, RestoreRequest
 from stream_app.recovery.settle import Recorded
 from stream_app.snapshot.identity import other_rules
@@ -32,7 +32,7 @@ class Replay:
     """
 
     def __init__(
-        self, request: RestoreRequest, state: TaskState, clock: Clock, report: RestoreReport, engine: str
+        self, request: RestoreRequest, state: RestoredState, clock: Clock, report: RestoreReport, engine: str
     ) -> None:
         self.kept: dict[str, list[OutputRecords]] = {topic: [] for topic in OUTPUT_TOPICS}
         self._inputs = request.inputs
@@ -83,7 +83,7 @@ class Replay:
             if whole is not None and state.task.apply(whole):
                 state.snapshots.begin_anew()
         except StateError as problem:
-            raise StateError(f"progress[{self._number}] sequence {act.sequence}: {problem}") from problem
+            raise problem.within(f"progress[{self._number}] sequence {act.sequence}") from problem
         self._engine = act.engine
         digest = read_gap(act.text).digest if act.kind == SKIP else position.point.digest
         position.point = CommitPoint(max(act.sequence, position.point.sequence), digest)
@@ -94,7 +94,7 @@ class Replay:
         where = f"task {self._number}, sequence {commit.sequence}"
         problem = other_rules(commit.rules, commit.sequence, self._engine)
         if problem is not None:
-            raise StateError(f"task {self._number}: {problem}")
+            raise StateError(f"task {self._number}: {problem}", ErrorCode.OTHER_RULES)
         if (ranges[0], ranges[2]) != position.offsets:
             raise StateError(f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, {pair(position.offsets)} are next")
         examples = self._rows_of_range(Side.EXAMPLES, *ranges[:2])
@@ -109,7 +109,8 @@ class Replay:
             raise StateError(
                 f"{where}: re-processing up to offsets {ranges[1]}/{ranges[3]} gave digest {digest.hex()[:16]}, "
                 f"committed was {commit.digest.hex()[:16]} by areba {self._engine}; this is {__version__}. "
-                "Continue with that version, or use another application.id to start from the beginning"
+                "Continue with that version, or use another application.id to start from the beginning",
+                ErrorCode.DIGEST_DIFFERS,
             )
         for topic, sequences in missing.items():
             if commit.sequence in sequences:
@@ -131,5 +132,6 @@ class Replay:
         except LookupError:
             topic = self._inputs[side].topic
             raise StateError(
-                f"{topic}[{self._number}] offset {end - 1} is gone; it is needed to rebuild the state. {HINT_SKIP}"
+                f"{topic}[{self._number}] offset {end - 1} is gone; it is needed to rebuild the state. {HINT_SKIP}",
+                ErrorCode.INPUTS_DELETED,
             ) from None

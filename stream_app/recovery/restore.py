@@ -20,7 +20,7 @@ from typing import TypeAlias
 from stream_app import __version__
 from stream_app.backends.base import Clock, pair
 from stream_app.config import TaskSettings
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, REPAIR, Act, Commit, OutputRecords, concatenated_headers
@@ -29,46 +29,25 @@ from stream_app.recovery.buffers import WaitingRecords
 from stream_app.recovery.changelog import Loaded
 from stream_app.recovery.changelog import load as load_snapshot
 from stream_app.recovery.commit_point import HINT_RECOMMIT, Anchor, CommitPoint, RestoreTarget, first_position
-from stream_app.recovery.live_task import LiveTask, TaskState, Unrecorded
+from stream_app.recovery.live_task import LiveTask, RestoredState, Unrecorded
 from stream_app.recovery.output_logs import Window, repair_text
 from stream_app.recovery.progress_script import ProgressScript, Script
 from stream_app.recovery.replay import Replay
 from stream_app.recovery.restore_request import Deadline, Logs, RestoreReport, RestoreRequest, Times
 from stream_app.recovery.snapshot_writer import SnapshotWriter
 from stream_app.snapshot.parts import whole_acts
+from stream_app.task_state import TaskState
 
 OPEN_TRANSACTION_S = 25.0
 """A transaction that a dead worker left open hides the end of the changelog for so long: `transaction.timeout.ms`, and
 ten seconds until the broker notices."""
 
 
-class Stage(Enum):
-    """The stages of a task.
-
-    LOADING: A snapshot is being read.
-    READING: Progress is being read up to the committed sequence, or up to the limit of memory, and what was committed
-        last is compared with what can be read of it (see `settle`).
-    REPLAYING: Inputs are processed again along the recorded ranges.
-    REPAIRING: Committed outputs that nobody can read are published again.
-    LIVE: The task takes new records.
-    TRIPPED: The breaker stopped the task; `areba resume` lets it continue.
-    PARKED: The task cannot be restored or processed; the other tasks continue.
-    """
-
-    LOADING = auto()
-    READING = auto()
-    REPLAYING = auto()
-    REPAIRING = auto()
-    LIVE = auto()
-    TRIPPED = auto()
-    PARKED = auto()
-
-
 class Pause(Enum):
     """Why a restore hands over to its caller.
 
     WORKED: The restore got ahead and can continue at once.
-    WAITING: Nothing came; in the stage REPLAYING, the caller adds input records to `waiting`.
+    WAITING: Nothing came; in the state REPLAYING, the caller adds input records to `waiting`.
     INPUTS: The caller has to start reading the inputs at the offsets of `position`.
     """
 
@@ -106,7 +85,7 @@ class Restore:
         times: Bounds of the restore.
 
     Attributes:
-        stage: LOADING, READING, REPLAYING or REPAIRING.
+        state: LOADING, READING, REPLAYING or REPAIRING.
         position: Where the state is now.
         report: What the restore found and did.
         waiting: Input records (examples, labels) that the caller fetched and that are not processed yet.
@@ -116,7 +95,7 @@ class Restore:
 
     def __init__(self, request: RestoreRequest, logs: Logs, breaker: Breaker, clock: Clock, times: Times) -> None:
         self.request = request
-        self.stage = Stage.LOADING if request.target else Stage.READING
+        self.state = TaskState.LOADING if request.target else TaskState.READING
         self.position = first_position(request.committed)
         self.report = RestoreReport(request.committed)
         self.waiting = (WaitingRecords(), WaitingRecords())
@@ -135,7 +114,7 @@ class Restore:
 
     def lacks(self, side: int) -> bool:
         """Say whether the next recorded range needs more records of an input (0 examples, 1 labels) than wait."""
-        if self.stage is not Stage.REPLAYING or not self.script:
+        if self.state is not TaskState.REPLAYING or not self.script:
             return False
         head = self.script[0].record
         if isinstance(head, Act):
@@ -161,7 +140,7 @@ class Restore:
         loaded = (yield from self._load(self.request.target)) if self.request.target else Loaded()
         snapshots = SnapshotWriter(self.request.number, self._times.snapshot_after_s, loaded)
         self._move_to(loaded)
-        yield self._enter(Stage.READING)
+        yield self._enter(TaskState.READING)
         with closing(ProgressScript(self.request, self._logs, self.position, self.report, self.script)) as progress:
             while not (progress.is_whole or progress.is_full):
                 yield self._worked() if progress.read_more() else self._silent(progress.state)
@@ -169,9 +148,9 @@ class Restore:
 
             first = None if loaded.task else next(whole_acts(recorded.record for recorded in self.script), None)
             task = loaded.task or self._new_task(first)
-            state = TaskState(task, self.position, self.waiting, self._breaker, snapshots)
+            state = RestoredState(task, self.position, self.waiting, self._breaker, snapshots)
             self._state_bytes = lambda: task.allocated_bytes
-            self._enter(Stage.REPLAYING)
+            self._enter(TaskState.REPLAYING)
             yield Pause.INPUTS
 
             engine = loaded.manifest.engine if loaded.manifest else "unknown"
@@ -197,7 +176,7 @@ class Restore:
             Unrecorded(is_new, *progress.newest, progress.settled.foreign),
         )
         if progress.settled.missing or progress.settled.lost or progress.target != self.request.point:
-            self._enter(Stage.REPAIRING)
+            self._enter(TaskState.REPAIRING)
             repair = self._repair(progress, replay, live)
             self._note_repaired(repair, (yield repair) or ())
         if not live.is_tripped:  # a task that the breaker stopped starts once an operator resumes it
@@ -260,7 +239,8 @@ class Restore:
         if progress.target is not None and self.position.offsets != self.report.goal:
             raise StateError(
                 f"task {self.request.number}: progress ends at offsets {pair(self.position.offsets)}, committed are "
-                f"{pair(self.report.goal)}: the group's offsets were changed. {HINT_RECOMMIT}"
+                f"{pair(self.report.goal)}: the group's offsets were changed. {HINT_RECOMMIT}",
+                ErrorCode.OFFSETS_RESET,
             )
 
     def _repair(self, progress: ProgressScript, replay: Replay, live: LiveTask) -> Repair:
@@ -273,7 +253,8 @@ class Restore:
         outputs = {topic: _joined(replay.kept[topic]) for topic in missing}
         if any(len(replay.kept[topic]) != len(sequences) for topic, sequences in missing.items()):
             raise StateError(
-                f"task {self.request.number}: outputs of {dict(missing)} are missing, and cannot be computed again"
+                f"task {self.request.number}: outputs of {dict(missing)} are missing, and cannot be computed again",
+                ErrorCode.OUTPUTS_LOST,
             )
         ends = self.position.output_ends
         windows = {topic: Window(ends[topic], len(records)) for topic, records in outputs.items()}
@@ -290,8 +271,8 @@ class Restore:
 
     # Pauses -----------------------------------------------------------------------------------------------------------
 
-    def _enter(self, stage: Stage) -> Pause:
-        self.stage = stage
+    def _enter(self, state: TaskState) -> Pause:
+        self.state = state
         return self._worked()
 
     def _worked(self) -> Pause:

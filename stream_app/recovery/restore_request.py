@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from stream_app.backends.base import Clock, LogReader, TopicPartition
 from stream_app.config import TaskSettings
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 from stream_app.recovery.commit_point import CommitPoint, RestoreTarget
 from stream_app.recovery.output_logs import OutputLogs
 from stream_app.snapshot.identity import UNKNOWN, Identity
@@ -145,4 +145,7 @@ class Deadline:
         self._silent_s += min(now_s - self._asked_at_s, LONGEST_SILENCE_S)
         self._asked_at_s = now_s
         if self._silent_s > self._limit_s:
-            raise StateError(f"task {self._number}: no progress for {self._limit_s:g} s while restoring: {state}")
+            raise StateError(
+                f"task {self._number}: no progress for {self._limit_s:g} s while restoring: {state}",
+                ErrorCode.NO_RECORDS,
+            )

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 
 FORMAT = 2
 """Format of manifests and blobs. A version reads its own format and all earlier ones.
@@ -163,7 +163,8 @@ def read_manifest(content: bytes, where: str) -> Manifest:
         raise StateError(f"{where}: not a manifest ({problem})") from None
     found = plain.get("format") if isinstance(plain, dict) else None
     if found not in range(1, FORMAT + 1):
-        raise StateError(f"{where}: a snapshot of format {found!r:.20}, this version reads {FORMAT}")
+        text = f"{where}: a snapshot of format {found!r:.20}, this version reads {FORMAT}"
+        raise StateError(text, ErrorCode.FORMAT_UNKNOWN)
     if found == 1 and plain.pop("malformed", None) is not None:
         content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # the counts start at zero
     try:

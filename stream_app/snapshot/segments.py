@@ -259,7 +259,7 @@ def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], 
         try:
             task.load_stream(stream, *_gathered(held[CORE][0], held[PENDING], held[CLOSED]))
         except StateError as problem:
-            raise StateError(f"{where}, stream {stream}: {problem}") from problem
+            raise problem.within(f"{where}, stream {stream}") from problem
         except (KeyError, ValueError, IndexError, TypeError, OverflowError) as problem:
             raise StateError(f"{where}, stream {stream}: {problem!r}") from problem
     return book

@@ -16,7 +16,7 @@ from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
-from stream_app.errors import ConfigurationError, StateError
+from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
 from stream_app.serialization.codec import decode_one, encode
 from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
@@ -114,7 +114,10 @@ class InProcess:
             before, reached = reached, self._committed()
             idle = idle + 1 if reached == before else 0
             if idle > MAX_IDLE_TURNS:
-                raise StateError(f"the worker stopped at offsets {reached} of {self._sent()}; the log has the reason")
+                raise StateError(
+                    f"the worker stopped at offsets {reached} of {self._sent()}; the log has the reason",
+                    ErrorCode.TASK_STOPPED,
+                )
 
     def crash(self) -> None:
         """Drop the worker without a commit, as `kill -9` would, and start another, which restores the state."""

@@ -1,7 +1,5 @@
-"""The process that owns tasks: it polls, steps the tasks, commits, restores and stops; one thread, one loop.
+"""The process that owns tasks: it polls, restores and computes the tasks, commits and stops; one thread, one loop.
 
-`events` declares all that a worker logs, `metrics` all that it counts; `health` and `http` answer `/alive`, `/ready`
-and `/metrics`.
-
-May import `recovery`, `backends`, `pipeline` and what is below them. Public: `worker.Worker`, `events.Observer`.
+`worker.Worker` is the loop. `owned_tasks` holds the tasks of the current assignment, `restorer` makes them live, and
+`rounds` computes and commits their batches. `observer` writes the log, and `pages` answers over HTTP.
 """

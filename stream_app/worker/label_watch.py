@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stream_app.backends.base import Clock
 from stream_app.pipeline.label_flow import flow_of
-from stream_app.recovery.restore import Stage
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 
@@ -40,11 +40,11 @@ class LabelWatch:
         self._left = self._left or [(task, name) for task in tasks for name in _names(task)]
         while self._left and self._clock.monotonic_s() < now_s + LOOK_SLICE_S:
             task, name = self._left.pop()
-            if task in tasks and task.stage is Stage.LIVE:
+            if task in tasks and task.state is TaskState.LIVE:
                 flow = flow_of(task.live.task.stream(name).join)
                 self._observer.labels(task.number, name, flow, flow.problem(self._max_unlabelled_share))
 
 
 def _names(task: OwnedTask) -> Sequence[str]:
     """The streams of a task that is live."""
-    return task.live.task.stream_names if task.stage is Stage.LIVE else ()
+    return task.live.task.stream_names if task.state is TaskState.LIVE else ()

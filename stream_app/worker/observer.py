@@ -10,11 +10,13 @@ from stream_app import events
 from stream_app.backends.base import Clock, TopicPartition
 from stream_app.backends.partitioner import Misplaced
 from stream_app.config.memory_bound import MemoryBound
+from stream_app.errors import StateError
 from stream_app.pipeline.label_flow import LabelFlow
 from stream_app.pipeline.outputs import DeadCount
 from stream_app.records import OutputRecords, Reason
-from stream_app.worker import metrics
-from stream_app.worker.metrics import Figures
+from stream_app.task_state import TaskState
+from stream_app.worker.pages import metrics
+from stream_app.worker.pages.metrics import Figures
 
 REASON_HEADER = "areba.reason"
 
@@ -142,8 +144,8 @@ class Observer:
     def owned(self, task: int, committed: tuple[int, int]) -> None:
         """A task is to be restored up to these committed offsets; no line: `assigned` or `aborted` came before."""
 
-    def restoring(self, task: int, offsets: tuple[int, int], goal: tuple[int, int]) -> None:
-        """A task is being restored."""
+    def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
+        """A task is being restored: at which step, and the offsets that its replay has reached."""
         now = self._clock.monotonic_s()
         if now - self._told_s.get(task, self._reported_s) >= REPORT_INTERVAL_S:
             self._told_s[task] = now
@@ -151,8 +153,9 @@ class Observer:
                 events.RESTORING,
                 self._logger,
                 task=task,
-                examples=offsets[0],
-                labels=offsets[1],
+                state=state,
+                examples=offsets[0] if offsets else -1,
+                labels=offsets[1] if offsets else -1,
                 examples_goal=goal[0],
                 labels_goal=goal[1],
             )
@@ -229,9 +232,9 @@ class Observer:
         if tasks:
             events.log(events.UNBLOCKED, self._logger, tasks=_list(tasks))
 
-    def parked(self, task: int, problem: str) -> None:
-        """A task cannot be restored."""
-        events.log(events.PARKED, self._logger, task=task, problem=problem)
+    def parked(self, task: int, problem: StateError) -> None:
+        """A task cannot be restored or processed."""
+        events.log(events.PARKED, self._logger, task=task, problem=problem, code=problem.code)
 
     def tripped(self, task: int, problem: str) -> None:
         """The breaker stopped a task."""

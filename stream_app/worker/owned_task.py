@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from stream_app.backends.base import Clock, Fetched, TopicPartition
+from stream_app.backends.partitioner import Placement
+from stream_app.errors import ErrorCode, StateError
 from stream_app.recovery.commit_point import CommitPoint
 from stream_app.recovery.live_task import LiveTask
-from stream_app.recovery.restore import Pause, Repair, Restore, RestoreSteps, Stage
+from stream_app.recovery.restore import Pause, Repair, Restore, RestoreSteps
+from stream_app.task_state import TaskState
+from stream_app.worker.progress_trimmer import ProgressTrimmer
 
 
 class Restored(NamedTuple):
@@ -34,7 +38,7 @@ class _Restoring:
 class _Parked:
     """A task that cannot be restored or processed, and why."""
 
-    problem: str
+    problem: StateError
 
 
 _Work: TypeAlias = _Restoring | LiveTask | _Parked
@@ -47,6 +51,8 @@ class OwnedTask:
         restore: The restore that is to make it live.
         generation: The number of the assignment that gave the task to this worker.
         clock: A monotonic clock.
+        trimmer: Deletes progress of the task that no restore needs.
+        placement: Knows which streams belong to the task.
 
     Attributes:
         number: The number of the task.
@@ -56,7 +62,9 @@ class OwnedTask:
         report: What the restore found and did.
     """
 
-    def __init__(self, restore: Restore, generation: int, clock: Clock) -> None:
+    def __init__(
+        self, restore: Restore, generation: int, clock: Clock, trimmer: ProgressTrimmer, placement: Placement
+    ) -> None:
         self.number = restore.request.number
         self.inputs = restore.request.inputs
         self.generation = generation
@@ -64,33 +72,40 @@ class OwnedTask:
         self.position = restore.position
         self.report = restore.report
         self.target = restore.request.point
+        self.trimmer = trimmer
+        self.placement = placement
         self._clock = clock
         self._work: _Work = _Restoring(restore, restore.run())
 
     @property
-    def stage(self) -> Stage:
-        """The stage of the task."""
+    def state(self) -> TaskState:
+        """The state of the task."""
         if isinstance(self._work, _Restoring):
-            return self._work.restore.stage
+            return self._work.restore.state
         if isinstance(self._work, _Parked):
-            return Stage.PARKED
-        return Stage.TRIPPED if self._work.is_tripped else Stage.LIVE
+            return TaskState.PARKED
+        return TaskState.TRIPPED if self._work.is_tripped else TaskState.LIVE
 
     @property
     def problem(self) -> str | None:
         """Why the task takes no new records; None where it takes them, or is being restored."""
         if isinstance(self._work, _Parked):
-            return self._work.problem
+            return str(self._work.problem)
         return self.position.tripped if isinstance(self._work, LiveTask) else None
 
     @property
+    def code(self) -> ErrorCode | None:
+        """The code of the problem of a parked task; None for another task."""
+        return self._work.problem.code if isinstance(self._work, _Parked) else None
+
+    @property
     def live(self) -> LiveTask:
-        """The live task; only a task in the stage LIVE or TRIPPED has one."""
+        """The live task; only a task in the state LIVE or TRIPPED has one."""
         match self._work:
             case LiveTask() as live:
                 return live
             case _:
-                raise AssertionError(f"task {self.number} is in the stage {self.stage}, it is not live")
+                raise AssertionError(f"task {self.number} is {self.state}, it is not live")
 
     @property
     def point(self) -> CommitPoint:
@@ -149,7 +164,7 @@ class OwnedTask:
             self._work.restore.deadline.restart()
 
     def restore(self, until_s: float, progress_offsets: Sequence[int] | None = None) -> Restored:
-        """Continue the restore until this monotonic time, until nothing came, or until its stage changes.
+        """Continue the restore until this monotonic time, until nothing came, or until its state changes.
 
         Args:
             until_s: When to end the slice.
@@ -162,9 +177,9 @@ class OwnedTask:
         """
         match self._work:
             case _Restoring(restore, steps):
-                stage, got_ahead = restore.stage, False
+                state, got_ahead = restore.state, False
             case _:
-                raise AssertionError(f"task {self.number} is in the stage {self.stage}, it is not being restored")
+                raise AssertionError(f"task {self.number} is {self.state}, it is not being restored")
         while True:
             try:
                 pause = steps.send(progress_offsets)
@@ -176,18 +191,22 @@ class OwnedTask:
             if pause is not Pause.WORKED:
                 return Restored(got_ahead or pause is Pause.INPUTS, pause)
             got_ahead = True
-            if restore.stage is not stage or self._clock.monotonic_s() >= until_s:
+            if restore.state is not state or self._clock.monotonic_s() >= until_s:
                 return Restored(got_ahead, pause)
 
-    def park(self, problem: str) -> None:
+    def park(self, problem: StateError) -> None:
         """Discard the state; the other tasks of the worker continue."""
-        self.close()
+        self._close_work()
         self._work = _Parked(problem)
         for records in self.waiting:
             records.clear()
 
     def close(self) -> None:
         """Release the readers."""
+        self._close_work()
+        self.trimmer.close()
+
+    def _close_work(self) -> None:
         if isinstance(self._work, _Restoring):
             self._work.steps.close()
         elif isinstance(self._work, LiveTask):

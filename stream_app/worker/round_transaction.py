@@ -5,14 +5,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
-from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.base import Cluster, Committed, Ends, TopicPartition
 from stream_app.config import Topics
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
 from stream_app.records import Act, Commit, OutputRecords
 from stream_app.recovery.live_task import ProcessedBatch
-from stream_app.recovery.output_logs import is_by_task
+from stream_app.recovery.output_logs import OutputLogs, is_by_task
 from stream_app.recovery.restore import Repair
+from stream_app.recovery.restore_request import Logs
 from stream_app.recovery.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
 from stream_app.serialization import codec
 from stream_app.worker.owned_task import OwnedTask
@@ -62,6 +63,25 @@ class CommittedRound(NamedTuple):
 def output_partition(topics: Topics, topic: str, number: int) -> TopicPartition:
     """Return the partition of a task in one of its own topics, by the topic's name without prefix."""
     return TopicPartition(getattr(topics, topic.replace("-", "_")), number)
+
+
+def logs_of(cluster: Cluster, topics: Topics, number: int) -> Logs:
+    """Return the readers of a task's own topics."""
+    places = {topic: output_partition(topics, topic, number) for topic in (*OUTPUT_TOPICS, "progress")}
+
+    def ends() -> dict[str, Ends]:
+        found = cluster.ends(list(places.values()))
+        return {topic: found[place] for topic, place in places.items()}
+
+    outputs = OutputLogs(
+        places,
+        ends,
+        lambda topic: cluster.watermarks(places[topic]).low,
+        lambda topic: cluster.reader(places[topic]),
+        lambda: cluster.reader(places["progress"], committed=False),
+    )
+    changelog = TopicPartition(topics.changelog, number)
+    return Logs(lambda: cluster.reader(places["progress"]), lambda: cluster.reader(changelog), outputs)
 
 
 class RoundTransaction:

@@ -10,10 +10,10 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.topics import plan
 from stream_app.config import Config, TaskSettings
 from stream_app.records import Act, Commit, Example, Label, Prediction
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import CHUNK_BYTES
 from stream_app.snapshot.parts import whole_acts
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
@@ -62,14 +62,15 @@ def _run(member: Worker, until: Callable[[Worker], bool]) -> None:
     clock = SystemClock()
     deadline_s = clock.monotonic_s() + DEADLINE_S
     while not until(member):
-        assert clock.monotonic_s() < deadline_s, [(task.stage, task.problem, task.offsets) for task in member.tasks]
+        assert clock.monotonic_s() < deadline_s, [(task.state, task.problem, task.offsets) for task in member.tasks]
         member.turn()
 
 
 def _is_at(records: int) -> Callable[[Worker], bool]:
     """Return the condition that so many records of each input are processed, and a snapshot is complete and named."""
     return lambda member: any(
-        task.stage is Stage.LIVE and task.offsets == (records, records) and not task.is_saving for task in member.tasks
+        task.state is TaskState.LIVE and task.offsets == (records, records) and not task.is_saving
+        for task in member.tasks
     )
 
 

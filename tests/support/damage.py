@@ -5,7 +5,7 @@ from collections.abc import Callable
 from stream_app.backends.base import Committed, TopicPartition
 from stream_app.records import Commit
 from stream_app.recovery.commit_point import CommitPoint, parse_metadata
-from stream_app.recovery.restore import Stage
+from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
 from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _started, _turns
 
@@ -17,7 +17,7 @@ def _tripped_world() -> tuple[World, Worker]:
     for _ in range(3):
         world.put("examples", 0, None, b"garbage", 100)
     member = _started(world.worker())
-    _turns(member, until=lambda: [task.stage for task in member.tasks] == [Stage.TRIPPED, Stage.LIVE])
+    _turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.TRIPPED, TaskState.LIVE])
     return world, member
 
 

@@ -17,8 +17,8 @@ from stream_app.errors import (
 )
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import RESUME, Act, Commit, Example, Label
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
@@ -133,7 +133,7 @@ def _turns(*members: Worker, until: Callable[[], bool]) -> None:
             return
         for member in members:
             member.turn()
-    raise AssertionError([(task.number, task.stage, task.offsets) for member in members for task in member.tasks])
+    raise AssertionError([(task.number, task.state, task.offsets) for member in members for task in member.tasks])
 
 
 def _never() -> Callable[[], bool]:
@@ -149,11 +149,11 @@ def _never() -> Callable[[], bool]:
     return should_stop
 
 
-def _all_at(member: Worker, offset: int, stage: Stage = Stage.LIVE) -> Callable[[], bool]:
+def _all_at(member: Worker, offset: int, state: TaskState = TaskState.LIVE) -> Callable[[], bool]:
     """Return the condition that a worker has all tasks, processed up to this offset."""
     return lambda: (
         len(member.tasks) == PARTITIONS
-        and all(task.stage is stage and task.offsets == (offset, offset) for task in member.tasks)
+        and all(task.state is state and task.offsets == (offset, offset) for task in member.tasks)
     )
 
 
@@ -161,13 +161,13 @@ def _all_beyond(member: Worker, offset: int) -> Callable[[], bool]:
     """Return the condition that a worker has all tasks, processed at least up to this offset."""
     return lambda: (
         len(member.tasks) == PARTITIONS
-        and all(task.stage is Stage.LIVE and min(task.offsets) >= offset for task in member.tasks)
+        and all(task.state is TaskState.LIVE and min(task.offsets) >= offset for task in member.tasks)
     )
 
 
 def _reaches(member: Worker, offsets: tuple[int, int]) -> bool:
     """Say whether a live task is at these offsets."""
-    return any(task.stage is Stage.LIVE and task.offsets == offsets for task in member.tasks)
+    return any(task.state is TaskState.LIVE and task.offsets == offsets for task in member.tasks)
 
 
 def _started(member: Worker) -> Worker:

@@ -11,9 +11,22 @@ from tests.oversized import EXCEPTIONS
 ROOT = Path(__file__).parents[2]
 APPLICATION = ROOT / "stream_app"
 
-OPEN_TO_ALL = frozenset({"records", "errors", "terminal", "events", "__version__"})
+OPEN_TO_ALL = frozenset({"records", "errors", "terminal", "events", "task_state", "__version__"})
 
-PURE = frozenset({"pipeline", "learners", "join", "snapshot", "serialization", "jit", "config", "records", "errors"})
+PURE = frozenset(
+    {
+        "pipeline",
+        "learners",
+        "join",
+        "snapshot",
+        "serialization",
+        "jit",
+        "config",
+        "records",
+        "errors",
+        "task_state",
+    }
+)
 
 IMPURE = frozenset({
     "asyncio", "confluent_kafka", "fcntl", "logging", "multiprocessing", "os", "random", "signal", "socket",

@@ -1,13 +1,16 @@
 """The code writes docs/reference.md: a stale page would send an operator to a setting that does not exist."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import stream_app
 from ops.reference.page import PAGE as PATH
 from ops.reference.page import page
 from ops.reference.settings import attributes_of
-from ops.reference.worker import REASONS, log_events
+from ops.reference.worker import REASONS, log_events, meanings_of
+from stream_app.errors import ErrorCode
 from stream_app.records import Reason
 
 PAGE = PATH.read_text(encoding="utf-8")
@@ -28,6 +31,15 @@ def test_nothing_on_the_page_is_without_meaning() -> None:
 def test_every_reason_is_explained() -> None:
     """A reason without an explanation does not help the owner of a producer."""
     assert set(REASONS) == set(Reason)
+
+
+def test_every_code_is_explained_and_used() -> None:
+    """An operator looks the code of a problem up, and a code that nothing has would be looked for in vain."""
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(stream_app.__path__[0]).rglob("*.py"))
+    assert [code for code in ErrorCode if f"ErrorCode.{code.name}" not in sources] == []
+    table = PAGE.partition("\n## Error codes\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == [*ErrorCode]
+    assert all(meanings_of(ErrorCode).values())
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from stream_app.backends.kafka.errors import (
 )
 from stream_app.backends.kafka.messages import client_partitions
 from stream_app.backends.kafka.requests import answer
-from stream_app.errors import StateError, UnknownOutcomeError
+from stream_app.errors import ErrorCode, StateError, UnknownOutcomeError
 
 
 def committed_offsets(
@@ -79,5 +79,6 @@ def commit_offsets(admin: AdminClient, group_id: str, offsets: Mapping[TopicPart
     if failure is None:
         return
     if kafka_error(failure).code() in GROUP_CHANGED_CODES:
-        raise StateError(f"{group_id}: the group has members; stop all of them first ({error_text(failure)})")
+        text = f"{group_id}: the group has members; stop all of them first ({error_text(failure)})"
+        raise StateError(text, ErrorCode.WORKERS_RUNNING)
     raise failed_request(failure, f"offsets of {group_id} cannot be committed")

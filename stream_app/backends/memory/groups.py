@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_app.backends.base import CLIENT_NAME, Committed, TopicPartition
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 
 
 class GroupMetadata(NamedTuple):
@@ -190,7 +190,9 @@ class GroupCoordinator:
             group = self.group(group_id)
             self._remove_silent(group_id)
             if group.members:
-                raise StateError(f"{group_id}: the group has members; stop all of them first")
+                raise StateError(
+                    f"{group_id}: the group has members; stop all of them first", ErrorCode.WORKERS_RUNNING
+                )
             group.offsets.update(offsets)
             self._changed.notify_all()
 

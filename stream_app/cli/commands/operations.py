@@ -8,7 +8,7 @@ import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, TASK_OPTION
 from stream_app.config import load
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 from stream_app.terminal import say
 
 
@@ -30,7 +30,7 @@ def resume(path: Path, task: int) -> None:
     tail = progress_tail(cluster, partition)
     act = resume_after(tail)
     if act is None:
-        raise StateError(f"task {task} is not stopped by the breaker: nothing to resume")
+        raise StateError(f"task {task} is not stopped by the breaker: nothing to resume", ErrorCode.TASK_NOT_TRIPPED)
     with closing(open_sender(config)) as sender:
         sender.send(partition.topic, None, codec.encode(act), 0, partition=task)
         sender.flush(READ_TIMEOUT_S)

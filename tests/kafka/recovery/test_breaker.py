@@ -30,7 +30,7 @@ SECTIONS: Mapping[str, Section] = {
     "worker": {"http_port": 0},
 }
 
-REASON = "stopped by the breaker: 10 unreadable examples in a row (limit 10)"
+REASON = "tripped: 10 unreadable examples in a row (limit 10)"
 
 
 def _pairs(stream: str, partition: int, first: int, count: int, start_ms: int) -> list[Sent]:

@@ -10,12 +10,13 @@ from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import (
     ArebaError,
+    ErrorCode,
+    StateError,
 )
-from stream_app.recovery.commit_point import HINT_SKIP
-from stream_app.recovery.restore import Stage
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
-from stream_app.worker.worker import RAISE_LIMIT, Worker
+from stream_app.worker.worker import Worker
 from tests.simulation.faults import Event
 from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate, SimulatedClock, SimulatedCluster, SimulatedSource
 from tests.simulation.schedule import KilledError
@@ -80,12 +81,12 @@ class Notes(Observer):
         super().taken_over(task, transactional_ids)
         self._world.faults.events[Event.TAKEN_OVER] += len(transactional_ids)
 
-    def parked(self, task: int, problem: str) -> None:
+    def parked(self, task: int, problem: StateError) -> None:
         """Record a parked task; only a loss of inputs may park one."""
         super().parked(task, problem)
-        if task in self._world.lost and HINT_SKIP in problem:
+        if task in self._world.lost and problem.code is ErrorCode.INPUTS_DELETED:
             self._world.faults.events[Event.PARKED] += 1
-        elif RAISE_LIMIT in problem:
+        elif problem.code is ErrorCode.RECORD_TOO_LARGE:
             self._world.faults.events[Event.UNREPAIRABLE] += 1
             self._world.raise_limit()
         else:
@@ -159,7 +160,7 @@ class Process:
 
     def _is_restoring(self) -> bool:
         tasks = self.worker.tasks if self.worker is not None else ()
-        return any(task.stage in (Stage.READING, Stage.REPLAYING) for task in tasks)
+        return any(task.state in (TaskState.READING, TaskState.REPLAYING) for task in tasks)
 
     def _transaction(self, transactional_id: str) -> SimulatedTransaction:
         make = partial(EmbeddedTransaction, self._world.broker, transactional_id, TRANSACTION_TIMEOUT_S)

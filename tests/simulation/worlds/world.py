@@ -18,6 +18,7 @@ from stream_app.config import Config
 from stream_app.errors import (
     ArebaError,
     ConfigurationError,
+    ErrorCode,
     FencedAgainError,
     FencedError,
     RestartNeededError,
@@ -27,10 +28,9 @@ from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Act, Commit, OutputRecords, Side
 from stream_app.recovery.commit_point import parse_metadata
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
-from stream_app.worker.worker import RAISE_LIMIT
+from stream_app.task_state import TaskState
 from tests.simulation.faults import Event, Fault, Faults
 from tests.simulation.ports import (
     TRANSACTION_TIMEOUT_S,
@@ -230,7 +230,7 @@ class World:
             self.faults.events[Event.REFUSED_OLD_CONFIGURATION] += 1
             if process.version == self.version:
                 self.wrong.append(f"{process.name}: {error}")
-        elif not (isinstance(error, StateError) and (self.lost or RAISE_LIMIT in str(error))):
+        elif not (isinstance(error, StateError) and (self.lost or error.code is ErrorCode.RECORD_TOO_LARGE)):
             self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
 
     def _start_afresh(self, process: Process, error: RestartNeededError) -> None:
@@ -657,7 +657,7 @@ class World:
         places: dict[int, tuple[int, int]] = {}
         for process in self._processes:
             for task in process.worker.tasks if process.worker is not None else ():
-                if task.stage is not Stage.LIVE or task.number in places:
+                if task.state is not TaskState.LIVE or task.number in places:
                     return False
                 places[task.number] = task.offsets
         return places == {

@@ -18,7 +18,7 @@ from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
-from stream_app.recovery.restore import Stage
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
@@ -59,7 +59,7 @@ def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: floa
     models: dict[int, str] = {}
 
     def done(worker: Worker) -> bool:
-        live = {task.number: task for task in worker.tasks if task.stage is Stage.LIVE}
+        live = {task.number: task for task in worker.tasks if task.state is TaskState.LIVE}
         if not all(number in live and live[number].offsets == end for number, end in ends.items()):
             return False
         models.update({number: live[number].live.model_digest() for number in ends})

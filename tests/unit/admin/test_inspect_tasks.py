@@ -9,14 +9,14 @@ from click.testing import CliRunner
 
 from stream_app.admin import history, inspect_tasks
 from stream_app.admin.history import records_of
-from stream_app.admin.inspect_tasks import State, inspect
+from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.cli import clients
 from stream_app.cli.main import cli
-from stream_app.errors import ConfigurationError, TopicError
+from stream_app.errors import ConfigurationError, ErrorCode, TopicError
 from stream_app.records import RESUME, Act, Commit
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
+from stream_app.task_state import TaskState
 from tests.support.damage import (
     COUNT,
     _foreign_offsets,
@@ -45,7 +45,7 @@ def test_a_healthy_application() -> None:
     nothing = inspect(world.cluster, world.config)
     assert (nothing.ok, nothing.workers) == (True, 0)
     assert [(view.state, view.sequence, view.engine, view.inputs[0].lag) for view in nothing.tasks] == [
-        (State.NEW, -1, None, 3)
+        (TaskState.NEW, -1, None, 3)
     ] * PARTITIONS
 
     member = _started(world.worker())
@@ -54,7 +54,7 @@ def test_a_healthy_application() -> None:
     world.send(2, first=3, partitions=[1])
     found = inspect(world.cluster, world.config)
     assert (found.ok, found.workers) == (True, 1)
-    assert [view.state for view in found.tasks] == [State.RUNNING] * PARTITIONS
+    assert [view.state for view in found.tasks] == [TaskState.RUNNING] * PARTITIONS
     assert [[(one.topic, one.committed, one.high, one.lag) for one in view.inputs] for view in found.tasks] == [
         [("examples", 3, 3, 0), ("labels", 3, 3, 0)],
         [("examples", 3, 5, 2), ("labels", 3, 5, 2)],
@@ -65,7 +65,7 @@ def test_a_healthy_application() -> None:
 
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
     dead = inspect(world.cluster, world.config, [1])
-    assert (dead.ok, dead.workers, [(view.task, view.state) for view in dead.tasks]) == (True, 0, [(1, State.IDLE)])
+    assert (dead.ok, dead.workers, [(view.task, view.state) for view in dead.tasks]) == (True, 0, [(1, TaskState.IDLE)])
 
 
 def test_a_task_that_the_breaker_stopped() -> None:
@@ -73,60 +73,59 @@ def test_a_task_that_the_breaker_stopped() -> None:
     world, member = _tripped_world()
     found = inspect(world.cluster, world.config)
     assert not found.ok
-    assert [view.state for view in found.tasks] == [State.TRIPPED, State.RUNNING]
+    assert [view.state for view in found.tasks] == [TaskState.TRIPPED, TaskState.RUNNING]
     assert found.tasks[0].command == "areba resume --task 0"
     [line] = found.problems()
     assert line == (
-        "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); fix the producer, then: "
-        "areba resume --task 0"
+        "task 0: tripped: 3 unreadable examples in a row (limit 3); fix the producer, then: areba resume --task 0"
     )
     sequence = member.tasks[0].point.sequence
     world.resume(0, sequence + 5)  # of another life: not for this stop
-    assert inspect(world.cluster, world.config).tasks[0].state is State.TRIPPED
+    assert inspect(world.cluster, world.config).tasks[0].state is TaskState.TRIPPED
     world.put("progress", 0, None, codec.encode(Act(sequence + 1, RESUME, "0", "")))
     again = inspect(world.cluster, world.config)
-    assert (again.ok, again.tasks[0].state) == (True, State.RUNNING)
-    _turns(member, until=lambda: member.tasks[0].stage is Stage.LIVE)
+    assert (again.ok, again.tasks[0].state) == (True, TaskState.RUNNING)
+    _turns(member, until=lambda: member.tasks[0].state is TaskState.LIVE)
     world.send(2, first=30)
     _turns(member, until=lambda: member.tasks[0].offsets == (11, 8))
     assert inspect(world.cluster, world.config).ok
 
 
 @pytest.mark.parametrize(
-    ("damage", "text", "command"),
+    ("damage", "code", "command"),
     [
-        (_lose_offsets, "is recorded, but the group has no committed offsets", RECOMMIT),
-        (_foreign_offsets, "committed offset without our metadata ('')", RECOMMIT),
-        (_to_the_first, "committed offset without our metadata ('')", RECOMMIT),
-        (_older_offsets, "is committed: the group's offsets were reset", RECOMMIT),
-        (_other_offsets, f"ends at offsets {COUNT}/{COUNT}, committed are {COUNT - 1}/{COUNT - 1}", RECOMMIT),
-        (_unequal_offsets, "do not belong together", RECOMMIT),
-        (_other_digest, "the committed offsets name 0000000000000000", RECOMMIT),
-        (_newer_format, "offset metadata has format '4'", None),
+        (_lose_offsets, ErrorCode.OFFSETS_LOST, RECOMMIT),
+        (_foreign_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
+        (_to_the_first, ErrorCode.OFFSETS_RESET, RECOMMIT),
+        (_older_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
+        (_other_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
+        (_unequal_offsets, ErrorCode.OFFSETS_RESET, RECOMMIT),
+        (_other_digest, ErrorCode.OFFSETS_RESET, RECOMMIT),
+        (_newer_format, ErrorCode.FORMAT_UNKNOWN, None),
     ],
 )
-def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], text: str, command: str | None) -> None:
+def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], code: ErrorCode, command: str | None) -> None:
     """An operator hears of it before the next rebalance parks the task, with the way back."""
     world, _ = _processed()
     damage(world)
     found = inspect(world.cluster, world.config)
     assert not found.ok
-    assert [view.state for view in found.tasks] == [State.BROKEN] * PARTITIONS
+    assert [view.state for view in found.tasks] == [TaskState.PARKED] * PARTITIONS
     for view, line in zip(found.tasks, found.problems(), strict=True):
-        assert text in line
-        assert line.startswith(f"task {view.task}: cannot be restored: ")
-        assert view.command == command
+        assert (view.code, view.command) == (code, command)
+        assert line.startswith(f"task {view.task}: parked: ")
+        assert line.endswith(f"[{code}]")
 
 
 @pytest.mark.parametrize(
-    ("damage", "text"),
+    ("damage", "code"),
     [
-        (_lose_examples, "examples[0] starts at offset 7, offset 0 is needed to restore the task"),
-        (_lose_progress, "progress begins with sequence 1, and the committed offsets name no snapshot"),
-        (_new_topic, "committed are 99/20"),
+        (_lose_examples, ErrorCode.INPUTS_DELETED),
+        (_lose_progress, ErrorCode.SNAPSHOT_MISSING),
+        (_new_topic, ErrorCode.OFFSETS_RESET),
     ],
 )
-def test_without_a_snapshot(damage: Callable[[World], None], text: str) -> None:
+def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) -> None:
     """Everything from the first offset on is needed then."""
     world = World()
     world.send(20)
@@ -137,8 +136,8 @@ def test_without_a_snapshot(damage: Callable[[World], None], text: str) -> None:
     assert all(view.engine and (view.snapshots, view.snapshot_sequence) == (0, -1) for view in found.tasks)
     damage(world)
     broken = inspect(world.cluster, world.config)
-    assert [view.state for view in broken.tasks] == [State.BROKEN] * PARTITIONS
-    assert text in next(broken.problems())
+    assert [view.state for view in broken.tasks] == [TaskState.PARKED] * PARTITIONS
+    assert broken.tasks[0].code is code
 
 
 def test_progress_that_is_another_one() -> None:
@@ -146,12 +145,12 @@ def test_progress_that_is_another_one() -> None:
     world, _ = _processed()
     for number in range(PARTITIONS):
         world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 10**6)
-    assert "progress ends with sequence none, " in next(inspect(world.cluster, world.config).problems())
+    assert inspect(world.cluster, world.config).tasks[0].code is ErrorCode.OFFSETS_RESET
     world, _ = _processed()
     world.put("progress", 1, None, b"not ours")
     found = inspect(world.cluster, world.config)
-    assert [view.state for view in found.tasks] == [State.RUNNING, State.BROKEN]
-    assert "not a progress record" in (found.tasks[1].problem or "")
+    assert [view.state for view in found.tasks] == [TaskState.RUNNING, TaskState.PARKED]
+    assert found.tasks[1].code is ErrorCode.STATE_UNUSABLE
 
 
 def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +171,7 @@ def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(inspect_tasks, "progress_tail", later)
     found = inspect(world.cluster, world.config)
-    assert [view.state for view in found.tasks] == [State.RUNNING] * PARTITIONS, list(found.problems())
+    assert [view.state for view in found.tasks] == [TaskState.RUNNING] * PARTITIONS, list(found.problems())
 
 
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,6 +229,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "task": 0,
         "state": "tripped",
         "problem": "3 unreadable examples in a row (limit 3)",
+        "code": None,
         "command": "areba resume --task 0",
         "examples": {"topic": "examples", "committed": 9, "end": 9, "lag": 0},
         "labels": {"topic": "labels", "committed": 6, "end": 6, "lag": 0},
@@ -253,4 +253,4 @@ def test_offsets_beyond_the_end() -> None:
     log.entries.clear()
     log.low = log.high = 0
     found = inspect(world.cluster, world.config)
-    assert "ends at offset 0, offset 40 is committed: the topic is not the one" in next(found.problems())
+    assert [view.code for view in found.tasks] == [None, ErrorCode.INPUTS_REPLACED]

@@ -12,12 +12,12 @@ from stream_app.admin.models import Place, rebuild
 from stream_app.admin.reset import reset
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.cli.main import cli
-from stream_app.errors import ConfigurationError, StateError
+from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.task import Task
 from stream_app.records import RESET, Act, Example, Label, Metric, Outcome
 from stream_app.recovery.buffers import NO_RECORDS
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
+from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
@@ -45,7 +45,7 @@ def _reaches(world: World, offsets: tuple[int, int]) -> Worker:
     _turns(
         member,
         until=lambda: any(
-            task.number == 0 and task.offsets == offsets and task.stage is Stage.LIVE for task in member.tasks
+            task.number == 0 and task.offsets == offsets and task.state is TaskState.LIVE for task in member.tasks
         ),
     )
     _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
@@ -202,7 +202,7 @@ def test_what_is_refused() -> None:
     world.send(3)
     _reaches(world, (3, 3))
     before = world.rows("progress", 0)
-    with pytest.raises(StateError, match=r"app: workers are running \(1\): stop them all"):
+    with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
         _reset(world)
     assert _reset(world, dry_run=True)[0] == "stream 's0' of task 0 (1 features) would begin anew"
     _kill(world)

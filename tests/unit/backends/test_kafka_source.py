@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.source import KafkaSource
-from stream_app.errors import OffsetGoneError, StateError
+from stream_app.errors import ErrorCode, OffsetGoneError, StateError
 
 FIRST, SECOND = TopicPartition("examples", 0), TopicPartition("labels", 0)
 
@@ -138,7 +138,7 @@ def test_what_is_not_read_is_dropped_with_its_errors(client: _Client, source: Ka
     (fetched,) = source.poll(10, 0)
     assert fetched.partition == SECOND
     client.batches = [lambda: [_message(SECOND, 1, error=gone)]]
-    with pytest.raises(StateError, match=r"labels\[0\]: offset 1 is gone"):
+    with pytest.raises(StateError, match=ErrorCode.OFFSET_GONE):
         source.poll(10, 0)
 
 
@@ -146,7 +146,7 @@ def test_an_error_of_one_partition_costs_the_others_no_record(client: _Client, s
     """Records that the client returned together with the error would otherwise be lost."""
     gone = KafkaError(KafkaError._AUTO_OFFSET_RESET)
     client.batches = [lambda: [_message(SECOND, 0), _message(FIRST, 1, error=gone), _message(SECOND, 1)]]
-    with pytest.raises(OffsetGoneError, match=r"examples\[0\]: offset 0 is gone") as caught:
+    with pytest.raises(OffsetGoneError, match=ErrorCode.OFFSET_GONE) as caught:
         source.poll(10, 0)
     assert caught.value.partition == FIRST
     assert client.sought == [(SECOND, 0)]

@@ -10,7 +10,7 @@ from stream_app.config import (
     changes,
     load,
 )
-from stream_app.errors import StateError
+from stream_app.errors import ErrorCode, StateError
 from tests.unit.config.support import faults, read
 
 
@@ -62,7 +62,7 @@ class TestTaskSettings:
     )
     def test_damaged_text(self, text: str) -> None:
         """The progress topic may contain anything; the task is parked, and the process does not crash."""
-        with pytest.raises(StateError, match="the stored configuration cannot be read"):
+        with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
             TaskSettings.from_json(text)
 
     def test_damaged_learners(self) -> None:

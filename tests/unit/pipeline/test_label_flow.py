@@ -10,9 +10,9 @@ from stream_app.config import Config
 from stream_app.pipeline.label_flow import ENOUGH, WINDOW, LabelFlow, flow_of
 from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Metric, RawRecords
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.serialization.codec import decode_one
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import NAMED_STREAMS, WARNING_INTERVAL_S, Observer
 from tests.support.world import World, _config, _started, _turns
 
@@ -187,7 +187,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
 
     again = Observer(world.clock)
     other = _started(world.worker(observer=again))
-    _turns(other, until=lambda: len(other.tasks) == 2 and all(task.stage is Stage.LIVE for task in other.tasks))
+    _turns(other, until=lambda: len(other.tasks) == 2 and all(task.state is TaskState.LIVE for task in other.tasks))
     for _ in range(2):
         world.clock.advance(2)
         other.turn()

@@ -9,14 +9,15 @@ import pytest
 
 from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster
-from stream_app.errors import StateError, TransactionAbortedError, UnknownOutcomeError
+from stream_app.errors import ErrorCode, StateError, TransactionAbortedError, UnknownOutcomeError
 from stream_app.records import Example
 from stream_app.recovery import snapshot_writer
 from stream_app.recovery.buffers import rows_of
 from stream_app.recovery.commit_point import RestoreTarget, parse_metadata
-from stream_app.recovery.restore import OPEN_TRANSACTION_S, Stage
+from stream_app.recovery.restore import OPEN_TRANSACTION_S
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Manifest, read_manifest
+from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
 from tests.support.world import (
     BREAKER,
@@ -348,7 +349,7 @@ def test_a_snapshot_behind_an_open_transaction_is_waited_for(hidden_s: float, sn
         world.clock.advance(0.1)
     [task] = [task for task in member.tasks if task.number == 0]
     assert bool(task.report.damage) == (snapshots == "older")
-    assert task.stage is Stage.LIVE
+    assert task.state is TaskState.LIVE
 
 
 def test_no_snapshot_and_no_inputs() -> None:
@@ -358,7 +359,7 @@ def test_no_snapshot_and_no_inputs() -> None:
         for snapshot in _target(world, number).snapshots:
             _remove(world, number, snapshot.manifest.offset)
         world.broker.delete_before(TopicPartition(world.config.topics.labels, number), 3)
-    with pytest.raises(StateError, match=r"labels\[\d\] starts at offset 3, offset 0 is needed.*application\.id"):
+    with pytest.raises(StateError, match=ErrorCode.INPUTS_DELETED):
         world.worker().run(_never())
 
 
@@ -371,17 +372,17 @@ def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
     member = world.worker()
     member.run(lambda: len(member.tasks) == 2 and member.tasks[0].offsets == (8, 6))
     again = _started(world.worker())
-    _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].stage is Stage.LIVE)
+    _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].state is TaskState.LIVE)
     assert again.tasks[0].report.replayed_records == 0
     world.put("examples", 0, None, b"garbage", 100)
-    _turns(again, until=lambda: again.tasks[0].stage is Stage.TRIPPED)
+    _turns(again, until=lambda: again.tasks[0].state is TaskState.TRIPPED)
     once_more = _started(world.worker())
-    _turns(once_more, until=lambda: len(once_more.tasks) == 2 and once_more.tasks[0].stage is Stage.TRIPPED)
+    _turns(once_more, until=lambda: len(once_more.tasks) == 2 and once_more.tasks[0].state is TaskState.TRIPPED)
     world.resume(0, once_more.tasks[0].point.sequence + 1)
     world.send(3, first=20)
     _turns(once_more, until=lambda: once_more.tasks[0].offsets == (12, 9))
     last = _started(world.worker())
-    _turns(last, until=partial(lambda m: len(m.tasks) == 2 and m.tasks[0].stage is Stage.LIVE, last))
+    _turns(last, until=partial(lambda m: len(m.tasks) == 2 and m.tasks[0].state is TaskState.LIVE, last))
     assert last.tasks[0].offsets == (12, 9)
 
 
@@ -401,6 +402,6 @@ def test_a_snapshot_of_another_history_is_refused() -> None:
             renamed = Committed(known.offset, mine.point.metadata(theirs.snapshots))
             world.broker.groups.group("app").offsets[place] = renamed
     before = world.outputs()
-    with pytest.raises(StateError, match=r"the snapshot was not taken after this record of sequence \d+"):
+    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         world.worker().run(_never())
     assert world.outputs() == before

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from stream_app.admin.inspect_tasks import State, inspect
+from stream_app.admin.inspect_tasks import inspect
 from stream_app.admin.models import Place
 from stream_app.admin.promote import promote
 from stream_app.admin.recommit import recommit
@@ -18,10 +18,10 @@ from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import partition_of
 from stream_app.backends.topics import plan
 from stream_app.cli.topic_setup import check_topics
-from stream_app.errors import StateError, TopicError
+from stream_app.errors import ErrorCode, StateError, TopicError
 from stream_app.records import CONFIGURATION, Act, Commit
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
+from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
@@ -75,8 +75,8 @@ def test_topics_that_grow_change_no_result(
         _turns(
             *members,
             until=lambda: (
-                sorted((task.number, task.stage, task.offsets) for one in members for task in one.tasks)
-                == [(number, Stage.LIVE, (20, 20)) for number in range(PARTITIONS)]
+                sorted((task.number, task.state, task.offsets) for one in members for task in one.tasks)
+                == [(number, TaskState.LIVE, (20, 20)) for number in range(PARTITIONS)]
             ),
         )
     assert world.outputs() == _undisturbed(10, 10)
@@ -173,7 +173,7 @@ def test_a_topic_that_was_created_again_is_recognised(names: tuple[str, ...], of
         world.broker.groups.group("app").offsets = kept
     world.send(30)
     before = [world.outputs(), *map(world.progress, range(PARTITIONS))]
-    with pytest.raises(StateError, match="was deleted and created again") as caught:
+    with pytest.raises(StateError, match=ErrorCode.INPUTS_REPLACED) as caught:
         world.worker().run(lambda: False)
     for text in (str(caught.value), *inspect(world.cluster, world.config).problems()):
         assert names[0] in text
@@ -182,8 +182,8 @@ def test_a_topic_that_was_created_again_is_recognised(names: tuple[str, ...], of
         assert "recommit" not in text
         assert "skip" not in text
     found = inspect(world.cluster, world.config)
-    assert [(view.state, view.command) for view in found.tasks] == [(State.BROKEN, None)] * PARTITIONS
-    with pytest.raises(StateError, match="was deleted and created again"):
+    assert [(view.state, view.command) for view in found.tasks] == [(TaskState.PARKED, None)] * PARTITIONS
+    with pytest.raises(StateError, match=ErrorCode.INPUTS_REPLACED):
         list(recommit(world.cluster, world.config, []))
     with suppress(StateError):
         list(skip(Place(world.config, world.cluster, world.clock), EmbeddedSender(world.broker), []))

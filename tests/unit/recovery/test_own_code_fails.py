@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_app.recovery.restore import Stage
+from stream_app.errors import ErrorCode
+from stream_app.task_state import TaskState
 from tests.support.world import World, _all_at, _config, _started, _turns
 
 # isort: split
@@ -66,9 +67,10 @@ def test_its_task_is_parked_and_the_others_go_on(learner: dict[str, Any], caplog
     _turns(member, until=_all_at(member, 2))
     good, bad = member.tasks
     world.send(1, first=2, partitions=[1])
-    _turns(member, until=lambda: bad.stage is Stage.PARKED)
+    _turns(member, until=lambda: bad.state is TaskState.PARKED)
+    assert bad.code is ErrorCode.OWN_CODE_FAILED
     assert re.search(rf"failed: {re.escape(__file__)}:\d+: LookupError: too much", bad.problem or "")
     assert (bad.problem or "?") in caplog.text
     world.send(2, first=3, partitions=[0])
     _turns(member, until=lambda: good.offsets == (4, 4))
-    assert good.stage is Stage.LIVE
+    assert good.state is TaskState.LIVE

@@ -18,6 +18,7 @@ from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import (
     ConfigurationError,
+    ErrorCode,
     FencedAgainError,
     FencedError,
     StateError,
@@ -27,9 +28,9 @@ from stream_app.errors import (
 from stream_app.records import Act, Commit, Example, Label, OutputRecords
 from stream_app.recovery import progress_script
 from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, parse_metadata
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Place, Snapshot
+from stream_app.task_state import TaskState
 from stream_app.worker import worker
 from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.observer import Observer
@@ -116,7 +117,7 @@ def test_a_rebalance_in_the_midst_of_a_restore() -> None:
     one = _started(world.worker())
     _turns(one, until=lambda: any(task.report.replayed_records > 4 for task in one.tasks))
     taken = one.tasks
-    assert all(task.stage is Stage.REPLAYING for task in taken)
+    assert all(task.state is TaskState.REPLAYING for task in taken)
     two = _started(world.worker(_config(application={"instance": "two"}), joins=True))
     _turns(one, two, until=lambda: [task.offsets for m in (one, two) for task in m.tasks] == [(40, 40)] * 2)
     assert sorted(task.number for member in (one, two) for task in member.tasks) == [0, 1]
@@ -133,7 +134,7 @@ def test_stopping_while_restoring() -> None:
     before = world.outputs(), [len(world.progress(number)) for number in range(PARTITIONS)]
     world.use(_Ticking())
     stopped = world.worker()
-    stopped.run(lambda: any(task.stage is Stage.REPLAYING for task in stopped.tasks))
+    stopped.run(lambda: any(task.state is TaskState.REPLAYING for task in stopped.tasks))
     assert (world.outputs(), [len(world.progress(number)) for number in range(PARTITIONS)]) == before
     assert not stopped.tasks
 
@@ -175,7 +176,7 @@ def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch
     assert largest * 250 > small.worker.buffer_bytes
     monkeypatch.setattr(worker, "POLL_RECORDS", 50)
     again = _started(world.worker())
-    again._config = small  # its limits are part of the task's settings, so the file could not have them
+    again._owned._config = small  # its limits are part of the task's settings, so the file could not have them
     _turns(again, until=partial(_reaches, again, (900, 0)))
 
 
@@ -191,7 +192,7 @@ def test_tripped_then_resumed() -> None:
     world.resume(0, member.tasks[0].point.sequence + 5)  # of another life: not for this stop
     for _ in range(5):
         member.turn()
-    assert member.tasks[0].stage is Stage.TRIPPED
+    assert member.tasks[0].state is TaskState.TRIPPED
 
 
 def test_resume_is_heard() -> None:
@@ -204,7 +205,7 @@ def test_resume_is_heard() -> None:
     _turns(member, until=lambda: member.tasks[0].offsets == (15, 12))
     again = _started(world.worker())
     _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].offsets == (15, 12))
-    _turns(again, until=lambda: again.tasks[0].stage is Stage.LIVE)
+    _turns(again, until=lambda: again.tasks[0].state is TaskState.LIVE)
 
 
 @pytest.mark.parametrize("clock", [ManualClock, _Ticking])
@@ -216,7 +217,7 @@ def test_a_stop_in_the_past_is_history(clock: type[ManualClock]) -> None:
     _turns(member, until=lambda: member.tasks[0].offsets == (19, 16) and member.tasks[1].offsets == (16, 16))
     world.use(clock())
     again = _started(world.worker())
-    _turns(again, until=lambda: len(again.tasks) == 2 and all(task.stage is Stage.LIVE for task in again.tasks))
+    _turns(again, until=lambda: len(again.tasks) == 2 and all(task.state is TaskState.LIVE for task in again.tasks))
     assert [task.offsets for task in again.tasks] == [(19, 16), (16, 16)]
 
 
@@ -224,7 +225,7 @@ def test_a_restarted_worker_stays_stopped() -> None:
     """Restarting is not mending."""
     world, _ = _tripped_world()
     again = _started(world.worker())
-    _turns(again, until=lambda: [task.stage for task in again.tasks] == [Stage.TRIPPED, Stage.LIVE])
+    _turns(again, until=lambda: [task.state for task in again.tasks] == [TaskState.TRIPPED, TaskState.LIVE])
     assert again.tasks[0].problem == "3 unreadable examples in a row (limit 3)"
 
 
@@ -237,10 +238,10 @@ def test_a_zombie_that_wakes_while_restoring_is_no_damage() -> None:
     world.send(4)
     zombie = _started(world.worker())
     zombie._poll(0.0)
-    zombie._own_new()
+    zombie._owned.own_new()
     other = _started(world.worker(_config(application={"instance": "two"})))
     _turns(other, until=_all_at(other, 4))
-    zombie._restore_slice()
+    zombie._restorer.run_slice()
     assert not zombie.tasks
     two = (zombie, other)
     _turns(*two, until=lambda: [task.offsets for member in two for task in member.tasks] == [(4, 4)] * 2)
@@ -266,7 +267,7 @@ def test_one_parked_task_stops_no_other(caplog: pytest.LogCaptureFixture) -> Non
         member.run(lambda: any(task.offsets == (25, 25) for task in member.tasks))
     [line] = [record.getMessage() for record in caplog.records]
     assert line.startswith("parked task=0: progress[0] offset ")
-    assert "not a progress record" in line
+    assert line.endswith(f"[{ErrorCode.STATE_UNUSABLE}]")
 
 
 def _forged(world: World, number: int, **changed: Any) -> bytes:  # noqa: ANN401  (fields of a commit record)
@@ -295,35 +296,32 @@ def _forge_ranges(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "line"),
+    ("damage", "code"),
     [
-        (_lose_offsets, r"sequence 1 is recorded, but the group has no committed offsets.*application\.id"),
-        (_lose_examples, r"examples\[\d\] starts at offset 7, offset 0 is needed.*application\.id"),
-        (
-            _lose_progress,
-            r"progress\[\d\] offset \d+: progress begins with sequence \d, sequence 0 is needed.*commit",
-        ),
-        (_new_topic, r"examples\[\d\] ends at offset 20, offset 99 is committed.*application\.id"),
-        (_other_digest, r"digest [0-9a-f]{16} of sequence \d+, the committed offsets name 0000000000000000"),
-        (
-            _older_offsets,
-            r"sequence \d+ is recorded, \d+ is committed: the group's offsets were reset.*application\.id",
-        ),
-        (_foreign_offsets, r"committed offset without our metadata \(''\): the group was reset.*areba state recommit"),
-        (_newer_format, r"offset metadata has format '4', this version reads 3"),
-        (_unequal_offsets, r"task \d: committed offsets of examples and labels do not belong together"),
-        (_forge_commit, r"gave digest [0-9a-f]{16}, committed was 0101010101010101 by areba"),
-        (_forge_ranges, r"its ranges start at 3/20, 20/20 are next"),
+        (_lose_offsets, ErrorCode.OFFSETS_LOST),
+        (_lose_examples, ErrorCode.INPUTS_DELETED),
+        (_lose_progress, ErrorCode.SNAPSHOT_MISSING),
+        (_new_topic, ErrorCode.INPUTS_REPLACED),
+        (_other_digest, ErrorCode.OFFSETS_RESET),
+        (_older_offsets, ErrorCode.OFFSETS_RESET),
+        (_foreign_offsets, ErrorCode.OFFSETS_RESET),
+        (_newer_format, ErrorCode.FORMAT_UNKNOWN),
+        (_unequal_offsets, ErrorCode.OFFSETS_RESET),
+        (_forge_commit, ErrorCode.DIGEST_DIFFERS),
+        (_forge_ranges, ErrorCode.STATE_UNUSABLE),
     ],
 )
-def test_state_that_does_not_fit(damage: Callable[[World], None], line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_that_does_not_fit(
+    damage: Callable[[World], None], code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Status 3 and one line with both numbers, before a single record is written."""
     monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world = _processed()
     damage(world)
     before = world.outputs()
-    with pytest.raises(StateError, match=line) as caught:
+    with pytest.raises(StateError) as caught:
         world.worker().run(_never())
+    assert caught.value.code is code
     assert "\n" not in str(caught.value)
     assert world.outputs() == before
 
@@ -336,7 +334,7 @@ def test_offsets_whose_markers_were_lost_are_committed_again(damage: Callable[[W
     outputs = world.outputs()
     damage(world)
     again = _started(world.worker())
-    _turns(again, until=lambda: len(again.tasks) == PARTITIONS and all(t.stage is Stage.LIVE for t in again.tasks))
+    _turns(again, until=lambda: len(again.tasks) == PARTITIONS and all(t.state is TaskState.LIVE for t in again.tasks))
     assert {place: known and known.offset for place, known in world.broker.committed("app", list(before)).items()} == {
         place: known and known.offset for place, known in before.items()
     }
@@ -386,14 +384,12 @@ class _Silent(EmbeddedCluster):
         return reader
 
 
-@pytest.mark.parametrize(
-    ("topic", "line"), [("progress", "progress was read up to sequence -1"), ("changelog", "a snapshot was being read")]
-)
-def test_a_restore_without_progress_is_given_up(topic: str, line: str) -> None:
+@pytest.mark.parametrize("topic", ["progress", "changelog"])
+def test_a_restore_without_progress_is_given_up(topic: str) -> None:
     """A task that waits forever looks like one that works: after the timeout it says what it has and what it wants."""
     world = _processed()
     start_s = world.clock.monotonic_s()
-    with pytest.raises(StateError, match=f"no progress for 60 s while restoring: {line}"):
+    with pytest.raises(StateError, match=ErrorCode.NO_RECORDS):
         world.worker(cluster=_Silent(world.broker, topic)).run(_never())
     assert 60 < world.clock.monotonic_s() - start_s < MAX_POLL_INTERVAL_S + 63
 
@@ -403,7 +399,7 @@ def test_an_outage_is_no_fault_of_the_state() -> None:
     world = _processed()
     member = world.worker(cluster=_Silent(world.broker), is_cut_off=lambda: True)
     member.run(lambda: world.clock.monotonic_s() > 1_000)
-    assert [task.stage for task in member.tasks] == []
+    assert [task.state for task in member.tasks] == []
 
 
 def test_a_process_that_was_frozen_has_not_waited() -> None:
@@ -415,9 +411,9 @@ def test_a_process_that_was_frozen_has_not_waited() -> None:
         member.turn()
     world.clock.advance(MAX_POLL_INTERVAL_S - 5)
     member.turn()
-    assert [task.stage for task in member.tasks] == [Stage.READING] * PARTITIONS
+    assert [task.state for task in member.tasks] == [TaskState.READING] * PARTITIONS
     cluster.answers_once()
-    with pytest.raises(StateError, match="no progress for 60 s while restoring"):
+    with pytest.raises(StateError, match=ErrorCode.NO_RECORDS):
         _turns(*[member] * 20, until=lambda: False)
 
 
@@ -589,7 +585,7 @@ def test_an_idle_worker_sleeps() -> None:
     world.send(5)
     for _ in range(3):
         world.put("examples", 1, None, b"garbage", 100)
-    _turns(member, until=lambda: [task.stage for task in member.tasks] == [Stage.LIVE, Stage.TRIPPED])
+    _turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.LIVE, TaskState.TRIPPED])
     # an open transaction of a producer holds the labels of task 0 back: their end is not known
     writer = EmbeddedTransaction(world.broker, "producer", 1_000.0)
     writer.initialise()

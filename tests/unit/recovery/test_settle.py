@@ -8,9 +8,9 @@ from stream_app.backends.memory.log_reader import EmbeddedLogReader
 from stream_app.config import Config
 from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
 from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit
-from stream_app.recovery.restore import Stage
 from stream_app.recovery.settle import _attempts
 from stream_app.serialization import codec
+from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
 
@@ -26,7 +26,7 @@ def _another(world: World) -> Config:
 
 
 def _live(member: Worker) -> bool:
-    return len(member.tasks) == PARTITIONS and all(task.stage is Stage.LIVE for task in member.tasks)
+    return len(member.tasks) == PARTITIONS and all(task.state is TaskState.LIVE for task in member.tasks)
 
 
 def _adopted(world: World) -> list[Act]:

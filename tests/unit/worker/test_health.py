@@ -15,15 +15,15 @@ import pytest
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.errors import TransactionAbortedError
+from stream_app.errors import ErrorCode, TransactionAbortedError
 from stream_app.jit.compiler import reporting_compiled
 from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
-from stream_app.recovery.restore import Stage
-from stream_app.worker import metrics
-from stream_app.worker.health import READY_LIMIT_S, HealthObserver
-from stream_app.worker.http import PageServer, pages_of
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer
+from stream_app.worker.pages import metrics
+from stream_app.worker.pages.health import READY_LIMIT_S, HealthObserver
+from stream_app.worker.pages.http import PageServer, pages_of
 from stream_app.worker.worker import Worker
 from tests.support.pages import get
 from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _Failing, _started, _Ticking, _turns
@@ -100,14 +100,14 @@ def test_restoring_is_not_ready() -> None:
     with _served(observer) as port:
         _turns(again, until=lambda: len(again.tasks) == PARTITIONS)
         status, text = get(port)
-        assert (status, text.splitlines()[0]) == (503, "task 0: restoring: snapshot and progress are read")
+        assert (status, text.splitlines()[0]) == (503, "task 0: loading")
         assert _samples(port)['areba_committed_offset{task="0",topic="examples"}'] == 30
         _turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].report.replayed_records < 40)
         again.turn()
         status, text = get(port)
         assert status == 503
-        assert re.match(r"task 0: restoring: offsets \d+/\d+ of 30/30\n", text), text
-        assert _states(_samples(port))["0"] == "restoring"
+        assert re.match(r"task 0: replaying: offsets \d+/\d+ of 30/30\n", text), text
+        assert _states(_samples(port))["0"] == "replaying"
         _turns(again, until=_all_at(again, 30))
         assert get(port)[0] == 200
 
@@ -120,17 +120,17 @@ def test_a_trip_and_its_end() -> None:
     for _ in range(3):
         world.put("examples", 0, None, b"garbage", 100)
     member = _started(world.worker(observer=observer))
-    _turns(member, until=lambda: [task.stage for task in member.tasks] == [Stage.TRIPPED, Stage.LIVE])
+    _turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.TRIPPED, TaskState.LIVE])
     with _served(observer) as port:
         status, text = get(port)
         assert status == 503
         assert text == (
-            "task 0: stopped by the breaker: 3 unreadable examples in a row (limit 3); fix the producer, then: "
+            "task 0: tripped: 3 unreadable examples in a row (limit 3); fix the producer, then: "
             "areba resume --task 0\ntask 1: live\n"
         )
         assert _states(_samples(port)) == {"0": "tripped", "1": "live"}
         world.resume(0, member.tasks[0].point.sequence + 1)
-        _turns(member, until=lambda: member.tasks[0].stage is Stage.LIVE)
+        _turns(member, until=lambda: member.tasks[0].state is TaskState.LIVE)
         assert get(port) == (200, "task 0: live\ntask 1: live\n")
 
 
@@ -145,10 +145,10 @@ def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None
         del world.broker.groups.group("app").offsets[TopicPartition(name, 0)]
     observer = HealthObserver(world.clock)
     again = _started(world.worker(observer=observer))
-    _turns(again, until=lambda: [task.stage for task in again.tasks] == [Stage.PARKED, Stage.LIVE])
+    _turns(again, until=lambda: [task.state for task in again.tasks] == [TaskState.PARKED, TaskState.LIVE])
     text = observer.health().ready_text()
-    assert text.startswith("task 0: cannot be restored: ")
-    assert "`areba state recommit`" in text
+    assert text.startswith("task 0: parked: ")
+    assert f"[{ErrorCode.OFFSETS_LOST}]" in text.splitlines()[0]
     assert not observer.health().is_ready
 
 
@@ -198,7 +198,7 @@ def test_aborts_are_counted() -> None:
 
     _turns(member, until=done)
     assert aborts() == 2
-    assert (1, ("restoring", "restoring")) in seen
+    assert (1, ("replaying", "replaying")) in seen
     assert (1, ("live", "live")) in seen
     assert observer.health().is_ready
 

@@ -13,9 +13,9 @@ from stream_app.errors import TransactionAbortedError
 from stream_app.pipeline.outputs import DeadCount
 from stream_app.records import Example, Label, Reason, Side
 from stream_app.serialization import codec
-from stream_app.worker import metrics
-from stream_app.worker.metrics import Figures
 from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
+from stream_app.worker.pages import metrics
+from stream_app.worker.pages.metrics import Figures
 from tests.support.world import World, _Failing, _reaches, _started, _turns
 
 WARNING = re.compile(

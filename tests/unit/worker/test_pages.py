@@ -19,9 +19,9 @@ import pytest
 from stream_app.backends.clock import ManualClock
 from stream_app.cli import start
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
-from stream_app.worker import http
-from stream_app.worker.health import HealthObserver
-from stream_app.worker.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
+from stream_app.worker.pages import http
+from stream_app.worker.pages.health import HealthObserver
+from stream_app.worker.pages.http import MAX_REQUESTS, Page, PageServer, StartResponse, pages_of
 from tests.support.pages import get
 from tests.support.world import _config
 
@@ -174,5 +174,5 @@ def test_two_workers_of_a_process_share_nothing() -> None:
         closing(PageServer("127.0.0.1", 0, pages_of(one, topics))) as first,
         closing(PageServer("127.0.0.1", 0, pages_of(two, topics))) as second,
     ):
-        state = 'areba_task_state{state="restoring",task="0"} 1.0'
+        state = 'areba_task_state{state="assigned",task="0"} 1.0'
         assert [state in get(server.port, "/metrics")[1] for server in (first, second)] == [True, False]

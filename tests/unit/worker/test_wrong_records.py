@@ -13,12 +13,12 @@ from stream_app.pipeline.outputs import DeadCount, Outputs
 from stream_app.pipeline.task import Task
 from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reason, Side
 from stream_app.recovery.buffers import NO_RECORDS
-from stream_app.recovery.restore import Stage
 from stream_app.serialization import codec
+from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
-from stream_app.worker.health import HealthObserver
-from stream_app.worker.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
+from stream_app.worker.pages.health import HealthObserver
+from stream_app.worker.pages.metrics import MISPLACED_RECORDS, MISPLACED_STREAMS
 from stream_app.worker.worker import Worker
 from tests.support.world import World, _all_at, _config, _reaches, _started, _turns
 
@@ -95,7 +95,7 @@ def test_what_is_wrong_within_a_stream_stops_no_task() -> None:
         world.put("examples", 0, b"elsewhere", codec.encode(Example("s0", f"k{number}", [1.0])), 100)
         world.put("labels", 0, b"s0", codec.encode(Label("s0", f"w{number}", 7)), 100)
     _turns(member, until=lambda: any(task.offsets == (162, 42) for task in member.tasks))
-    assert member.tasks[0].stage is Stage.LIVE
+    assert member.tasks[0].state is TaskState.LIVE
     assert len(world.rows("dead-letters", 0)) == 200
 
 
@@ -120,7 +120,7 @@ def test_sound_labels_do_not_hide_unreadable_examples() -> None:
     for number in range(3):
         world.put("examples", 0, b"s0", b'{"json": 1}', 10 * number + 1)
         world.put("labels", 0, b"s0", codec.encode(Label("s0", str(number), 1)), 10 * number + 5)
-    _turns(member, until=lambda: any(task.stage is Stage.TRIPPED for task in member.tasks))
+    _turns(member, until=lambda: any(task.state is TaskState.TRIPPED for task in member.tasks))
     assert member.tasks[0].problem == "3 unreadable examples in a row (limit 3)"
 
 

@@ -8,31 +8,23 @@ ready   the group was joined, every task that it gave us is live and can commit,
         broker answered and a round ended, whether or not it had anything to commit
 
 `Health` is the state at one moment, with the verdicts; `HealthObserver` hears of the changes from the worker's thread
-and is asked by the server's (`pages.py`).
+and is asked by the server's (`http.py`).
 """
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from threading import Lock
 from typing import Any, NamedTuple
 
 from stream_app.backends.base import Clock, TopicPartition, pair
+from stream_app.errors import StateError
+from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer, resume_hint
 
 READY_LIMIT_S = 15.0
 """A round takes less than a second; an idle worker asks a broker every five seconds."""
-
-
-class TaskState(StrEnum):
-    """Of a task of this worker."""
-
-    RESTORING = "restoring"
-    LIVE = "live"
-    TRIPPED = "tripped"
-    PARKED = "parked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +34,7 @@ class TaskHealth:
     Attributes:
         state: Where it is.
         committed: Offsets (examples, labels); None: not known yet.
-        restored: As far as it was restored, while it is.
+        restored: The offsets that its replay has reached; None: its replay has not begun, or has ended.
         problem: Why it is tripped or parked.
         hanging: Where a transaction does not end for which it waits; "" for nowhere.
     """
@@ -62,15 +54,14 @@ class TaskHealth:
         """For people."""
         if self.hanging:
             return f"task {task}: waits for a transaction in {self.hanging} that does not end"
-        if self.state is TaskState.RESTORING:
-            if self.committed is None or self.restored is None:
-                return f"task {task}: restoring: snapshot and progress are read"
-            return f"task {task}: restoring: offsets {pair(self.restored)} of {pair(self.committed)}"
+        text = f"task {task}: {self.state}"
         if self.state is TaskState.TRIPPED:
-            return f"task {task}: stopped by the breaker: {self.problem}; {resume_hint(task)}"
+            return f"{text}: {self.problem}; {resume_hint(task)}"
         if self.state is TaskState.PARKED:
-            return f"task {task}: cannot be restored: {self.problem}"
-        return f"task {task}: live"
+            return f"{text}: {self.problem}"
+        if self.restored is not None and self.committed is not None:
+            return f"{text}: offsets {pair(self.restored)} of {pair(self.committed)}"
+        return text
 
 
 class Step(NamedTuple):
@@ -195,7 +186,7 @@ class HealthObserver(Observer):
         """The group gave us these tasks."""
         super().assigned(tasks)
         with self._lock:
-            self._tasks.update(dict.fromkeys(tasks, TaskHealth(TaskState.RESTORING)))
+            self._tasks.update(dict.fromkeys(tasks, TaskHealth(TaskState.ASSIGNED)))
         self._note(is_joined=True)
 
     def revoked(self, tasks: Sequence[int]) -> None:
@@ -209,12 +200,12 @@ class HealthObserver(Observer):
     def owned(self, task: int, committed: tuple[int, int]) -> None:
         """A task is to be restored."""
         super().owned(task, committed)
-        self._change(task, state=TaskState.RESTORING, committed=committed, restored=None, problem=None)
+        self._change(task, state=TaskState.ASSIGNED, committed=committed, restored=None, problem=None)
 
-    def restoring(self, task: int, offsets: tuple[int, int], goal: tuple[int, int]) -> None:
+    def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """A task is being restored."""
-        super().restoring(task, offsets, goal)
-        self._change(task, restored=offsets)
+        super().restoring(task, state, offsets, goal)
+        self._change(task, state=state, restored=offsets)
 
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
         """A task is live."""
@@ -233,15 +224,15 @@ class HealthObserver(Observer):
         for task in tasks:
             self._change(task, hanging="")
 
-    def parked(self, task: int, problem: str) -> None:
+    def parked(self, task: int, problem: StateError) -> None:
         """A task cannot be restored."""
         super().parked(task, problem)
-        self._change(task, state=TaskState.PARKED, problem=problem)
+        self._change(task, state=TaskState.PARKED, restored=None, problem=str(problem))
 
     def tripped(self, task: int, problem: str) -> None:
         """The breaker stopped a task."""
         super().tripped(task, problem)
-        self._change(task, state=TaskState.TRIPPED, problem=problem)
+        self._change(task, state=TaskState.TRIPPED, restored=None, problem=problem)
 
     def resumed(self, task: int) -> None:
         """An operator let it run again."""

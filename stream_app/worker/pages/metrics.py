@@ -1,13 +1,15 @@
 """Every metric's name, meaning and labels in one place, and the figures that a worker keeps for them.
 
 To add a metric: declare it here, and let a method of the observer call `Figures.add` or `Figures.set` with it. The
-names follow Prometheus' conventions (base units, `_total` for counters). `pages.py` publishes what is declared.
+names follow Prometheus' conventions (base units, `_total` for counters). `http.py` publishes what is declared.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
 from threading import Lock
 from typing import NamedTuple, TypeAlias
+
+from stream_app.task_state import REPORTED
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a metric's labels, in the order of its declaration."""
@@ -32,8 +34,7 @@ class Metric(NamedTuple):
 TASK_STATE = Metric(
     "areba_task_state",
     Kind.GAUGE,
-    "1 for the state that a task of this worker is in: restoring, live, tripped (stopped by the breaker, see areba "
-    "resume) or parked (cannot be restored); 0 for the others.",
+    f"1 for the state of a task of this worker, 0 for the others: {', '.join(REPORTED)}.",
     ("task", "state"),
 )
 COMMITTED_OFFSET = Metric(
@@ -132,7 +133,7 @@ METRICS = (
     MEMORY_BOUND,
     MEMORY_ALLOCATED,
 )
-"""All metrics of ours; `pages.py` adds `areba_build_info` and those of the process."""
+"""All metrics of ours; `http.py` adds `areba_build_info` and those of the process."""
 
 
 class Figures:

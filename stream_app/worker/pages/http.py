@@ -29,9 +29,10 @@ from prometheus_client.registry import Collector
 
 from stream_app import __version__, events
 from stream_app.errors import ConfigurationError
-from stream_app.worker import metrics
-from stream_app.worker.health import Health, HealthObserver, TaskState
-from stream_app.worker.metrics import Kind, Labels, Metric
+from stream_app.task_state import REPORTED
+from stream_app.worker.pages import metrics
+from stream_app.worker.pages.health import Health, HealthObserver
+from stream_app.worker.pages.metrics import Kind, Labels, Metric
 
 LOG = logging.getLogger("areba.http")
 
@@ -109,7 +110,7 @@ class _Worker(Collector):
         build = GaugeMetricFamily("areba_build_info", "1; the labels have the versions.", labels=("version", "python"))
         build.add_metric([__version__, platform.python_version()], 1.0)
         yield build
-        values = {**self._observer.figures.values(), **_values_of(self._observer.health(), self._topics)}
+        values = {**self._observer.figures.values(), **values_of(self._observer.health(), self._topics)}
         for metric in metrics.METRICS:
             kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
             family = kind(metric.name, metric.text, labels=metric.labels)
@@ -118,7 +119,7 @@ class _Worker(Collector):
             yield family
 
 
-def _values_of(health: Health, topics: tuple[str, str]) -> dict[Metric, dict[Labels, float]]:
+def values_of(health: Health, topics: tuple[str, str]) -> dict[Metric, dict[Labels, float]]:
     """The metrics that are read off the state at this moment."""
     values: dict[Metric, dict[Labels, float]] = {
         metrics.TASK_STATE: {},
@@ -128,7 +129,7 @@ def _values_of(health: Health, topics: tuple[str, str]) -> dict[Metric, dict[Lab
         metrics.BROKER_AGE: {} if health.heard_s is None else {(): health.now_s - health.heard_s},
     }
     for number, task in health.tasks.items():
-        for state in TaskState:
+        for state in REPORTED:
             values[metrics.TASK_STATE][str(number), state.value] = float(task.state is state)
         for topic, offset in zip(topics, task.committed or (), strict=False):
             values[metrics.COMMITTED_OFFSET][str(number), topic] = offset

@@ -1,0 +1,186 @@
+"""What `areba inspect` reports of an application and its tasks, as a table, as JSON, and as lines about problems."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from stream_app.admin.recent_outputs import Recent
+from stream_app.backends.partitioner import split_text
+from stream_app.errors import ErrorCode
+from stream_app.task_state import TaskState
+from stream_app.worker.observer import resume_hint
+
+COLUMNS = ("task", "state", "examples", "lag", "labels", "lag", "dead", "silent", "sequence", "snapshot", "engine")
+"""Columns of the table. `dead` counts the dead letters of the last hour, `silent` the streams whose labels are missing;
+see `recent_outputs`."""
+
+
+class Input(NamedTuple):
+    """One input partition of a task.
+
+    Attributes:
+        topic: Name of the topic.
+        committed: The committed offset; None if nothing was committed.
+        low: The first offset that the partition has.
+        high: The offset after its last record.
+    """
+
+    topic: str
+    committed: int | None
+    low: int
+    high: int
+
+    @property
+    def lag(self) -> int:
+        """Number of offsets that were not processed yet."""
+        return max(0, self.high - (self.low if self.committed is None else self.committed))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task.
+
+    Attributes:
+        task: Number of the task.
+        state: One of `task_state.INSPECTED`; PARKED if a worker could not restore the task.
+        problem: Why the task is tripped or parked; None if it is neither.
+        code: The code of that problem; None for a task that is not parked.
+        command: The command that lets it continue, if there is one.
+        inputs: Its partitions of examples and labels.
+        recent: What its newest outputs show.
+        sequence: Sequence of the last commit; -1: none.
+        snapshots: How many of the snapshots that the committed offsets name can be read.
+        snapshot_sequence: Sequence of the newest of these; -1: none.
+        snapshot_bytes: Size of the newest of these: of the state without spare room. A worker's `/metrics` report what
+            is allocated.
+        engine: The version of areba that wrote the newest configuration or snapshot.
+        streams: Names of the streams in the newest snapshot.
+    """
+
+    task: int
+    state: TaskState
+    problem: str | None
+    code: ErrorCode | None
+    command: str | None
+    inputs: tuple[Input, Input]
+    recent: Recent
+    sequence: int = -1
+    snapshots: int = 0
+    snapshot_sequence: int = -1
+    snapshot_bytes: int = 0
+    engine: str | None = None
+    streams: frozenset[str] = frozenset()
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem."""
+        return next(self.problems(), None) is None
+
+    def problems(self) -> Iterator[str]:
+        """Yield a line for each problem."""
+        if self.state is TaskState.TRIPPED:
+            yield f"task {self.task}: {self.state}: {self.problem}; {resume_hint(self.task)}"
+        if self.state is TaskState.PARKED:
+            yield f"task {self.task}: {self.state}: {self.problem}"
+        yield from self.recent.problems()
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the content of the JSON document, with null for what does not exist."""
+        examples, labels = (
+            {"topic": one.topic, "committed": one.committed, "end": one.high, "lag": one.lag} for one in self.inputs
+        )
+        return {
+            "task": self.task,
+            "state": self.state.value,
+            "problem": self.problem,
+            "code": self.code,
+            "command": self.command,
+            "examples": examples,
+            "labels": labels,
+            "sequence": None if self.sequence < 0 else self.sequence,
+            "snapshots": self.snapshots,
+            "snapshot_sequence": None if self.snapshot_sequence < 0 else self.snapshot_sequence,
+            "snapshot_bytes": None if self.snapshot_sequence < 0 else self.snapshot_bytes,
+            "engine": self.engine,
+            **self.recent.to_plain(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """An application.
+
+    Attributes:
+        application: Its id.
+        workers: Number of members of its group.
+        tasks: The tasks that were inspected.
+        grown: A line for each topic to which partitions were added.
+        memory_bound_bytes: The most memory that a worker with all of these tasks takes.
+    """
+
+    application: str
+    workers: int
+    tasks: tuple[TaskView, ...]
+    grown: tuple[str, ...] = ()
+    memory_bound_bytes: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether no task has a problem, no stream is in several tasks, and no topic has grown."""
+        return not self.grown and all(view.ok for view in self.tasks) and not self.split_streams()
+
+    def split_streams(self) -> dict[str, list[int]]:
+        """Return the streams that have records in several tasks, with these tasks, by the newest snapshots."""
+        tasks_of: dict[str, list[int]] = {}
+        for view in self.tasks:
+            for stream in view.streams:
+                tasks_of.setdefault(stream, []).append(view.task)
+        return {stream: tasks for stream, tasks in sorted(tasks_of.items()) if len(tasks) > 1}
+
+    def to_json(self) -> str:
+        """Return the inspection as a JSON document."""
+        plain = {
+            "application": self.application,
+            "workers": self.workers,
+            "ok": self.ok,
+            "split_streams": self.split_streams(),
+            "grown": list(self.grown),
+            "memory_bound_bytes": self.memory_bound_bytes,
+            "tasks": [view.to_plain() for view in self.tasks],
+        }
+        return json.dumps(plain, indent=2)
+
+    def table(self) -> Table:
+        """Return a table for people, without the texts of problems."""
+        title = f"{self.application}: {self.workers} worker{'' if self.workers == 1 else 's'}"
+        snapshot_bytes = sum(view.snapshot_bytes for view in self.tasks)
+        caption = (
+            f"memory: at most {self.memory_bound_bytes >> 20:,} MB; snapshots hold {snapshot_bytes / (1 << 20):,.1f} MB"
+        )
+        result = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=0)
+        for column in COLUMNS:
+            result.add_column(column, justify="left" if column in {"state", "engine"} else "right", overflow="fold")
+        for view in self.tasks:
+            offsets = [
+                text
+                for one in view.inputs
+                for text in ("-" if one.committed is None else str(one.committed), str(one.lag))
+            ]
+            sequences = ["-" if number < 0 else str(number) for number in (view.sequence, view.snapshot_sequence)]
+            style = None if view.ok else "bold red"
+            found = view.recent
+            outputs = [f"{found.dead_records}{'' if found.is_all else '+'}", str(len(found.missing()))]
+            result.add_row(
+                str(view.task), view.state.value, *offsets, *outputs, *sequences, view.engine or "-", style=style
+            )
+        return result
+
+    def problems(self) -> Iterator[str]:
+        """Yield a line for each problem."""
+        yield from self.grown
+        yield from (line for view in self.tasks for line in view.problems())
+        yield from (split_text(stream, tasks) for stream, tasks in self.split_streams().items())

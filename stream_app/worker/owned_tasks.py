@@ -1,0 +1,335 @@
+"""The tasks that the group has given to a worker: their assignment, the reading of their inputs, and their commits."""
+
+from collections.abc import Sequence
+
+from stream_app.backends.base import Fetched, TopicPartition
+from stream_app.backends.partition_count import grown, partitions_of
+from stream_app.backends.partitioner import Placement
+from stream_app.backends.topics import largest_batch_bytes
+from stream_app.config import Config
+from stream_app.errors import (
+    ErrorCode,
+    OwnCodeError,
+    RecordTooLargeError,
+    StateError,
+    TransactionAbortedError,
+    UnknownOutcomeError,
+    UnstableOffsetsError,
+)
+from stream_app.recovery.breaker import Breaker
+from stream_app.recovery.commit_point import HINT_SKIP, RestoreTarget, committed_target
+from stream_app.recovery.restore import Restore
+from stream_app.recovery.restore_request import RestoreRequest, Times, Writer
+from stream_app.snapshot.identity import UNKNOWN, Identity
+from stream_app.task_state import TaskState
+from stream_app.worker.observer import Observer
+from stream_app.worker.owned_task import OwnedTask
+from stream_app.worker.ports import Ports
+from stream_app.worker.progress_trimmer import ProgressTrimmer
+from stream_app.worker.round_transaction import CommittedRound, Part, RoundTransaction, logs_of
+from stream_app.worker.transaction_watch import TransactionWatch
+
+MAX_ABORTS_IN_A_ROW = 10
+"""Aborts without a commit between them: after so many rebalances in a row it is something else."""
+
+OFFSETS_TIMEOUT_S = 1.0
+"""One wait for committed offsets that an open transaction holds; the loop has other tasks to serve."""
+
+
+class OwnedTasks:
+    """The tasks of one worker, from their assignment until they are revoked.
+
+    Args:
+        config: The whole configuration.
+        ports: Source, transaction, cluster and clock.
+        observer: Reports what happens to the tasks.
+        watch: Knows where a transaction is still open.
+        adopts: Whether records of other writers in the output topics are accepted.
+
+    Attributes:
+        new: Numbers of the tasks that are assigned and not yet being restored.
+        aborts: Transactions in a row that were aborted; 0 once one is committed.
+        transaction_began_s: When the last transaction began, by the monotonic clock.
+    """
+
+    def __init__(
+        self, config: Config, ports: Ports, observer: Observer, watch: TransactionWatch, *, adopts: bool
+    ) -> None:
+        self.new: list[int] = []
+        self.aborts = 0
+        self.transaction_began_s = 0.0
+        self._config = config
+        self._settings = config.task_settings()
+        self._ports = ports
+        self._observer = observer
+        self._watch = watch
+        self._topics = config.topics
+        self._inputs = (self._topics.examples, self._topics.labels)
+        self._writer = Writer(config.transactional_id, adopts)
+        self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
+        self._tasks: dict[int, OwnedTask] = {}
+        self._by_partition: dict[TopicPartition, OwnedTask] = {}
+        self._paused: set[TopicPartition] = set()
+        self._generation = 0
+        self._group: object = None
+        self._partitions = 0  # the number of all tasks
+        self._topic_ids = UNKNOWN.topic_ids
+        self._grown: tuple[str, ...] = ()  # what was reported of topics that have grown
+
+    @property
+    def all(self) -> Sequence[OwnedTask]:
+        """All tasks that the worker owns now."""
+        return tuple(self._tasks.values())
+
+    def of(self, partition: TopicPartition) -> OwnedTask | None:
+        """Return the owned task that reads an input partition, or None."""
+        return self._by_partition.get(partition)
+
+    # Assignment -----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> int:
+        """Learn the number of tasks of the application and the limits of its topics, and return that number."""
+        self._partitions = partitions_of(self._ports.cluster, self._topics)
+        self._look_at_topics()
+        self._limit_dead_letters(self._dead_letter_bytes())
+        return self._partitions
+
+    def note_transaction(self) -> None:
+        """Note that a transaction begins now."""
+        self.transaction_began_s = self._ports.clock.monotonic_s()
+
+    def assigned(self, numbers: Sequence[int]) -> None:
+        """Take note of an assignment, and of the group's generation.
+
+        A generation that is asked for later may be that of the next assignment, which would not fence us.
+        """
+        self._generation += 1
+        self._group = self._ports.source.group_metadata()
+        self._observer.assigned(numbers)
+        self.new = list(numbers)
+        self._watch.assigned()
+
+    def revoked(self, numbers: Sequence[int]) -> None:
+        """Let tasks go that the group has taken back."""
+        self._generation += 1
+        self.new = []
+        self._observer.revoked(numbers)
+        for number in numbers:
+            self._drop(number)
+        self._watch.revoked()
+
+    def own_new(self) -> None:
+        """Begin to restore the new tasks in whose partitions no transaction is open any more."""
+        unannounced = self._watch.unannounced(self.new)
+        if unannounced:
+            self.note_transaction()
+            self._watch.announce(unannounced)
+            return
+        self._watch.end_own(self.new)
+        inputs = {
+            number: (TopicPartition(self._inputs[0], number), TopicPartition(self._inputs[1], number))
+            for number in self.new
+            if not self._watch.is_open(number)
+        }
+        if not inputs:
+            return
+        try:
+            committed = self._ports.source.committed(
+                [partition for pair in inputs.values() for partition in pair], OFFSETS_TIMEOUT_S
+            )
+        except UnstableOffsetsError:
+            self._watch.offsets_are_unstable()
+            return
+        self._watch.offsets_are_stable()
+        self.new = [number for number in self.new if number not in inputs]
+        self._look_at_topics()
+        problems: dict[int, StateError] = {}
+        for number, pair in inputs.items():
+            target: RestoreTarget | None = None
+            try:
+                target = committed_target(pair, committed, self._topic_ids)
+            except StateError as error:
+                problems[number] = error
+            examples, labels = (
+                known.offset if (known := committed.get(partition)) else self._ports.source.watermarks(partition).low
+                for partition in pair
+            )
+            self._own(pair, target, (examples, labels))
+            self._observer.owned(number, (examples, labels))
+        for number, problem in problems.items():
+            self.park(self._tasks[number], problem)
+
+    def _look_at_topics(self) -> None:
+        """Learn which topics the names stand for now, and whether they have grown."""
+        found = self._ports.cluster.topics(self._topics)
+        examples, labels = (found[name].topic_id if name in found else "" for name in self._inputs)
+        self._topic_ids = (examples, labels)
+        lines = grown(found, self._topics, self._partitions)
+        if lines != self._grown:
+            self._observer.grown(lines)
+        self._grown = lines
+
+    def _own(
+        self, inputs: tuple[TopicPartition, TopicPartition], target: RestoreTarget | None, committed: tuple[int, int]
+    ) -> None:
+        number, settings, ports = inputs[0].partition, self._config.worker, self._ports
+        identity = Identity(self._partitions, self._topic_ids)
+        restore = Restore(
+            RestoreRequest(inputs, self._settings, target, committed, self._writer, identity),
+            logs_of(ports.cluster, self._topics, number),
+            Breaker(self._config.breaker),
+            ports.clock,
+            Times(settings.restore_timeout_ms / 1000, settings.snapshot_after_ms / 1000),
+        )
+        progress = TopicPartition(self._topics.progress, number)
+        trimmer = ProgressTrimmer(ports.cluster, ports.clock, inputs, progress)
+        task = OwnedTask(restore, self._generation, ports.clock, trimmer, Placement(number, self._partitions))
+        self._tasks[number] = task
+        self._by_partition.update(dict.fromkeys(inputs, task))
+
+    def _drop(self, number: int) -> None:
+        task = self._tasks.pop(number, None)
+        if task is None:
+            return
+        task.close()
+        for partition in task.inputs:
+            self._by_partition.pop(partition, None)
+            self._paused.discard(partition)
+
+    def renew(self, number: int) -> None:
+        """Restore a task from its beginning after the next poll, if the worker still owns it then."""
+        self._ports.source.stop_reading(self._tasks[number].inputs)
+        self._drop(number)
+        self.new.append(number)
+        self._watch.forget(number)
+
+    def close(self) -> None:
+        """Release the readers of all tasks."""
+        for task in self.all:
+            task.close()
+
+    # Limits of the topics -------------------------------------------------------------------------------------------
+
+    def _dead_letter_bytes(self) -> int:
+        name = self._topics.dead_letters
+        return largest_batch_bytes(self._ports.cluster.topics([name])[name])
+
+    def _limit_dead_letters(self, most_bytes: int) -> None:
+        """Change a setting of the tasks that are owned from now on: live tasks have to be restored under it."""
+        self._settings = self._settings.model_copy(update={"dead_letter_bytes": most_bytes})
+
+    def _read_limits(self) -> None:
+        """Read the limit of a topic that refused a record; where it has not changed, assume half of it.
+
+        What was sent is larger than what was computed if the topic refuses a record within its limit.
+        """
+        found, before = self._dead_letter_bytes(), self._settings.dead_letter_bytes
+        self._limit_dead_letters(found if found < before else before // 2)
+
+    # Inputs ---------------------------------------------------------------------------------------------------------
+
+    def take(self, fetched: Fetched) -> bool:
+        """Give fetched records to their task, and pause a partition whose buffer is full; say whether they count."""
+        task = self.of(fetched.partition)
+        if task is None or task.state not in (TaskState.LIVE, TaskState.REPLAYING):
+            return False
+        side = task.inputs.index(fetched.partition)
+        task.add(side, fetched)
+        if fetched.partition not in self._paused and self._is_full(fetched.partition, 1):
+            self._ports.source.pause([fetched.partition])
+            self._paused.add(fetched.partition)
+        return True
+
+    def _is_full(self, partition: TopicPartition, share: int) -> bool:
+        """Say whether more than 1/share of the buffer is used; a recorded range is fetched whole, though."""
+        task = self._by_partition[partition]
+        side = task.inputs.index(partition)
+        return task.waiting[side].bytes > self._config.worker.buffer_bytes // share and not task.lacks(side)
+
+    def resume_drained(self) -> None:
+        """Fetch again what was paused for its size, once half of it is processed."""
+        drained = [partition for partition in self._paused if not self._is_full(partition, 2)]
+        if drained:
+            self._ports.source.resume(drained)
+            self._paused.difference_update(drained)
+
+    def start_reading(self, task: OwnedTask) -> None:
+        """Fetch the inputs from where the task needs them.
+
+        Raises:
+            StateError: They are not there.
+        """
+        for partition, offset, goal in zip(task.inputs, task.offsets, task.report.goal, strict=True):
+            place = f"{partition.topic}[{partition.partition}]"
+            low, high = self._ports.source.watermarks(partition)
+            if offset < low:
+                raise StateError(
+                    f"{place} starts at offset {low}, offset {offset} is needed to restore the task; it was deleted "
+                    f"(retention). {HINT_SKIP}",
+                    ErrorCode.INPUTS_DELETED,
+                )
+            if goal > high:
+                raise StateError(
+                    f"{place} ends at offset {high}, offset {goal} is committed: the topic is not the one that was "
+                    "read. Use another application.id to start from the beginning",
+                    ErrorCode.INPUTS_REPLACED,
+                )
+        for records in task.waiting:
+            records.clear()
+        self._paused.difference_update(task.inputs)
+        self._ports.source.start_at(dict(zip(task.inputs, task.offsets, strict=True)))
+
+    def _stop_reading(self, task: OwnedTask) -> None:
+        self._ports.source.stop_reading(task.inputs)
+        self._paused.difference_update(task.inputs)
+        for records in task.waiting:
+            records.clear()
+
+    # Stopping one task ----------------------------------------------------------------------------------------------
+
+    def park(self, task: OwnedTask, error: StateError | OwnCodeError) -> None:
+        """Stop a task that cannot be restored or processed; the other tasks continue.
+
+        Raises:
+            StateError: No task is left.
+        """
+        problem = error if isinstance(error, StateError) else StateError(str(error), ErrorCode.OWN_CODE_FAILED)
+        self._stop_reading(task)
+        task.park(problem)
+        self._observer.parked(task.number, problem)
+        if all(other.state is TaskState.PARKED for other in self._tasks.values()):
+            raise problem
+
+    def trip(self, task: OwnedTask) -> None:
+        """Stop reading the inputs of a task that the breaker has stopped."""
+        self._stop_reading(task)
+        self._observer.tripped(task.number, task.problem or "")
+
+    # Transactions ---------------------------------------------------------------------------------------------------
+
+    def commit(self, parts: Sequence[Part]) -> CommittedRound:
+        """Commit one transaction of these tasks; see `RoundTransaction.commit`."""
+        self.note_transaction()
+        for part in parts:
+            if part.task.generation != self._generation or self._tasks.get(part.task.number) is not part.task:
+                raise AssertionError("a batch of an older assignment reached a transaction")
+        committed = self._transaction.commit(parts, self._group)
+        self.aborts = 0
+        self._watch.committed(committed.inputs)
+        return committed
+
+    def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
+        """Throw away the state of these tasks; they are restored after the next poll, if they are still ours then.
+
+        Raises:
+            UnknownOutcomeError: Too many transactions in a row were aborted.
+        """
+        self._observer.aborted(str(error))
+        self.aborts += 1
+        if self.aborts == MAX_ABORTS_IN_A_ROW:
+            raise UnknownOutcomeError(f"{self.aborts} transactions in a row were aborted; the last: {error}") from error
+        if isinstance(error, RecordTooLargeError):
+            self._read_limits()
+            tasks = self.all
+        for task in tasks:
+            self.renew(task.number)

@@ -1,0 +1,198 @@
+"""Rounds of a worker: one batch of every live task that has data, then one transaction for all of them."""
+
+from collections.abc import Sequence
+
+from stream_app.config import Config
+from stream_app.errors import OwnCodeError, TransactionAbortedError
+from stream_app.pipeline import merge
+from stream_app.pipeline.outputs import DEAD_LETTERS, Outputs
+from stream_app.pipeline.transaction_bounds import Room
+from stream_app.records import Reason
+from stream_app.recovery.live_task import ProcessedBatch
+from stream_app.task_state import TaskState
+from stream_app.worker.batch_limits import BatchLimits
+from stream_app.worker.observer import Observer, last_places
+from stream_app.worker.owned_task import OwnedTask
+from stream_app.worker.owned_tasks import OwnedTasks
+from stream_app.worker.ports import Ports
+from stream_app.worker.round_transaction import Part
+from stream_app.worker.transaction_watch import TransactionWatch
+
+SAVE_TIMEOUT_S = 10.0
+"""Longest that a worker that is to go saves what it has: less than the patience of a group or a supervisor."""
+
+MARKER_TIMEOUT_S = 1.0
+"""Wait for the markers of a last commit before a task goes: they are written within milliseconds, or lost."""
+
+
+class Rounds:
+    """Computes and commits the rounds of a worker, and saves tasks before the worker lets them go.
+
+    Args:
+        config: The whole configuration.
+        ports: Source, transaction, cluster and clock.
+        observer: Reports what was committed.
+        watch: Learns what was written.
+        tasks: The tasks of the worker.
+        room: What one transaction takes, of all tasks together.
+
+    Attributes:
+        cuts: Batches that took fewer records than were there, for these could have become too much.
+        is_starved: Whether no live task can continue without news.
+        due_s: When the next round is due, by the monotonic clock.
+    """
+
+    def __init__(
+        self, config: Config, ports: Ports, observer: Observer, watch: TransactionWatch, tasks: OwnedTasks, room: Room
+    ) -> None:
+        self.cuts = 0
+        self.is_starved = False
+        self.due_s = 0.0
+        self._room = room
+        self._turn = 0
+        self._interval_s = config.worker.commit_interval_ms / 1000
+        self._ports = ports
+        self._observer = observer
+        self._watch = watch
+        self._tasks = tasks
+        self._limits = BatchLimits(config.worker.max_batch_records)
+
+    def run(self) -> None:
+        """Process and commit what waits, one batch of every live task."""
+        parts: list[Part] = []
+        room, cuts = self._room, self.cuts
+        for task in self._in_turn():
+            if task.state is TaskState.LIVE:
+                try:
+                    batch = self._step(task, room, must=not any(part.batch for part in parts))
+                except OwnCodeError as error:
+                    self._tasks.park(task, error)
+                    continue
+                if batch is not None:
+                    room = room.less(batch.outputs.records, batch.outputs.bytes)
+                if batch is not None or task.writes_snapshot:
+                    parts.append(Part(task, batch))
+        self._turn += self.cuts > cuts
+        self.due_s = self._ports.clock.monotonic_s() + self._interval_s
+        self._tasks.resume_drained()
+        self.is_starved = not any(part.batch for part in parts)
+        if not parts:
+            return
+        try:
+            committed = self._tasks.commit(parts)
+        except TransactionAbortedError as error:
+            self._tasks.start_over([part.task for part in parts], error)
+            return
+        self._turn += committed.is_full
+        for part in parts:
+            self._advance(part)
+            self._take_snapshot(part.task)
+
+    def _in_turn(self) -> Sequence[OwnedTask]:
+        """Return all tasks; another one first after each transaction that had no room for all."""
+        tasks = self._tasks.all
+        first = self._turn % max(1, len(tasks))
+        return (*tasks[first:], *tasks[:first])
+
+    def _step(self, task: OwnedTask, room: Room, *, must: bool) -> ProcessedBatch | None:
+        limit = self._limits.limit(task.number)
+        examples, labels = task.waiting
+        rows = merge.cut(
+            examples.times(limit),
+            labels.times(limit),
+            examples_at_end=examples.at_end and len(examples) <= limit,
+            labels_at_end=labels.at_end and len(labels) <= limit,
+            limit=limit,
+        )
+        if not rows[0] and not rows[1]:
+            return None
+        start = self._ports.clock.monotonic_s()
+        with self._observer.step(f"task {task.number}: a batch of {rows[0]} examples and {rows[1]} labels"):
+            batch = task.live.step(rows, room, must=must)
+        taken = batch.inputs if batch is not None else 0
+        if taken == sum(rows):
+            self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)
+            return batch
+        self.cuts += 1
+        return batch
+
+    def _advance(self, part: Part) -> None:
+        """Do what a committed transaction means for one of its tasks."""
+        task, batch = part.task, part.batch
+        self._watch.note_written(part)
+        live = task.live
+        complete = live.advance(batch, part.progress_offsets, self._watch.unread_ends(task.number))
+        if complete is not None:
+            self._watch.hurry()
+            self._observer.saved(task.number, complete)
+        if live.needed_progress is not None:
+            task.trimmer.want(live.needed_progress)
+        if batch is not None:
+            self._observer.committed(task.number, batch.offsets, batch.commit.records)
+            if batch.outputs.dead:
+                places = last_places(task.number, batch.outputs.topics[DEAD_LETTERS], part.written[DEAD_LETTERS])
+                self._observer.dead_letters(task.number, batch.outputs.dead, places)
+            self._look_at_places(task, batch.outputs)
+            if batch.outputs.dropped_traces:
+                self._observer.dropped_traces(task.number, batch.outputs.dropped_traces)
+        if task.state is TaskState.TRIPPED:
+            self._tasks.trip(task)
+
+    def _look_at_places(self, task: OwnedTask, outputs: Outputs) -> None:
+        """Report records of this batch that belong to another partition."""
+        unknown = {
+            one.stream: one.records
+            for one in outputs.dead
+            if one.reason is Reason.UNKNOWN_STREAM and one.stream is not None
+        }
+        found = task.placement.misplaced(outputs.stream_names, outputs.stream_records, unknown)
+        if found is not None:
+            self._observer.misplaced(task.number, found)
+
+    # Snapshots ------------------------------------------------------------------------------------------------------
+
+    def _take_snapshot(self, task: OwnedTask, *, ending: bool = False) -> None:
+        try:
+            with self._observer.step(f"task {task.number}: a snapshot"):
+                size = task.begin_snapshot(ending=ending)
+        except OwnCodeError as error:
+            self._tasks.park(task, error)
+            return
+        if size is not None:
+            self._observer.saving(task.number, task.point.sequence, size)
+
+    def save(self, tasks: Sequence[OwnedTask]) -> None:
+        """Write snapshots of all that these tasks have processed, before they go.
+
+        This is given up where it takes too long, or a transaction is aborted.
+
+        Raises:
+            FencedError: A newer worker has our name.
+            UnknownOutcomeError: The broker did not answer in time.
+        """
+        if self._ports.is_cut_off():
+            return
+        written_s = self._ports.clock.monotonic_s()
+        until_s = written_s + SAVE_TIMEOUT_S
+        for task in tasks:
+            self._take_snapshot(task, ending=True)
+        while any(task.is_saving for task in tasks):
+            if self._ports.clock.monotonic_s() >= until_s:
+                return
+            writing = [Part(task) for task in tasks if task.writes_snapshot]
+            if not writing:
+                if self._ports.clock.monotonic_s() >= written_s + MARKER_TIMEOUT_S:
+                    return
+                self._watch.wait_for_readers(tasks)
+                continue
+            try:
+                self._tasks.commit(writing)
+            except TransactionAbortedError as error:
+                self._observer.aborted(str(error))
+                for task in tasks:
+                    self._tasks.renew(task.number)
+                return
+            for part in writing:
+                self._advance(part)
+                self._take_snapshot(part.task, ending=True)
+            written_s = self._ports.clock.monotonic_s()
