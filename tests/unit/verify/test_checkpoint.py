@@ -16,8 +16,8 @@ from stream_app.serialization import codec
 from stream_app.testing import InProcess
 from stream_app.verify.results import Code
 from stream_app.verify.verify import Report, verify
-from tests.support.verified_log import Log, history
 from tests.support.verified_log import CONFIG as OTHER
+from tests.support.verified_log import Log, history
 
 SECTIONS = {
     "application": {"id": "daily"},
@@ -154,7 +154,7 @@ def test_a_commit_record_that_was_changed_after_the_check(application: Applicati
     application.verify(path)
     application.expire()
     topic = application.config.topics.progress
-    last = [row.offset for row in application.rows(topic) if isinstance(codec.decode_one(row.value or b""), Commit)][0]
+    last = next(row.offset for row in application.rows(topic) if isinstance(codec.decode_one(row.value or b""), Commit))
     application.day()
     application.change(topic, last, _another_digest)
     found = {(finding.code, finding.offset) for finding in application.verify(path).findings}
@@ -244,7 +244,7 @@ def test_nothing_is_written_after_a_crash(
     application.day()
 
     def full(number: int) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(28, f"No space left on device {number}")
 
     monkeypatch.setattr("stream_app.verify.checkpoint.os.fsync", full)
     with pytest.raises(ConfigurationError):
