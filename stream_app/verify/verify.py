@@ -183,7 +183,9 @@ def verify(
     """
     checks = [ManifestCheck.load(path) for path in manifests]
     if checkpoint is not None and (manifests or not rerun):
-        raise ConfigurationError("a checkpoint needs a second run of all stages, and takes no manifests")
+        raise ConfigurationError(
+            "a checkpoint needs the second run and takes no manifest: omit --no-rerun and --manifest"
+        )
     partitions = _partitions(cluster, config)
     file = None if checkpoint is None else CheckpointFile(checkpoint, _identity(cluster, config))
     before = {} if file is None else file.read()

@@ -69,10 +69,6 @@ def verify(
 
     if models and not rerun:
         raise ConfigurationError("--models compares with a second run: omit --no-rerun")
-    if checkpoint is not None and (manifests or not rerun):
-        raise ConfigurationError(
-            "--checkpoint needs a second run and takes no manifest: omit --no-rerun and --manifest"
-        )
     config = load(path, os.environ)
     cluster = connect(config)
     with progress_bar("checking partitions") as on_progress:

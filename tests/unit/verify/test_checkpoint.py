@@ -2,13 +2,18 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from stream_app.backends.base import TopicPartition
+from stream_app.cli import clients
+from stream_app.cli.main import cli
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
 from stream_app.records import Commit, Prediction
@@ -19,7 +24,7 @@ from stream_app.verify.verify import Report, verify
 from tests.support.verified_log import CONFIG as OTHER
 from tests.support.verified_log import Log, history
 
-SECTIONS = {
+SECTIONS: Mapping[str, Any] = {
     "application": {"id": "daily"},
     "join": {"ttl_ms": 200, "max_clock_lead_ms": 50},
     "metrics": {"every_labels": 20},
@@ -62,6 +67,10 @@ class Application(InProcess):
         ]
         self._broker.delete_before(progress, last[-1])
         return reached[0], reached[1]
+
+    def newest_prediction(self) -> int:
+        """Return the offset of the newest prediction."""
+        return [row.offset for row in self.rows(self.config.topics.predictions)][-1]
 
     def change(self, topic: str, offset: int, change: Callable[[bytes], bytes]) -> None:
         """Change the value of one record."""
@@ -193,9 +202,8 @@ def test_damage_after_the_oldest_snapshot_is_found(application: Application) -> 
     """A run from a snapshot compares each byte as any other run does."""
     for partition in application._inputs:
         application._broker.delete_before(partition, 5)
-    topic = application.config.topics.predictions
-    offset = [row.offset for row in application.rows(topic)][-1]
-    application.change(topic, offset, _another_score)
+    offset = application.newest_prediction()
+    application.change(application.config.topics.predictions, offset, _another_score)
     found = [(finding.code, finding.offset) for finding in application.verify().findings]
     assert found == [(Code.NOT_REPRODUCED, offset)]
 
@@ -251,6 +259,28 @@ def test_nothing_is_written_after_a_crash(
         application.verify(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_exit_status_says_whether_all_that_is_left_was_covered(
+    application: Application, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cron job mails nothing but its exit status and the first line."""
+    file = path.parent / "areba.yaml"
+    file.write_text(yaml.safe_dump(dict(SECTIONS)), encoding="utf-8")
+    monkeypatch.setattr(clients, "connect", lambda _: application._cluster)
+
+    def status(*options: str) -> int:
+        result = CliRunner().invoke(cli, ["verify", "-c", str(file), *options])
+        assert result.stdout.startswith("checked ")
+        return result.exit_code
+
+    checkpoint = ("--checkpoint", str(path))
+    assert status(*checkpoint) == 0
+    for partition in application._inputs:
+        application._broker.delete_before(partition, 5)
+    assert (status(), status("--partial"), status(*checkpoint)) == (1, 0, 0)
+    application.change(application.config.topics.predictions, application.newest_prediction(), _another_score)
+    assert status("--partial") == 1
 
 
 def test_a_checkpoint_needs_a_second_run(path: Path) -> None:
