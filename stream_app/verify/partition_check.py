@@ -1,28 +1,31 @@
 """Check one task: progress, outputs, metrics, dead letters that were sent back and, if asked for, a fresh run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from stream_app.backends.base import Cluster, Committed, TopicPartition
+from stream_app.backends.reading import Row
 from stream_app.config import Config
 from stream_app.errors import StateError
 from stream_app.records import REPAIR, RESET, Act, Commit, Outcome, Prediction, Side
+from stream_app.serialization.dead_letter import read_replay, read_sent_back
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.audit import PartitionAudit
 from stream_app.verify.manifest_check import ManifestCheck
 from stream_app.verify.metrics_topic import MetricsTopicCheck
 from stream_app.verify.output_checks import Names
 from stream_app.verify.progress_check import ProgressCheck, Step
+from stream_app.verify.reference_state import Record
 from stream_app.verify.results import Code, Figures, Findings, Scope
-from stream_app.verify.sent_back import SentBack
 from stream_app.verify.topic_reader import Inputs, PartitionReader
 
 if TYPE_CHECKING:
-    from stream_app.verify.checkpoint import Ended
-    from stream_app.verify.rerun import Rerun
-    from stream_app.verify.start import Start
+    from stream_app.verify.second_run.checkpoint import Ended
+    from stream_app.verify.second_run.rerun import Rerun
+    from stream_app.verify.second_run.start import Start
 
 
 class Checked(NamedTuple):
@@ -45,6 +48,55 @@ class Checked(NamedTuple):
     records: int = 0
     models: str | None = None
     ended: "Ended | None" = None
+
+
+@dataclass
+class SentBack:
+    """Dead letters that were sent back to their input, against the records of the replay tool that say so."""
+
+    topic: str
+    partition: int
+    findings: Findings
+    marks: dict[int, int] = field(default_factory=dict)  # by dead letter, the record that says it was sent back
+    inputs: dict[int, tuple[str, int]] = field(default_factory=dict)  # by dead letter, the input record
+
+    def observe_input(self, topic: str, end: int) -> Callable[[Record], None]:
+        """Return what takes the records of an input, of which those below `end` are processed."""
+
+        def observe(record: Record) -> None:
+            replay = read_replay(record.headers)
+            if replay is None or record.offset >= end:
+                return
+            if (replay.topic, replay.partition) != (self.topic, self.partition):
+                return  # a dead letter of another application
+            where = f"{replay.topic}[{replay.partition}] offset {replay.offset}"
+            before = self.inputs.setdefault(replay.offset, (topic, record.offset))
+            if before != (topic, record.offset):
+                first = f"{before[0]}[{self.partition}] offset {before[1]}"
+                text = f"is the dead letter {where}, sent back a second time: {first} was it"
+                self.findings.add(Code.SENT_BACK_TWICE, topic, self.partition, record.offset, text)
+
+        return observe
+
+    def observe_mark(self, row: Row) -> None:
+        """Take a record of the dead-letters topic that a replay wrote."""
+        letter = read_sent_back(row.headers)
+        if letter is None:
+            return
+        before = self.marks.setdefault(letter, row.offset)
+        if before != row.offset:
+            text = f"says that offset {letter} was sent back, as offset {before} does"
+            self.findings.add(Code.SENT_BACK_TWICE, self.topic, self.partition, row.offset, text)
+
+    def finish(self) -> Iterator[str]:
+        """Add a finding for every dead letter that was sent back unmarked; yield a note for those not yet processed."""
+        where = f"{self.topic}[{self.partition}]"
+        for letter, (topic, offset) in self.inputs.items():
+            if letter not in self.marks:
+                text = f"is the dead letter {where} offset {letter}, but no record there says that it was sent back"
+                self.findings.add(Code.SENT_BACK_UNMARKED, topic, self.partition, offset, text)
+        if newer := len(self.marks.keys() - self.inputs.keys()):
+            yield f"{where}: {newer:,} dead letters that were sent back are not yet processed again"
 
 
 class PartitionCheck:
@@ -182,7 +234,7 @@ class PartitionCheck:
         lows = (reader.watermarks(self._progress).low, *self._lows(reader))
         if self._checkpoint is None and (not self._reruns or not any(lows) or self._manifests):
             return None
-        from stream_app.verify.start import at_checkpoint, at_oldest_snapshot  # noqa: PLC0415  (see _open_rerun)
+        from stream_app.verify.second_run.start import at_checkpoint, at_oldest_snapshot  # noqa: PLC0415  (see _open_rerun)
 
         if self._checkpoint is not None:
             return at_checkpoint(self._checkpoint, self._names.inputs, f"checkpoint of partition {self._partition}")
@@ -194,7 +246,7 @@ class PartitionCheck:
         self, reader: PartitionReader, start: "Start", committed: tuple[Committed | None, Committed | None]
     ) -> Checked:
         """Check everything after a state."""
-        from stream_app.verify.continued_check import ContinuedCheck  # noqa: PLC0415  (see _open_rerun)
+        from stream_app.verify.second_run.continued_check import ContinuedCheck  # noqa: PLC0415  (see _open_rerun)
 
         check = ContinuedCheck(self._config, self._partition, start, reader, self._findings)
         found = check.run(committed, lambda: self._committed() != committed)
@@ -214,7 +266,7 @@ class PartitionCheck:
 
     def _ended(self, rerun: "Rerun") -> "Ended | None":
         """Return what a checkpoint holds of a run that began with the first record."""
-        from stream_app.verify.checkpoint import ended  # noqa: PLC0415  (see _open_rerun)
+        from stream_app.verify.second_run.checkpoint import ended  # noqa: PLC0415  (see _open_rerun)
 
         state = rerun.state()
         return None if state is None else ended(self._partition, state, (0, 0), rerun.output_ends())
@@ -307,7 +359,7 @@ class PartitionCheck:
     # A fresh run ------------------------------------------------------------------------------------------------------
 
     def _open_rerun(self, reader: PartitionReader) -> "Rerun":
-        from stream_app.verify.rows_of_rerun import open_rerun  # noqa: PLC0415  (Torch takes seconds to import)
+        from stream_app.verify.second_run.partition_rows import open_rerun  # noqa: PLC0415  (Torch takes seconds to import)
 
         return open_rerun(reader, self._config, self._partition, self._findings)
 

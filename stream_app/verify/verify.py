@@ -4,7 +4,7 @@ Each partition is checked by itself (`partition_check`): the chain of progress r
 reference join along the recorded ranges (`audit`), and the metrics against predictions and outcomes (`metrics_check`).
 What replayers say that they sent is compared with the inputs (`manifest_check`). No worker is asked, and neither the
 task nor its join is imported. With `rerun`, all stages are run again besides, and every output, the digests and the
-final models must be equal to the bit (`rerun`).
+final models must be equal to the bit (`second_run`).
 
 While a group is at work, it is checked up to the offsets that it had committed when the check of a partition began.
 """
@@ -27,10 +27,10 @@ from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import Mark, Side
 from stream_app.serialization.avro import newest
 from stream_app.terminal import Terminal
-from stream_app.verify.checkpoint import CheckpointFile, Ended, Identity
 from stream_app.verify.manifest_check import ManifestCheck, Sent
 from stream_app.verify.partition_check import PartitionCheck
 from stream_app.verify.results import Code, Figures, Finding, Findings, Scope
+from stream_app.verify.second_run.checkpoint import CheckpointFile, Ended, Identity
 
 
 @dataclass(frozen=True, slots=True)

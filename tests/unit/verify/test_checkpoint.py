@@ -233,6 +233,12 @@ def test_a_file_of_another_kind_is_refused_and_kept(path: Path, content: bytes) 
     assert path.read_bytes() == content
 
 
+def test_a_missing_directory_is_named_before_the_run(path: Path) -> None:
+    """A run of hours must not end without its checkpoint."""
+    with pytest.raises(ConfigurationError):
+        verify(Log(), OTHER, rerun=True, checkpoint=path / "missing" / "file")
+
+
 def test_the_file_of_another_application_is_refused(application: Application, path: Path) -> None:
     """Two applications on one machine, and a name that was copied; then a topic that was created again."""
     application.verify(path)
@@ -254,7 +260,7 @@ def test_nothing_is_written_after_a_crash(
     def full(number: int) -> None:
         raise OSError(28, f"No space left on device {number}")
 
-    monkeypatch.setattr("stream_app.verify.checkpoint.os.fsync", full)
+    monkeypatch.setattr("stream_app.verify.second_run.checkpoint.os.fsync", full)
     with pytest.raises(ConfigurationError):
         application.verify(path)
     assert path.read_bytes() == before

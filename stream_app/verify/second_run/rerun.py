@@ -25,9 +25,9 @@ from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header, OutputRecords, RawRecords
 from stream_app.serialization.codec import decode_one
 from stream_app.snapshot.identity import RULES
-from stream_app.verify.checkpoint import TaskState, state_of
 from stream_app.verify.results import Code, Findings
-from stream_app.verify.start import Start
+from stream_app.verify.second_run.checkpoint import TaskState, state_of
+from stream_app.verify.second_run.start import Start
 
 AHEAD_RECORDS = 1_000
 """A record that is not where it should be is searched within so many records."""

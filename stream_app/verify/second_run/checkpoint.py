@@ -132,8 +132,11 @@ class CheckpointFile:
         """Return where the last run ended, by partition; empty if there is no file yet.
 
         Raises:
-            ConfigurationError: The file cannot be read, is damaged, has another format or is of another application.
+            ConfigurationError: The file cannot be read, is damaged, has another format or is of another application, or
+                there is no such directory.
         """
+        if not self.path.parent.is_dir():
+            raise ConfigurationError(f"{self.path}: there is no such directory")
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:

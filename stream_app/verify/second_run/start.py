@@ -26,7 +26,7 @@ from stream_app.snapshot.format import (
     read_manifest,
 )
 from stream_app.snapshot.segments import load_task
-from stream_app.verify.checkpoint import Ended
+from stream_app.verify.second_run.checkpoint import Ended
 
 FIRST_SNAPSHOT_FIELD = {"1": 3, "2": 3, "3": 4}
 """The place of the first snapshot in the metadata of committed offsets, by its format."""

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from stream_app.backends.base import Committed
 from stream_app.config import Config
 from stream_app.records import Act, Commit
-from stream_app.verify.checkpoint import Ended, ended
 from stream_app.verify.progress_check import ProgressCheck
-from stream_app.verify.rerun import Rerun
 from stream_app.verify.results import Code, Findings
-from stream_app.verify.rows_of_rerun import open_rerun
-from stream_app.verify.start import Start
+from stream_app.verify.second_run.checkpoint import Ended, ended
+from stream_app.verify.second_run.partition_rows import open_rerun
+from stream_app.verify.second_run.rerun import Rerun
+from stream_app.verify.second_run.start import Start
 from stream_app.verify.topic_reader import PartitionReader
 
 

@@ -7,9 +7,9 @@ from stream_app.backends.reading import Row
 from stream_app.config import Config
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.serialization.dead_letter import is_of_a_replay
-from stream_app.verify.rerun import Rerun
 from stream_app.verify.results import Findings
-from stream_app.verify.start import Start
+from stream_app.verify.second_run.rerun import Rerun
+from stream_app.verify.second_run.start import Start
 from stream_app.verify.topic_reader import PartitionReader
 
 
