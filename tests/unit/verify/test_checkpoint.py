@@ -11,6 +11,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from stream_app.admin.models import Place
+from stream_app.admin.skip import skip
 from stream_app.backends.base import TopicPartition
 from stream_app.cli import clients
 from stream_app.cli.main import cli
@@ -19,6 +21,7 @@ from stream_app.errors import ConfigurationError
 from stream_app.records import Commit, Prediction
 from stream_app.serialization import codec
 from stream_app.testing import InProcess
+from stream_app.testing.in_process import MAX_SILENCE_S
 from stream_app.verify.results import Code
 from stream_app.verify.verify import Report, verify
 from tests.support.verified_log import CONFIG as OTHER
@@ -67,6 +70,19 @@ class Application(InProcess):
         ]
         self._broker.delete_before(progress, last[-1])
         return reached[0], reached[1]
+
+    def skip_unprocessed(self) -> tuple[int, int]:
+        """Lose records that nobody has processed, and let the operator accept it; return where the task continues."""
+        for number in range(5):
+            self.send_example("fans", f"lost-{number}", [0.5])
+            self.send_label("fans", f"lost-{number}", 1)
+        for partition, end in zip(self._inputs, self._sent(), strict=True):
+            self._broker.delete_before(partition, end)
+        self._clock.advance(MAX_SILENCE_S)
+        list(skip(Place(self.config, self._cluster, self._clock), self._sender, [0]))
+        self._worker = self._started()
+        examples, labels = self._sent()
+        return examples, labels
 
     def newest_prediction(self) -> int:
         """Return the offset of the newest prediction."""
@@ -202,6 +218,20 @@ def test_damage_after_the_oldest_snapshot_is_found(application: Application) -> 
     """A run from a snapshot compares each byte as any other run does."""
     for partition in application._inputs:
         application._broker.delete_before(partition, 5)
+    offset = application.newest_prediction()
+    application.change(application.config.topics.predictions, offset, _another_score)
+    found = [(finding.code, finding.offset) for finding in application.verify().findings]
+    assert found == [(Code.NOT_REPRODUCED, offset)]
+
+
+def test_outputs_after_skipped_inputs_are_compared(application: Application) -> None:
+    """An operator accepted a gap: what came after it is checked as before, from the first snapshot after the gap on."""
+    gap_ends = application.skip_unprocessed()
+    application.day()
+    report = application.verify()
+    scope = report.scopes[0]
+    assert report.findings == ()
+    assert gap_ends <= scope.start < scope.end == scope.committed
     offset = application.newest_prediction()
     application.change(application.config.topics.predictions, offset, _another_score)
     found = [(finding.code, finding.offset) for finding in application.verify().findings]
