@@ -12,7 +12,6 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("tests/unit/producers/test_replay.py", "lines"): TO_DO,
     ("tests/unit/recovery/test_changelog.py", "lines"): TO_DO,
     ("tests/unit/recovery/test_restore.py", "lines"): TO_DO,
-    ("tests/unit/verify/test_verify.py", "lines"): TO_DO,
     ("tests/unit/verify/test_verify_damage.py", "lines"): TO_DO,
 }
 """Reasons by name and kind of size."""

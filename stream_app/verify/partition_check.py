@@ -10,23 +10,22 @@ from stream_app.backends.base import Cluster, Committed, TopicPartition
 from stream_app.backends.reading import Row
 from stream_app.config import Config
 from stream_app.errors import StateError
-from stream_app.records import REPAIR, RESET, Act, Commit, Metric, Outcome, Prediction, Side
-from stream_app.serialization.dead_letter import is_of_a_replay, read_replay, read_sent_back
+from stream_app.records import REPAIR, RESET, Act, Commit, Outcome, Prediction, Side
+from stream_app.serialization.dead_letter import read_replay, read_sent_back
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.audit import PartitionAudit
 from stream_app.verify.manifest_check import ManifestCheck
-from stream_app.verify.metrics_check import Recount, change_fault
+from stream_app.verify.metrics_topic import MetricsTopicCheck
 from stream_app.verify.output_checks import Names
 from stream_app.verify.progress_check import ProgressCheck, Step
 from stream_app.verify.reference_state import Record
-from stream_app.verify.results import MAX_FINDINGS, Code, Figures, Findings
+from stream_app.verify.results import Code, Figures, Findings, Scope
 from stream_app.verify.topic_reader import Inputs, PartitionReader
 
 if TYPE_CHECKING:
-    from stream_app.verify.rerun import Rerun
-
-OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", "dead-letters")
-"""The topics that a fresh run writes, by the names that the task has for them."""
+    from stream_app.verify.second_run.checkpoint import Ended
+    from stream_app.verify.second_run.rerun import Rerun
+    from stream_app.verify.second_run.start import Start
 
 
 class Checked(NamedTuple):
@@ -35,16 +34,20 @@ class Checked(NamedTuple):
     Attributes:
         figures: Counts by stream.
         notes: What was not checked, and why.
+        scope: Which inputs were checked.
         commits: Number of commit records.
         records: Number of output records.
         models: Digest of all models after a fresh run.
+        ended: What a checkpoint holds; None where no fresh run came to its end.
     """
 
     figures: Mapping[str, Figures]
     notes: Sequence[str]
+    scope: Scope
     commits: int = 0
     records: int = 0
     models: str | None = None
+    ended: "Ended | None" = None
 
 
 @dataclass
@@ -96,72 +99,6 @@ class SentBack:
             yield f"{where}: {newer:,} dead letters that were sent back are not yet processed again"
 
 
-class MetricsTopicCheck:
-    """The metrics topic of one task, against predictions and outcomes and against itself."""
-
-    def __init__(self, config: Config, partition: int, findings: Findings) -> None:
-        self._config = config
-        self._topic = config.topics.metrics
-        self._partition = partition
-        self._findings = findings
-        self._wrong: list[tuple[int, str]] = []
-        self._last: dict[tuple[str, str], tuple[int, Metric]] = {}
-
-    def read(self, reader: PartitionReader, reset: frozenset[str], *, is_counted: bool) -> Iterator[str]:
-        """Compare each record with the one before it and with a recount; yield notes.
-
-        Args:
-            reader: Reads the topics.
-            reset: Streams that were reset, which are not counted again.
-            is_counted: Whether the other streams are.
-        """
-        topics, join = self._config.topics, self._config.join
-        recount = Recount(
-            self._config.metrics.fading_factor,
-            reader.decodable(topics.predictions, Prediction),
-            reader.decodable(topics.outcomes, Outcome),
-            join.max_closed_per_stream if join.corrections == "correct" else 0,
-            join.closed_ttl_ms,
-        )
-        for output in reader.outputs(self._topic, Metric):
-            metric = output.content
-            if metric.stream in reset or not is_counted:
-                continue
-            name = f"{metric.stream}/{metric.learner}"
-            _, before = self._last.get((metric.stream, metric.learner), (-1, None))
-            if before is not None and (metric.labelled, metric.examples) < (before.labelled, before.examples):
-                self._add(Code.DECREASED_METRIC, output.offset, f"counts of {name} went back")
-            if fault := change_fault(metric, before):
-                self._add(Code.WRONG_CHANGE, output.offset, f"change of {name}: {fault}")
-            if fault := recount.fault(metric):
-                self._wrong.append((output.offset, f"{name}: {fault}"))
-            self._last[metric.stream, metric.learner] = output.offset, metric
-        if recount.unknown:
-            where = f"{self._topic}[{self._partition}]"
-            text = f"{recount.unknown:,} records of learners whose predictions are not published were not counted again"
-            yield f"{where}: {text}"
-
-    def finish(self, figures: Mapping[str, Figures]) -> None:
-        """Add the findings of the recount, and compare the last metrics with the counts of outcomes."""
-        for place, text in self._wrong[:MAX_FINDINGS]:
-            self._add(Code.WRONG_METRIC, place, text)
-        for (stream, learner), (offset, metric) in self._last.items():
-            counts = figures.get(stream, Figures())
-            for what, counted, most in (
-                ("labelled", metric.labelled, counts.joined),
-                ("examples", metric.examples, counts.champion_predictions),
-                ("unlabelled", metric.unlabelled, counts.unlabelled),
-                ("evicted", metric.evicted, counts.evicted),
-                ("duplicates", metric.duplicates, counts.example_duplicates + counts.label_duplicates),
-            ):
-                if counted > most:
-                    text = f"{what} of {stream}/{learner} is {counted:,}, the outputs have {most:,}"
-                    self._add(Code.WRONG_METRIC, offset, text)
-
-    def _add(self, code: Code, offset: int, text: str) -> None:
-        self._findings.add(code, self._topic, self._partition, offset, text)
-
-
 class PartitionCheck:
     """The check of one task.
 
@@ -173,6 +110,7 @@ class PartitionCheck:
         manifests: What replayers sent.
         wanted_models: Digest of the final models that a worker logged; only a fresh run compares it.
         rerun: Whether to run all stages again.
+        checkpoint: Where an earlier run ended; None to begin with the oldest state that is left.
     """
 
     def __init__(
@@ -185,8 +123,10 @@ class PartitionCheck:
         *,
         wanted_models: str | None,
         rerun: bool,
+        checkpoint: "Ended | None" = None,
     ) -> None:
         topics = config.topics
+        self._checkpoint = checkpoint
         self._cluster = cluster
         self._config = config
         self._partition = partition
@@ -208,12 +148,17 @@ class PartitionCheck:
         """Read and check everything."""
         with ExitStack() as stack:
             reader = PartitionReader(self._cluster, self._partition, self._findings, stack)
+            committed = self._committed()
+            if self._has_passed(reader):
+                return self._unchecked(reader, committed)
+            start = self._start(reader, committed)
+            if start is not None:
+                return self._continue(reader, start, committed)
             if self._is_trimmed(reader):
-                return Checked({}, self._notes)
-            return self._run(reader)
+                return self._unchecked(reader, committed)
+            return self._run(reader, committed)
 
-    def _run(self, reader: PartitionReader) -> Checked:
-        committed = self._committed()
+    def _run(self, reader: PartitionReader, committed: tuple[Committed | None, Committed | None]) -> Checked:
         progress = ProgressCheck(self._progress, self._names.inputs, self._partition, committed, self._findings)
         sent_back = SentBack(self._names.dead_letters, self._partition, self._findings)
         audit = PartitionAudit(
@@ -250,10 +195,81 @@ class PartitionCheck:
             metrics.finish(figures)
             self._check_count(reader)
             self._notes += sent_back.finish()
-        models = self._finish_rerun(rerun, running=running) if rerun is not None else None
+        models = ended = None
+        if rerun is not None:
+            rerun.finish(running=running)
+            models = self._take_models(rerun.models(), rerun.stopped)
+            ended = self._ended(rerun)
         for source in inputs:
             source.read_rest(audit.settings)
-        return Checked(figures, self._notes, self._commits, reader.written.total(), models)
+        end = progress.ends if self._is_complete else (0, 0)
+        scope = Scope((0, 0), (0, 0), end, progress.ends, self._lows(reader))
+        return Checked(figures, self._notes, scope, self._commits, reader.written.total(), models, ended)
+
+    # From a state on --------------------------------------------------------------------------------------------------
+
+    def _lows(self, reader: PartitionReader) -> tuple[int, int]:
+        """Return the first offsets that are left of the inputs."""
+        return reader.watermarks(self._names.inputs[0]).low, reader.watermarks(self._names.inputs[1]).low
+
+    def _has_passed(self, reader: PartitionReader) -> bool:
+        """Say whether records after the checkpoint are gone; that is then the only finding of the partition."""
+        if self._checkpoint is None:
+            return False
+        position = self._checkpoint.position
+        topics = (self._progress, *self._names.inputs)
+        for topic, next_ in zip(topics, (position.progress_offset + 1, *position.manifest.offsets), strict=True):
+            low = reader.watermarks(topic).low
+            if low > next_:
+                text = (
+                    f"starts at offset {low}, the checkpoint ended at {next_}: the records between were never checked; "
+                    "this partition was not checked"
+                )
+                self._add(Code.DELETED_RECORDS, topic, None, text)
+                return True
+        return False
+
+    def _start(self, reader: PartitionReader, committed: tuple[Committed | None, Committed | None]) -> "Start | None":
+        """Return the state from which the check begins; None to begin with the first record."""
+        lows = (reader.watermarks(self._progress).low, *self._lows(reader))
+        if self._checkpoint is None and (not self._reruns or not any(lows) or self._manifests):
+            return None
+        from stream_app.verify.second_run.start import at_checkpoint, at_oldest_snapshot  # noqa: PLC0415  (see _open_rerun)
+
+        if self._checkpoint is not None:
+            return at_checkpoint(self._checkpoint, self._names.inputs, f"checkpoint of partition {self._partition}")
+        changelog = TopicPartition(self._config.topics.changelog, self._partition)
+        metadata = committed[0].metadata if committed[0] else ""
+        return at_oldest_snapshot(self._cluster, changelog, self._names.inputs, metadata, lows)
+
+    def _continue(
+        self, reader: PartitionReader, start: "Start", committed: tuple[Committed | None, Committed | None]
+    ) -> Checked:
+        """Check everything after a state."""
+        from stream_app.verify.second_run.continued_check import ContinuedCheck  # noqa: PLC0415  (see _open_rerun)
+
+        check = ContinuedCheck(self._config, self._partition, start, reader, self._findings)
+        found = check.run(committed, lambda: self._committed() != committed)
+        kind = "checkpoint" if start.is_checkpoint else "oldest snapshot that is left"
+        place = f"offsets {start.ends[0]:,}/{start.ends[1]:,} of examples/labels"
+        text = f"began at the {kind}, {place}; all stages were run from there, and each output was compared"
+        self._notes.append(f"partition {self._partition}: {text}")
+        models = self._take_models(found.models, found.stopped)
+        ends = (committed[0].offset if committed[0] else 0, committed[1].offset if committed[1] else 0)
+        scope = Scope(start.since, start.ends, found.end, ends, self._lows(reader))
+        return Checked({}, self._notes, scope, found.commits, found.records, models, found.ended)
+
+    def _unchecked(self, reader: PartitionReader, committed: tuple[Committed | None, Committed | None]) -> Checked:
+        """Return what is known of a partition that was not checked."""
+        ends = (committed[0].offset if committed[0] else 0, committed[1].offset if committed[1] else 0)
+        return Checked({}, self._notes, Scope(ends, ends, ends, ends, self._lows(reader)))
+
+    def _ended(self, rerun: "Rerun") -> "Ended | None":
+        """Return what a checkpoint holds of a run that began with the first record."""
+        from stream_app.verify.second_run.checkpoint import ended  # noqa: PLC0415  (see _open_rerun)
+
+        state = rerun.state()
+        return None if state is None else ended(self._partition, state, (0, 0), rerun.output_ends())
 
     def _is_trimmed(self, reader: PartitionReader) -> bool:
         """Say whether the beginning of progress is gone; that is then the only finding of the partition."""
@@ -343,27 +359,14 @@ class PartitionCheck:
     # A fresh run ------------------------------------------------------------------------------------------------------
 
     def _open_rerun(self, reader: PartitionReader) -> "Rerun":
-        from stream_app.verify.rerun import Rerun  # noqa: PLC0415  (Torch takes seconds to import; the audit needs none)
+        from stream_app.verify.second_run.partition_rows import open_rerun  # noqa: PLC0415  (Torch takes seconds to import)
 
-        topics = self._config.topics
-        names = {name: getattr(topics, name.replace("-", "_")) for name in OUTPUT_TOPICS}
-        outputs = {name: (full, reader.rows(full)) for name, full in names.items() if name != "dead-letters"}
-        letters = (row for row in reader.rows(topics.dead_letters) if not is_of_a_replay(row.headers))
-        return Rerun(
-            self._partition,
-            inputs=self._names.inputs,
-            progress=self._progress,
-            sides=(reader.rows(topics.examples), reader.rows(topics.labels)),
-            outputs={**outputs, "dead-letters": (topics.dead_letters, letters)},
-            findings=self._findings,
-        )
+        return open_rerun(reader, self._config, self._partition, self._findings)
 
-    def _finish_rerun(self, rerun: "Rerun", *, running: bool) -> str | None:
-        """Compare the rest and the final models; return the digest of the models."""
-        rerun.finish(running=running)
-        models = rerun.models()
-        if rerun.stopped is not None:
-            self._notes.append(f"partition {self._partition}: was not run again to its end: {rerun.stopped}")
+    def _take_models(self, models: str | None, stopped: str | None) -> str | None:
+        """Compare the digest of the final models, and return it; note why a run ended early."""
+        if stopped is not None:
+            self._notes.append(f"partition {self._partition}: was not run again to its end: {stopped}")
         if models is not None and self._wanted_models not in (None, models):
             text = f"the final models have digest {self._wanted_models}, those of a fresh run {models}"
             self._add(Code.WRONG_MODELS, self._progress, None, text)

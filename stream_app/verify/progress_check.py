@@ -39,6 +39,7 @@ class ProgressCheck:
         partition: Number of the task.
         committed: The committed offsets of both inputs.
         findings: Where findings are added.
+        start: The commit record after which the check begins; None to begin with the first record.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class ProgressCheck:
         partition: int,
         committed: tuple[Committed | None, Committed | None],
         findings: Findings,
+        start: Commit | None = None,
     ) -> None:
+        self._start = start
         self._topic = topic
         self._inputs = inputs
         self._partition = partition
@@ -65,7 +68,7 @@ class ProgressCheck:
     def steps(self, records: Iterator[tuple[int, Commit | Act]]) -> Iterator[Step]:
         """Yield the commits and whole acts up to the committed sequence, and add a finding for every fault."""
         target = self._target()
-        sequence, last = -1, None
+        sequence, last = (-1 if self._start is None else self._start.sequence), self._start
         for offset, record in records:
             if isinstance(record, Act) and _is_without_effect(record, sequence, is_new=target is None):
                 continue
@@ -87,6 +90,9 @@ class ProgressCheck:
                 yield step
         if target is not None:
             self._check_end(target, sequence, last)
+        elif self._start is not None:
+            text = f"sequence {self._start.sequence} was checked before, but the group has committed no offsets"
+            self._add(Code.WRONG_COMMITTED_OFFSETS, None, text)
 
     def _step(self, offset: int, record: Commit | Act) -> Step | None:
         """Return the commit, or the act whose last part this is."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from stream_app.records import Outcome, Prediction, Side
 
@@ -83,6 +84,31 @@ class Finding:
             return f"{self.code} {self.text}"
         where = f"{self.topic}[{self.partition}]"
         return f"{self.code} {where if self.offset is None else f'{where} offset {self.offset}'}: {self.text}"
+
+
+class Scope(NamedTuple):
+    """Which input offsets (examples, labels) of one partition were checked.
+
+    Attributes:
+        since: Where the first run began whose checkpoints led here.
+        start: Where this run began.
+        end: Where this run ended.
+        committed: The committed offsets.
+        low: The first offsets that are left.
+    """
+
+    since: tuple[int, int]
+    start: tuple[int, int]
+    end: tuple[int, int]
+    committed: tuple[int, int]
+    low: tuple[int, int]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether inputs are left that neither this run nor the runs before it covered."""
+        return self.end != self.committed or any(
+            low < end and since > low for low, since, end in zip(self.low, self.since, self.end, strict=True)
+        )
 
 
 @dataclass(slots=True)

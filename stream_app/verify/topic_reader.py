@@ -53,10 +53,12 @@ class PartitionReader:
         """Return the first offset of the partition and its end."""
         return self._cluster.watermarks(TopicPartition(topic, self._partition))
 
-    def rows(self, topic: str) -> Iterator[Row]:
-        """Yield all records up to the end of the partition at the time of the first poll."""
+    def rows(self, topic: str, first: int = 0) -> Iterator[Row]:
+        """Yield the records from this offset up to the end of the partition at the time of the first poll."""
         reader = self._cluster.reader(TopicPartition(topic, self._partition))
         self._stack.callback(reader.close)
+        if first:
+            reader.seek(first)
         return read_rows(reader, f"{topic}[{self._partition}]")
 
     def inputs(self, topic: str, end: int) -> Iterator[Row]:
@@ -77,9 +79,9 @@ class PartitionReader:
         text = f"ends at offset {following}, but the records below {end} were there once"
         self._add(Code.DELETED_RECORDS, topic, None, text)
 
-    def decoded(self, topic: str, kinds: tuple[type[Decoded], ...]) -> Iterator[tuple[Row, Decoded]]:
-        """Yield the records of these kinds; add a finding for any other record."""
-        return self._decode(topic, self.rows(topic), kinds)
+    def decoded(self, topic: str, kinds: tuple[type[Decoded], ...], first: int = 0) -> Iterator[tuple[Row, Decoded]]:
+        """Yield the records of these kinds from this offset on; add a finding for any other record."""
+        return self._decode(topic, self.rows(topic, first), kinds)
 
     def _decode(
         self, topic: str, rows: Iterator[Row], kinds: tuple[type[Decoded], ...]

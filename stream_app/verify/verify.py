@@ -4,11 +4,12 @@ Each partition is checked by itself (`partition_check`): the chain of progress r
 reference join along the recorded ranges (`audit`), and the metrics against predictions and outcomes (`metrics_check`).
 What replayers say that they sent is compared with the inputs (`manifest_check`). No worker is asked, and neither the
 task nor its join is imported. With `rerun`, all stages are run again besides, and every output, the digests and the
-final models must be equal to the bit (`rerun`).
+final models must be equal to the bit (`second_run`).
 
 While a group is at work, it is checked up to the offsets that it had committed when the check of a partition began.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,13 +23,14 @@ from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import split_text
 from stream_app.backends.reading import read_rows
 from stream_app.config import Config
-from stream_app.errors import TopicError
+from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import Mark, Side
 from stream_app.serialization.avro import newest
 from stream_app.terminal import Terminal
 from stream_app.verify.manifest_check import ManifestCheck, Sent
 from stream_app.verify.partition_check import PartitionCheck
-from stream_app.verify.results import Code, Figures, Finding, Findings
+from stream_app.verify.results import Code, Figures, Finding, Findings, Scope
+from stream_app.verify.second_run.checkpoint import CheckpointFile, Ended, Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Report:
         commits: Number of commit records.
         records: Number of output records.
         models: By partition, the digest of all models after a fresh run, as workers log it at a clean stop.
+        scopes: By partition, which inputs were checked.
     """
 
     figures: Mapping[str, Figures]
@@ -54,6 +57,24 @@ class Report:
     commits: int
     records: int
     models: Mapping[int, str] = field(default_factory=dict)
+    scopes: Mapping[int, Scope] = field(default_factory=dict)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether inputs are left that neither this run nor the runs before it covered."""
+        return any(scope.is_partial for scope in self.scopes.values())
+
+    def scope_line(self) -> str:
+        """Return which commits and offsets were checked, and what share of the history is covered."""
+        scopes = self.scopes.values()
+        checked = sum(sum(scope.end) - sum(scope.start) for scope in scopes)
+        covered = sum(sum(scope.end) - sum(scope.since) for scope in scopes)
+        history = sum(sum(scope.committed) for scope in scopes)
+        share = 1.0 if not history else covered / history
+        return (
+            f"checked {self.commits:,} commits and {checked:,} input offsets; with earlier runs that is "
+            f"{covered:,} of {history:,} offsets, {math.floor(1_000 * share) / 10:g} % of the history"
+        )
 
     @property
     def ok(self) -> bool:
@@ -63,7 +84,8 @@ class Report:
     def show(self, console: Terminal | None = None) -> None:
         """Print the counts, the notes and the findings."""
         console = console or Terminal()
-        for table in self.tables():
+        console.print(self.scope_line(), soft_wrap=True)
+        for table in self.tables() if self.figures else ():
             console.print(table)
         for line in self.dead_letter_lines():
             console.print(line)
@@ -137,9 +159,13 @@ def verify(
     *,
     rerun: bool = False,
     models: Mapping[int, str] | None = None,
+    checkpoint: Path | None = None,
     on_progress: Callable[[int, int], None] = _nothing,
 ) -> Report:
     """Check all records of an application.
+
+    A checkpoint is written only if nothing is wrong: after a finding, the next run begins where this one began, and
+    finds it again.
 
     Args:
         cluster: Where the topics are.
@@ -147,24 +173,43 @@ def verify(
         manifests: Files in which replayers wrote what they sent.
         rerun: Whether to run all stages again and compare every output and the final models.
         models: By partition, the digest of the final models that a worker logged; needs `rerun`.
+        checkpoint: The file in which a run keeps where it ended; needs `rerun`, and takes no manifests.
         on_progress: Takes the number of partitions that are done and the number of all partitions.
 
     Raises:
         TopicError: A topic is missing, or the inputs' partition counts differ.
-        ConfigurationError: A manifest cannot be read.
+        ConfigurationError: A manifest or the checkpoint cannot be read, or the checkpoint cannot be written.
         UnknownOutcomeError: A broker did not answer in time.
     """
     checks = [ManifestCheck.load(path) for path in manifests]
+    if checkpoint is not None and (manifests or not rerun):
+        raise ConfigurationError(
+            "a checkpoint needs the second run and takes no manifest: omit --no-rerun and --manifest"
+        )
     partitions = _partitions(cluster, config)
+    file = None if checkpoint is None else CheckpointFile(checkpoint, _identity(cluster, config))
+    before = {} if file is None else file.read()
     checker = _Checker(cluster, config, checks, partitions)
     for partition in range(partitions):
         on_progress(partition, partitions)
-        checker.check(partition, wanted_models=(models or {}).get(partition), rerun=rerun)
+        wanted = (models or {}).get(partition)
+        checker.check(partition, wanted_models=wanted, rerun=rerun, checkpoint=before.get(partition))
     on_progress(partitions, partitions)
     checker.check_unread()
     for check in checks:
         checker.check_manifest(check)
-    return checker.report()
+    report = checker.report()
+    if file is not None and report.ok:
+        file.write([part for _, part in sorted({**before, **checker.ended}.items())])
+    return report
+
+
+def _identity(cluster: Cluster, config: Config) -> Identity:
+    """Return the application that a checkpoint belongs to."""
+    topics = config.topics
+    found = cluster.topics((topics.examples, topics.labels))
+    ids = (found[topics.examples].topic_id, found[topics.labels].topic_id)
+    return Identity(config.application.id, topics.progress, ids)
 
 
 def _partitions(cluster: Cluster, config: Config) -> int:
@@ -195,6 +240,9 @@ class _Checker:
         config: The configuration of the application.
         manifests: What replayers sent.
         partitions: The number of tasks.
+
+    Attributes:
+        ended: By partition, what a checkpoint holds.
     """
 
     def __init__(self, cluster: Cluster, config: Config, manifests: Sequence[ManifestCheck], partitions: int) -> None:
@@ -208,10 +256,12 @@ class _Checker:
         self._figures: dict[str, Figures] = {}
         self._homes: dict[str, list[int]] = {}
         self._models: dict[int, str] = {}
+        self._scopes: dict[int, Scope] = {}
+        self.ended: dict[int, Ended] = {}
         self._commits = 0
         self._records = 0
 
-    def check(self, partition: int, *, wanted_models: str | None, rerun: bool) -> None:
+    def check(self, partition: int, *, wanted_models: str | None, rerun: bool, checkpoint: Ended | None) -> None:
         """Check one partition."""
         check = PartitionCheck(
             self._cluster,
@@ -221,9 +271,13 @@ class _Checker:
             self._manifests,
             wanted_models=wanted_models,
             rerun=rerun,
+            checkpoint=checkpoint,
         )
         checked = check.run()
         self._notes += checked.notes
+        self._scopes[partition] = checked.scope
+        if checked.ended is not None:
+            self.ended[partition] = checked.ended
         self._commits += checked.commits
         self._records += checked.records
         if checked.models is not None:
@@ -287,4 +341,5 @@ class _Checker:
             commits=self._commits,
             records=self._records,
             models=self._models,
+            scopes=self._scopes,
         )

@@ -397,7 +397,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "ReferenceJoin.mark",
         "self.close_until(stream, mark.time_ms)",
         "self.close_until(stream, mark.time_ms - 1)",
-        ("tests/unit/verify/test_verify.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
+        ("tests/unit/verify/test_verify_join_rules.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
     ),
     "digest-without-headers": Mutant(
         "headers of outputs are not in the chain of digests",

@@ -312,9 +312,21 @@ def test_history_begins_somewhere() -> None:
         rebuild(place, 0, None)
 
 
-def test_verify_says_it_once() -> None:
-    """The audit needs every record: one line for each partition, not hundreds that follow from it."""
+def test_verify_begins_at_the_oldest_snapshot() -> None:
+    """It names the share that it covered, and finds nothing wrong in it."""
     world, _ = _trimmed()
+    snapshots = _target(world).snapshots
+    report = verify(world.cluster, world.config, rerun=True)
+    assert (report.findings, report.is_partial) == ((), True)
+    oldest = min(snapshot.progress_offset for snapshot in snapshots)
+    ends = {offset: (commit.examples_end, commit.labels_end) for offset, commit in _commits(world)}
+    assert report.scopes[0].start == ends[oldest]
+
+
+def test_verify_says_it_once() -> None:
+    """Without any state there is one line for each partition, not hundreds that follow from it."""
+    world, _ = _trimmed()
+    _damage_snapshots(world)
     report = verify(world.cluster, world.config, rerun=True)
     assert len(report.findings) == PARTITIONS
     topics = world.config.topics

@@ -1,15 +1,15 @@
 """Run a task again along the recorded ranges, and compare every output with what the topics have.
 
 `audit` and `metrics_check` compute outputs by rules of their own, without the scores. Here all stages of the
-application are run again from the first record on, and every output must be equal to the bit, so that the scores and
-the models of all learners are compared too. After a difference the comparison continues.
+application are run again from the first record on, or from a state of the task, and every output must be equal to the
+bit, so that the scores and the models of all learners are compared too. After a difference the comparison continues.
 
 Memory: one task, and `AHEAD_RECORDS` expected and found records of each output topic.
 """
 
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from hashlib import sha256
 from typing import NamedTuple
@@ -26,6 +26,8 @@ from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header, OutputR
 from stream_app.serialization.codec import decode_one
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.results import Code, Findings
+from stream_app.verify.second_run.checkpoint import TaskState, state_of
+from stream_app.verify.second_run.start import Start
 
 AHEAD_RECORDS = 1_000
 """A record that is not where it should be is searched within so many records."""
@@ -167,10 +169,10 @@ def _differences(here: Cells, fresh: Cells) -> Iterator[str]:
 class _Side:
     """One input, read in ranges."""
 
-    def __init__(self, rows: Iterator[Row]) -> None:
+    def __init__(self, rows: Iterator[Row], begin: int) -> None:
         self._rows = rows
         self._ahead: Row | None = None
-        self.end = 0
+        self.end = begin
         self.first: int | None = None
 
     def below(self, end: int) -> RawRecords:
@@ -200,9 +202,10 @@ class Rerun:
         partition: Number of the task.
         inputs: Full names of the two input topics.
         progress: Full name of its progress topic.
-        sides: The records of both inputs, from the first on.
-        outputs: Full name and records of each of `OUTPUT_TOPICS`.
+        sides: The records of both inputs, from the first on, or from the next one after `start`.
+        outputs: For each of `OUTPUT_TOPICS`, its full name and what yields its records from an offset on.
         findings: Where findings are added.
+        start: The state with which the run begins; None to begin with nothing.
 
     Attributes:
         stopped: Why the run ended early; None if it did not.
@@ -215,20 +218,37 @@ class Rerun:
         inputs: tuple[str, str],
         progress: str,
         sides: tuple[Iterable[Row], Iterable[Row]],
-        outputs: Mapping[str, tuple[str, Iterable[Row]]],
+        outputs: Mapping[str, tuple[str, Callable[[int], Iterable[Row]]]],
         findings: Findings,
+        start: Start | None = None,
     ) -> None:
         self.stopped: str | None = None
         self._partition = partition
         self._inputs = inputs
         self._progress = progress
-        self._sides = (_Side(iter(sides[0])), _Side(iter(sides[1])))
-        self._topics = {
-            name: _Topic(outputs[name][0], partition, iter(outputs[name][1]), findings) for name in OUTPUT_TOPICS
-        }
+        begins = (0, 0) if start is None else start.ends
+        self._sides = (_Side(iter(sides[0]), begins[0]), _Side(iter(sides[1]), begins[1]))
+        self._outputs = outputs
         self._findings = findings
+        self._topics: dict[str, _Topic] = {}  # empty after a snapshot, until the next commit says where its outputs are
         self._task: Task | None = None
+        self._has_start = start is not None
         self._digests = [GENESIS, GENESIS]  # of this run, and the recorded one
+        self._last: tuple[int, Commit] | None = None
+        self._before_acts: TaskState | None = None
+        if start is None:
+            self._open(dict.fromkeys(OUTPUT_TOPICS, 0))
+        else:
+            self._task, self._last = start.task, (start.progress_offset, start.commit)
+            self._digests = [start.commit.digest, start.commit.digest]
+            if start.outputs:
+                self._open({name: start.outputs[outputs[name][0]] for name in OUTPUT_TOPICS})
+
+    def _open(self, firsts: Mapping[str, int]) -> None:
+        """Begin to read the output topics at these offsets."""
+        for name, (topic, rows) in self._outputs.items():
+            first = firsts[name]
+            self._topics[name] = _Topic(topic, self._partition, iter(rows(first)), self._findings, last=first - 1)
 
     def take(self, offset: int, record: Commit | Act) -> None:
         """Process a progress record at this offset."""
@@ -236,7 +256,9 @@ class Rerun:
             return
         if isinstance(record, Commit):
             self._commit(offset, record)
-        elif self._task is None and record.kind == CONFIGURATION:
+            return
+        self._keep_state()
+        if self._task is None and record.kind == CONFIGURATION:
             settings, key = TaskSettings.from_json(record.text), secrets.token_bytes(HASH_KEY_BYTES)
             self._task = Task(self._partition, settings, self._inputs, key)
         elif record.kind == SKIP:
@@ -261,9 +283,17 @@ class Rerun:
             side.below(end) for side, end in zip(self._sides, (commit.examples_end, commit.labels_end), strict=True)
         )
         for name, side in zip(self._inputs, self._sides, strict=True):
-            if side.first:
+            if side.first and not self._has_start:
                 self.stopped = f"{name} starts at offset {side.first}"
                 return
+        if not self._topics:
+            firsts = {name: getattr(commit, f"{name.replace('-', '_')}_start") for name in OUTPUT_TOPICS}
+            if min(firsts.values()) < 0:
+                self.stopped = (
+                    f"{self._progress}[{self._partition}] offset {offset}: does not say where its outputs are"
+                )
+                return
+            self._open(firsts)
         outputs = self._task.step(examples, labels)
         for name, topic in self._topics.items():
             topic.expect(outputs.topics[name])
@@ -275,6 +305,23 @@ class Rerun:
             )
             self._findings.add(Code.WRONG_DIGEST, self._progress, self._partition, offset, text)
         self._digests = [links[0], commit.digest]
+        self._last, self._before_acts = (offset, commit), None
+
+    def _keep_state(self) -> None:
+        """Keep the state after the last commit record, which an act is about to change."""
+        if self._before_acts is None and self._task is not None and self._last is not None:
+            self._before_acts = state_of(self._task, self._last[1], self._last[0])
+
+    def state(self) -> TaskState | None:
+        """Return the state after the last commit record; None if there is none, or the run ended early."""
+        if self.stopped is not None:
+            return None
+        self._keep_state()
+        return self._before_acts
+
+    def output_ends(self) -> Mapping[str, int]:
+        """Return, by full name of the output topic, the offset after the last record that was compared."""
+        return {topic.name: topic.last + 1 for topic in self._topics.values()}
 
     def finish(self, *, running: bool) -> None:
         """Compare what is left after the last progress record."""

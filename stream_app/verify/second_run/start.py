@@ -1,0 +1,134 @@
+"""Where the check of one partition begins: at the first record, at a checkpoint, or at a snapshot of a worker.
+
+A snapshot is the oldest state that is left where inputs have expired. It is the workers' own; what they did before it
+cannot be checked any more.
+"""
+
+import secrets
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+
+from stream_app.backends.base import Cluster, TopicPartition
+from stream_app.backends.reading import read_rows
+from stream_app.config import TaskSettings
+from stream_app.errors import ConfigurationError, StateError
+from stream_app.join.stream_join import HASH_KEY_BYTES
+from stream_app.pipeline.task import Task
+from stream_app.records import Commit
+from stream_app.snapshot.format import (
+    Manifest,
+    Place,
+    Snapshot,
+    join_chunks,
+    parse_snapshot,
+    read_manifest,
+)
+from stream_app.snapshot.segments import load_task
+from stream_app.verify.second_run.checkpoint import Ended
+
+FIRST_SNAPSHOT_FIELD = {"1": 3, "2": 3, "3": 4}
+"""The place of the first snapshot in the metadata of committed offsets, by its format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A state from which a task is run again.
+
+    Attributes:
+        task: The task, with the state after the commit record.
+        commit: Sequence, digest and ends of the commit record; its other fields have no meaning.
+        progress_offset: The offset of the commit record.
+        since: The input offsets at which the first run of the chain began.
+        outputs: By output topic, the offset of the first record after the state; empty where the next commit says it.
+        is_checkpoint: Whether an earlier run of `verify` came here by itself.
+    """
+
+    task: Task
+    commit: Commit
+    progress_offset: int
+    since: tuple[int, int]
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    is_checkpoint: bool = False
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The next input offsets."""
+        return self.commit.examples_end, self.commit.labels_end
+
+
+def at_checkpoint(ended: Ended, inputs: tuple[str, str], where: str) -> Start:
+    """Return the state that a checkpoint holds.
+
+    Raises:
+        ConfigurationError: The state does not load.
+    """
+    position = ended.position
+    try:
+        task = _task(position.manifest, ended.blobs, inputs, where)
+    except StateError as problem:
+        raise ConfigurationError(f"{where}: {problem}") from problem
+    commit = _commit(position.manifest)
+    return Start(task, commit, position.progress_offset, position.since, position.outputs, is_checkpoint=True)
+
+
+def at_oldest_snapshot(
+    cluster: Cluster, changelog: TopicPartition, inputs: tuple[str, str], metadata: str, lows: tuple[int, int, int]
+) -> Start | None:
+    """Return the oldest snapshot that the committed offsets name and whose ranges can still be read.
+
+    Args:
+        cluster: Where the topics are.
+        changelog: The partition with the snapshots.
+        inputs: Full names of the inputs.
+        metadata: That of the committed offsets.
+        lows: The first offsets that are left of progress, examples and labels.
+    """
+    for snapshot in reversed(_snapshots(metadata)):
+        where = f"{changelog.topic}[{changelog.partition}] offset {snapshot.manifest.offset}"
+        try:
+            manifest = read_manifest(_content(cluster, changelog, snapshot.manifest), where)
+            ends = (snapshot.progress_offset + 1, *manifest.offsets)
+            if manifest.partition != changelog.partition or any(low > end for low, end in zip(lows, ends, strict=True)):
+                continue
+            blobs = {entry.key: _content(cluster, changelog, entry.place) for entry in manifest.entries}
+            task = _task(manifest, blobs, inputs, where)
+        except StateError:  # the other snapshot may be whole
+            continue
+        return Start(task, _commit(manifest), snapshot.progress_offset, manifest.offsets)
+    return None
+
+
+def _snapshots(metadata: str) -> list[Snapshot]:
+    """Return the snapshots that the metadata of committed offsets names, newest first."""
+    words = metadata.split()
+    try:
+        return [parse_snapshot(word) for word in words[FIRST_SNAPSHOT_FIELD[words[0]] :]]
+    except (IndexError, KeyError, ValueError):
+        return []
+
+
+def _content(cluster: Cluster, changelog: TopicPartition, place: Place) -> bytes:
+    """Return the bytes at a place of the changelog.
+
+    Raises:
+        StateError: They are not those that the place names.
+    """
+    where = f"{changelog.topic}[{changelog.partition}] offset {place.offset}"
+    with closing(cluster.reader(changelog)) as reader:
+        reader.seek(place.offset)
+        rows = islice(read_rows(reader, where), place.chunks)
+        return join_chunks(place, [row.value or b"" for row in rows], where)
+
+
+def _task(manifest: Manifest, blobs: Mapping[str, bytes], inputs: tuple[str, str], where: str) -> Task:
+    settings = TaskSettings.from_json(manifest.settings)
+    task = Task(manifest.partition, settings, inputs, secrets.token_bytes(HASH_KEY_BYTES))
+    load_task(task, manifest, blobs, where)
+    return task
+
+
+def _commit(manifest: Manifest) -> Commit:
+    (examples, labels), digest = manifest.offsets, bytes.fromhex(manifest.digest)
+    return Commit(manifest.sequence, examples, examples, labels, labels, digest, 0, None)

@@ -1,0 +1,336 @@
+"""`areba verify --checkpoint`: runs that follow one another cover all of history, although inputs expire."""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from stream_app.admin.models import Place
+from stream_app.admin.skip import skip
+from stream_app.backends.base import TopicPartition
+from stream_app.cli import clients
+from stream_app.cli.main import cli
+from stream_app.config import Config
+from stream_app.errors import ConfigurationError
+from stream_app.records import Commit, Prediction
+from stream_app.serialization import codec
+from stream_app.testing import InProcess
+from stream_app.testing.in_process import MAX_SILENCE_S
+from stream_app.verify.results import Code
+from stream_app.verify.verify import Report, verify
+from tests.support.verified_log import CONFIG as OTHER
+from tests.support.verified_log import Log, history
+
+SECTIONS: Mapping[str, Any] = {
+    "application": {"id": "daily"},
+    "join": {"ttl_ms": 200, "max_clock_lead_ms": 50},
+    "metrics": {"every_labels": 20},
+    "worker": {"snapshot_after_ms": 0},
+    "streams": {"pumps": {"features": 2}, "fans": {"features": 1}},
+    "learners": {"areba": {"method": "areba", "budget": 4}, "baseline": {"method": "baseline"}},
+}
+COUNT = 120
+
+
+class Application(InProcess):
+    """A worker on an in-process log, whose records a test deletes and damages."""
+
+    def __init__(self) -> None:
+        super().__init__(**SECTIONS)
+        self._sent_examples = 0
+        self._draw = random.Random(5)
+
+    def day(self) -> None:
+        """Send and process so many examples of each stream; the labels of the last ones come the next day."""
+        first, self._sent_examples = self._sent_examples, self._sent_examples + COUNT
+        for number in range(first, first + COUNT):
+            for stream, features in (("pumps", 2), ("fans", 1)):
+                self.send_example(stream, f"{number}", [self._draw.gauss(0, 1) for _ in range(features)])
+                if number >= 10 and number % 7:
+                    self.send_label(stream, f"{number - 10}", number % 3 == 0)
+            if number % 40 == 39:
+                self.run()
+                for _ in range(20):  # the worker writes a snapshot and names it
+                    self._worker.turn()
+
+    def expire(self) -> tuple[int, int]:
+        """Delete all inputs that are processed, and progress before the newest commit record; return the offsets."""
+        reached = self._committed()
+        for partition, offset in zip(self._inputs, reached, strict=True):
+            self._broker.delete_before(partition, offset)
+        progress = TopicPartition(self.config.topics.progress, 0)
+        last = [
+            row.offset for row in self.rows(progress.topic) if isinstance(codec.decode_one(row.value or b""), Commit)
+        ]
+        self._broker.delete_before(progress, last[-1])
+        return reached[0], reached[1]
+
+    def skip_unprocessed(self) -> tuple[int, int]:
+        """Lose records that nobody has processed, and let the operator accept it; return where the task continues."""
+        for number in range(5):
+            self.send_example("fans", f"lost-{number}", [0.5])
+            self.send_label("fans", f"lost-{number}", 1)
+        for partition, end in zip(self._inputs, self._sent(), strict=True):
+            self._broker.delete_before(partition, end)
+        self._clock.advance(MAX_SILENCE_S)
+        list(skip(Place(self.config, self._cluster, self._clock), self._sender, [0]))
+        self._worker = self._started()
+        examples, labels = self._sent()
+        return examples, labels
+
+    def newest_prediction(self) -> int:
+        """Return the offset of the newest prediction."""
+        return [row.offset for row in self.rows(self.config.topics.predictions)][-1]
+
+    def change(self, topic: str, offset: int, change: Callable[[bytes], bytes]) -> None:
+        """Change the value of one record."""
+        entries = self._broker._logs[TopicPartition(topic, 0)].entries
+        place = next(number for number, entry in enumerate(entries) if entry.offset == offset)
+        entries[place] = entries[place]._replace(value=change(entries[place].value or b""))
+
+    def verify(self, checkpoint: Path | None = None) -> Report:
+        """Check everything."""
+        return verify(self._cluster, self.config, rerun=True, checkpoint=checkpoint)
+
+
+def _another_score(value: bytes) -> bytes:
+    record = codec.decode_one(value)
+    assert isinstance(record, Prediction)
+    return codec.encode(replace(record, score=record.score / 2))
+
+
+def _another_digest(value: bytes) -> bytes:
+    record = codec.decode_one(value)
+    assert isinstance(record, Commit)
+    return codec.encode(replace(record, digest=b"x" * 32))
+
+
+@pytest.fixture
+def application() -> Application:
+    """One day was processed."""
+    made = Application()
+    made.day()
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the checkpoint is to be."""
+    return tmp_path / "daily.checkpoint"
+
+
+def test_daily_runs_cover_all_of_history(application: Application, path: Path) -> None:
+    """An operator checks each day, and retention takes what is older than a day."""
+    first = application.verify(path)
+    assert (first.findings, first.is_partial) == ((), False)
+    whole = first.commits
+    for day in range(2):
+        low = application.expire()
+        application.day()
+        report = application.verify(path)
+        assert (report.findings, report.is_partial) == ((), False)
+        scope = report.scopes[0]
+        assert (scope.since, scope.start, scope.low) == ((0, 0), low, low), day
+        assert scope.end == scope.committed > low
+        assert 0 < report.commits <= whole + 1
+    assert report.scope_line().endswith("100 % of the history")
+
+
+def test_a_run_of_nothing_new_ends_where_it_began(application: Application, path: Path) -> None:
+    """A cron job also runs on a day without records."""
+    application.verify(path)
+    content = path.read_bytes()
+    report = application.verify(path)
+    assert (report.ok, report.is_partial, report.commits) == (True, False, 0)
+    assert path.read_bytes() == content
+
+
+def test_models_of_a_continued_run_are_those_of_a_whole_run(application: Application, path: Path) -> None:
+    """The final models are compared with the workers' own on any day."""
+    application.verify(path)
+    application.day()
+    assert application.verify(path).models == application.verify().models
+
+
+def test_damage_after_the_checkpoint_is_found_each_day(application: Application, path: Path) -> None:
+    """A finding must not be forgotten by the next run: the checkpoint stays where it was."""
+    application.verify(path)
+    before = path.read_bytes()
+    application.expire()
+    end = len(application.predictions())
+    application.day()
+    topic = application.config.topics.predictions
+    offset = [row.offset for row in application.rows(topic)][end + 30]
+    application.change(topic, offset, _another_score)
+    for _ in range(2):
+        report = application.verify(path)
+        assert [(finding.code, finding.offset) for finding in report.findings] == [(Code.NOT_REPRODUCED, offset)]
+        assert path.read_bytes() == before
+
+
+def test_a_commit_record_that_was_changed_after_the_check(application: Application, path: Path) -> None:
+    """The history that was checked must be the one that the task continued."""
+    application.verify(path)
+    application.expire()
+    topic = application.config.topics.progress
+    last = next(row.offset for row in application.rows(topic) if isinstance(codec.decode_one(row.value or b""), Commit))
+    application.day()
+    application.change(topic, last, _another_digest)
+    found = {(finding.code, finding.offset) for finding in application.verify(path).findings}
+    assert found == {(Code.WRONG_DIGEST, last)}
+
+
+def test_inputs_that_expired_before_they_were_checked(application: Application, path: Path) -> None:
+    """A cron job that did not run for longer than the retention: nobody can check these records any more."""
+    application.verify(path)
+    before = path.read_bytes()
+    application.day()
+    application.expire()
+    report = application.verify(path)
+    assert {finding.code for finding in report.findings} == {Code.DELETED_RECORDS}
+    assert path.read_bytes() == before
+
+
+def test_without_a_checkpoint_the_oldest_snapshot_is_the_beginning(application: Application, path: Path) -> None:
+    """After the first retention, a run says which share it covered instead of being red for ever."""
+    for partition in application._inputs:
+        application._broker.delete_before(partition, 5)
+    report = application.verify(path)
+    scope = report.scopes[0]
+    assert report.findings == ()
+    assert report.is_partial
+    assert (5, 5) < scope.since == scope.start < scope.end == scope.committed
+    application.day()
+    chained = application.verify(path)
+    assert (chained.ok, chained.scopes[0].since, chained.scopes[0].start) == (True, scope.since, scope.end)
+    assert chained.is_partial, "the inputs between offset 5 and the snapshot are still there, and were never checked"
+    application.expire()
+    assert not application.verify(path).is_partial
+
+
+def test_damage_after_the_oldest_snapshot_is_found(application: Application) -> None:
+    """A run from a snapshot compares each byte as any other run does."""
+    for partition in application._inputs:
+        application._broker.delete_before(partition, 5)
+    offset = application.newest_prediction()
+    application.change(application.config.topics.predictions, offset, _another_score)
+    found = [(finding.code, finding.offset) for finding in application.verify().findings]
+    assert found == [(Code.NOT_REPRODUCED, offset)]
+
+
+def test_outputs_after_skipped_inputs_are_compared(application: Application) -> None:
+    """An operator accepted a gap: what came after it is checked as before, from the first snapshot after the gap on."""
+    gap_ends = application.skip_unprocessed()
+    application.day()
+    report = application.verify()
+    scope = report.scopes[0]
+    assert report.findings == ()
+    assert gap_ends <= scope.start < scope.end == scope.committed
+    offset = application.newest_prediction()
+    application.change(application.config.topics.predictions, offset, _another_score)
+    found = [(finding.code, finding.offset) for finding in application.verify().findings]
+    assert found == [(Code.NOT_REPRODUCED, offset)]
+
+
+@pytest.mark.parametrize("at", [5, 40, 200, -1])
+def test_a_damaged_file_is_refused_and_kept(application: Application, path: Path, at: int) -> None:
+    """A run that began anew instead would hide that the chain is broken."""
+    application.verify(path)
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError) as raised:
+        application.verify(path)
+    assert raised.value.exit_code == 2
+    assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"[]", b"{}", b'{"format": 1}', b'{"format": 2}\n[]\n', b"[" * 100_000]
+)
+def test_a_file_of_another_kind_is_refused_and_kept(path: Path, content: bytes) -> None:
+    """Somebody gave the name of another file."""
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError):
+        verify(Log(), OTHER, rerun=True, checkpoint=path)
+    assert path.read_bytes() == content
+
+
+def test_a_missing_directory_is_named_before_the_run(path: Path) -> None:
+    """A run of hours must not end without its checkpoint."""
+    with pytest.raises(ConfigurationError):
+        verify(Log(), OTHER, rerun=True, checkpoint=path / "missing" / "file")
+
+
+def test_the_file_of_another_application_is_refused(application: Application, path: Path) -> None:
+    """Two applications on one machine, and a name that was copied; then a topic that was created again."""
+    application.verify(path)
+    header, _, rest = path.read_bytes().partition(b"\n")
+    for change in ({"application": "other"}, {"progress": "other"}, {"topic_ids": ["drawn", "again"]}):
+        path.write_bytes(json.dumps(json.loads(header) | change).encode() + b"\n" + rest)
+        with pytest.raises(ConfigurationError):
+            application.verify(path)
+
+
+def test_nothing_is_written_after_a_crash(
+    application: Application, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: yesterday's file is still there, and no half of today's."""
+    application.verify(path)
+    before = path.read_bytes()
+    application.day()
+
+    def full(number: int) -> None:
+        raise OSError(28, f"No space left on device {number}")
+
+    monkeypatch.setattr("stream_app.verify.second_run.checkpoint.os.fsync", full)
+    with pytest.raises(ConfigurationError):
+        application.verify(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_the_exit_status_says_whether_all_that_is_left_was_covered(
+    application: Application, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cron job mails nothing but its exit status and the first line."""
+    file = path.parent / "areba.yaml"
+    file.write_text(yaml.safe_dump(dict(SECTIONS)), encoding="utf-8")
+    monkeypatch.setattr(clients, "connect", lambda _: application._cluster)
+
+    def status(*options: str) -> int:
+        result = CliRunner().invoke(cli, ["verify", "-c", str(file), *options])
+        assert result.stdout.startswith("checked ")
+        return result.exit_code
+
+    checkpoint = ("--checkpoint", str(path))
+    assert status(*checkpoint) == 0
+    for partition in application._inputs:
+        application._broker.delete_before(partition, 5)
+    assert (status(), status("--partial"), status(*checkpoint)) == (1, 0, 0)
+    application.change(application.config.topics.predictions, application.newest_prediction(), _another_score)
+    assert status("--partial") == 1
+
+
+def test_a_checkpoint_needs_a_second_run(path: Path) -> None:
+    """The state in the file is that of the second run."""
+    with pytest.raises(ConfigurationError):
+        verify(history(), OTHER, checkpoint=path)
+    assert not path.exists()
+
+
+def test_a_configuration_after_the_last_commit(application: Application, path: Path) -> None:
+    """An act that no commit follows yet belongs to the next run."""
+    application.config = Config.model_validate(application.config.model_dump() | {"metrics": {"every_labels": 10}})
+    application.crash()
+    application.verify(path)
+    application.day()
+    report = application.verify(path)
+    assert (report.findings, report.is_partial) == ((), False)
