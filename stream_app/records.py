@@ -398,8 +398,3 @@ def pack_id(text: str) -> Words:
     words[0] = len(raw)
     words[1:].view(np.uint8)[: len(raw)] = np.frombuffer(raw, np.uint8)
     return words
-
-
-def unpack_id(words: Words) -> str:
-    """Return the id that `pack_id` has packed."""
-    return words[1:].tobytes()[: int(words[0])].decode()

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from producers.datasets.base import Recipe, Rows, first_content, scaled
 from producers.datasets.files import PublishedFile, ShippedFile
 
-RISK_FACTORS = 32
 BIOPSY = 35
 
 LOWEST = (13, 1, 10, *(0,) * 23, 1, 1, *(0,) * 7)

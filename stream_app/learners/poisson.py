@@ -10,7 +10,6 @@ draw the same.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled
 from stream_app.jit.memory import Pointer
@@ -102,8 +101,3 @@ def draw(generator: Pointer, words: Pointer, table: Pointer, rate: float, number
                 k += 1
             total += k
         numbers[n] = total
-
-
-def generator_fits(array: NDArray[np.generic]) -> bool:
-    """Say whether this is the state of a generator."""
-    return array.shape == (STATE_WORDS,) and array.dtype == np.uint64

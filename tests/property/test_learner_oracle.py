@@ -13,11 +13,12 @@ from stream_app.learners.networks.dense import Training, new_training
 from stream_app.learners.online import OnlineLearner
 from stream_app.learners.registry import METHODS
 from stream_app.pipeline.task import Task
-from stream_app.records import Floats, Longs, Operation, Side, unpack_id
+from stream_app.records import Floats, Longs, Operation, Side
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Predicted, Record, Settled
 from tests.learner_oracle import Kept, Network, Queues
 from tests.oracle_checks import SecondOpinion, rows_of
+from tests.support.formats.ids import unpack_id
 from tests.support.learner_steps import SEED, ids, in_turn, learner, operations, stream
 from tests.support.rows import columns
 from tests.support.tasks import PARTITION, SMALL, TOPICS, fixed_input

@@ -1,8 +1,9 @@
 """Compare the codec with the reference written from the Avro specification, value by value."""
 
-from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason, unpack_id
+from stream_app.records import MAX_STREAM_BYTES, Decoded, Kind, Reason
 from stream_app.serialization.decode import DecodeLimits
 from tests.support.formats.avro_reference import Verdict
+from tests.support.formats.ids import unpack_id
 
 MAX_RECORD_BYTES = 300
 

@@ -29,12 +29,12 @@ from stream_app.records import (
     Reason,
     Side,
     pack_id,
-    unpack_id,
 )
 from stream_app.serialization import avro, codec
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.encode import encode_examples, encode_labels, encode_outcomes, encode_predictions
 from tests.support.formats.columns import outcome_columns, prediction_columns
+from tests.support.formats.ids import unpack_id
 
 LIMITS = DecodeLimits()
 GOLDEN = Path(schemas.__file__).parent / "golden"
