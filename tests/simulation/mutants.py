@@ -389,7 +389,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "ProgressScript._check_anchor",
         "or record.digest != position.point.digest:",
         "or False:",
-        ("tests/unit/recovery/test_changelog.py::test_a_snapshot_of_another_history_is_refused",),
+        ("tests/unit/recovery/test_changelog_damage.py::test_a_snapshot_of_another_history_is_refused",),
     ),
     "mark-excluded": Mutant(
         "verify does not miss the outcome of an example of the very time of a pair of marks",

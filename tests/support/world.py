@@ -187,6 +187,14 @@ def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
     return calm.outputs()
 
 
+def _processed(count: int = 20) -> World:
+    world = World()
+    world.send(count)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, count))
+    return world
+
+
 class _Failing(EmbeddedTransaction):
     """A transaction that fails at some commits, as the test wants."""
 

@@ -16,7 +16,7 @@ from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.pages import metrics
 from stream_app.worker.pages.health import HealthObserver, TaskHealth
 from stream_app.worker.pages.http import values_of
-from tests.support.damage import _tripped_world
+from tests.support.damages.world import _tripped_world
 from tests.support.world import World, _all_at, _config, _started, _Ticking, _turns
 
 DOCS = Path(__file__).parents[2] / "docs"

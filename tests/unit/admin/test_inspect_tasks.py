@@ -17,7 +17,7 @@ from stream_app.errors import ConfigurationError, ErrorCode, TopicError
 from stream_app.records import RESUME, Act, Commit
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
-from tests.support.damage import (
+from tests.support.damages.world import (
     COUNT,
     _foreign_offsets,
     _lose_examples,

@@ -17,7 +17,7 @@ from stream_app.recovery.commit_point import parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import Snapshot, read_manifest
 from stream_app.snapshot.skipped_inputs import Gap
-from tests.support.damage import (
+from tests.support.damages.world import (
     COUNT,
     _commit_offsets,
     _committed,

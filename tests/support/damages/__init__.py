@@ -1,0 +1,1 @@
+"""Ways to damage a verified log, and the findings that `areba verify` must have."""

@@ -1,0 +1,339 @@
+"""Damage of predictions, outcomes and dead letters."""
+
+from dataclasses import replace
+
+from stream_app.records import Prediction
+from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK, Replay
+from stream_app.verify.results import Code
+from tests.support.damages.log import ANY, Found, example_at, missing, next_score, outcome_where, prediction_where
+from tests.support.verified_log import TOPICS, Log, Stored, processed, put
+
+
+def a_lost_prediction(log: Log) -> Found:
+    """The champion's."""
+    offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
+    put(log, TOPICS.predictions, offset, None)
+    return [
+        (Code.MISSING_PREDICTION, TOPICS.examples, example_at(log, "sine-40"), f"learner {prediction.learner} "),
+        missing(TOPICS.predictions, offset, f"stream sine, id sine-40, learner {prediction.learner}, which is missing"),
+    ]
+
+
+def a_doubled_prediction(log: Log) -> Found:
+    """A customer is answered twice."""
+    offset, _ = prediction_where(log, lambda record: record.champion and record.id == "sea-50")
+    records = log.records[TOPICS.predictions]
+    records[offset + 2 : offset + 2] = records[offset : offset + 2]
+    return [
+        (
+            Code.UNEXPECTED_PREDICTION,
+            TOPICS.predictions,
+            offset + 2,
+            "belongs to no example, or to an example that has",
+        ),
+        (
+            Code.NOT_WRITTEN_BY_RERUN,
+            TOPICS.predictions,
+            offset + 2,
+            "the record of stream sea, id sea-50, learner areba",
+        ),
+    ]
+
+
+def two_predictions_swapped(log: Log) -> Found:
+    """Of one stream: its order is what a subscriber builds on."""
+    records = log.records[TOPICS.predictions]
+    place = next(place for place in range(20, 200, 2) if records[place].key == records[place + 2].key == b"slow")
+    records[place : place + 4] = [*records[place + 2 : place + 4], *records[place : place + 2]]
+    return [(Code.MISPLACED_PREDICTION, TOPICS.predictions, place, "comes too early; it belongs to ")]
+
+
+def a_truncated_tail(log: Log) -> Found:
+    """A broker lost the last records."""
+    gone = log.records[TOPICS.predictions][-2:]
+    del log.records[TOPICS.predictions][-2:]
+    last = codec.decode_one(gone[0].value or b"")
+    assert isinstance(last, Prediction)
+    end = len(log.records[TOPICS.predictions]) - 1
+    return [
+        (Code.WRONG_RECORD_COUNT, TOPICS.progress, None, "the commit records tell of "),
+        missing(TOPICS.predictions, end + 1, f"stream {last.stream}, id {last.id}"),
+    ]
+
+
+def a_bit_of_a_score(log: Log) -> Found:
+    """The champion's; the outcome still has the true one."""
+    offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
+    put(log, TOPICS.predictions, offset, replace(prediction, score=next_score(prediction.score)))
+    outcome, _ = outcome_where(log, lambda record: record.outcome == "joined" and record.id == "sine-40")
+    return [
+        (Code.WRONG_SCORE, TOPICS.outcomes, outcome, f"the champion's at {TOPICS.predictions}[0] offset {offset} is "),
+        (
+            Code.NOT_REPRODUCED,
+            TOPICS.predictions,
+            offset,
+            "the record of stream sine, id sine-40, learner areba is not",
+        ),
+    ]
+
+
+def a_bit_of_a_challengers_score(log: Log) -> Found:
+    """No other record tells it again: only a fresh run knows."""
+    offset, prediction = prediction_where(log, lambda record: not record.champion and record.id == "sea-50")
+    put(log, TOPICS.predictions, offset, replace(prediction, score=next_score(prediction.score)))
+    name = f"the record of stream sea, id sea-50, learner {prediction.learner} is not that of a fresh run: score "
+    return [(Code.NOT_REPRODUCED, TOPICS.predictions, offset, name)]
+
+
+def a_prediction_of_another_learner(log: Log) -> Found:
+    """The name of the one that answered."""
+    offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
+    put(log, TOPICS.predictions, offset, replace(prediction, learner="nobody"))
+    return [
+        (Code.WRONG_PREDICTION, TOPICS.predictions, offset, f"learner is nobody, must be {prediction.learner}"),
+        (
+            Code.NOT_REPRODUCED,
+            TOPICS.predictions,
+            offset,
+            "the record of stream sine, id sine-40, learner nobody is not",
+        ),
+    ]
+
+
+def two_champions(log: Log) -> Found:
+    """A subscriber who takes the champion's has two."""
+    offset, prediction = prediction_where(log, lambda record: not record.champion and record.id == "sea-50")
+    put(log, TOPICS.predictions, offset, replace(prediction, champion=True))
+    return [(Code.WRONG_PREDICTION, TOPICS.predictions, offset, "champion is True, must be False")]
+
+
+def an_aborted_round_is_shown(log: Log) -> Found:
+    """A reader that is not read_committed, or a transaction that was ended wrongly: a round is there twice."""
+    records = log.records[TOPICS.predictions]
+    records[60:60] = records[40:60]
+    first = codec.decode_one(records[60].value or b"")
+    assert isinstance(first, Prediction)
+    return [
+        (Code.UNEXPECTED_PREDICTION, TOPICS.predictions, 60, "belongs to no example, or to an example that has its"),
+        (Code.WRONG_RECORD_COUNT, TOPICS.progress, None, "the commit records tell of "),
+    ]
+
+
+def an_output_of_another_partition(log: Log) -> Found:
+    """Written by who thought that it owned this task."""
+    record = replace(prediction_where(log, lambda record: record.champion)[1], stream="elsewhere", id="1")
+    log.records[TOPICS.predictions].insert(30, Stored(1_500, b"elsewhere", codec.encode(record)))
+    return [
+        (Code.UNEXPECTED_PREDICTION, TOPICS.predictions, 30, "belongs to no example"),
+        (
+            Code.NOT_WRITTEN_BY_RERUN,
+            TOPICS.predictions,
+            30,
+            "the record of stream elsewhere, id 1, learner areba is not",
+        ),
+    ]
+
+
+def a_prediction_with_another_key(log: Log) -> Found:
+    """Who reads one stream by its key does not see the answer."""
+    offset, _ = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
+    log.records[TOPICS.predictions][offset] = replace(log.records[TOPICS.predictions][offset], key=b"sea")
+    return [(Code.WRONG_PREDICTION, TOPICS.predictions, offset, "key is b'sea', must be the stream; it belongs to ")]
+
+
+def a_lost_trace(log: Log) -> Found:
+    """The header that ties a prediction to the request that asked for it."""
+    offset = next(n for n, stored in enumerate(log.records[TOPICS.predictions]) if stored.headers)
+    log.records[TOPICS.predictions][offset] = replace(log.records[TOPICS.predictions][offset], headers=())
+    return [
+        (Code.WRONG_PREDICTION, TOPICS.predictions, offset, "headers are not the trace header"),
+        (Code.NOT_REPRODUCED, TOPICS.predictions, offset, "the record of stream "),
+    ]
+
+
+def a_changed_outcome(log: Log) -> Found:
+    """Another class than the label told."""
+    offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.id == "sine-40")
+    put(log, TOPICS.outcomes, offset, replace(outcome, label=1 - (outcome.label or 0)))
+    return [
+        (Code.WRONG_OUTCOME, TOPICS.outcomes, offset, "label is 1, must be 0"),
+        (Code.WRONG_METRIC, TOPICS.metrics, ANY, "predictions and labels give"),
+    ]
+
+
+def a_lost_outcome(log: Log) -> Found:
+    """The end of an example that nobody was told."""
+    offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sea")
+    put(log, TOPICS.outcomes, offset, None)
+    text = f"the outcome joined with the label at {TOPICS.labels}[0] offset {outcome.label_offset}"
+    return [(Code.MISSING_OUTCOME, TOPICS.examples, outcome.example_offset, text)]
+
+
+def a_label_in_two_outcomes(log: Log) -> Found:
+    """It would count twice in every report."""
+    offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sine")
+    other, victim = outcome_where(
+        log,
+        lambda record: record.outcome == "joined" and record.stream == "sine" and record.id != outcome.id,
+    )
+    put(log, TOPICS.outcomes, other, replace(victim, label_offset=outcome.label_offset))
+    del offset
+    text = f"label_offset is {outcome.label_offset}, must be {victim.label_offset}"
+    return [(Code.WRONG_OUTCOME, TOPICS.outcomes, other, text)]
+
+
+def an_outcome_at_another_time(log: Log) -> Found:
+    """Event time is part of the record: windows of a subscriber are cut by it."""
+    offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sine")
+    records = log.records[TOPICS.outcomes]
+    records[offset] = replace(records[offset], timestamp_ms=records[offset].timestamp_ms + 1)
+    name = f"the record of stream sine, id {outcome.id}, learner {outcome.learner}"
+    return [
+        (Code.WRONG_OUTCOME, TOPICS.outcomes, offset, "timestamp is "),
+        (Code.NOT_REPRODUCED, TOPICS.outcomes, offset, f"{name} is not that of a fresh run: timestamp_ms"),
+    ]
+
+
+def an_outcome_with_another_key(log: Log) -> Found:
+    """The key is the stream: a table that is made of the topic would have it under another one."""
+    offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sine")
+    log.records[TOPICS.outcomes][offset] = replace(log.records[TOPICS.outcomes][offset], key=b"sea")
+    return [
+        (
+            Code.WRONG_OUTCOME,
+            TOPICS.outcomes,
+            offset,
+            f"key is b'sea', must be the stream (stream sine, id {outcome.id})",
+        )
+    ]
+
+
+def an_end_that_became_a_repeat(log: Log) -> Found:
+    """An example that was answered, and given up without a label, is called a repeat: nobody misses its label."""
+    offset, outcome = outcome_where(log, lambda record: record.outcome == "unlabelled" and record.stream == "sine")
+    put(log, TOPICS.outcomes, offset, replace(outcome, outcome="duplicate"))
+    text = f"outcome is duplicate, must be unlabelled (stream sine, id {outcome.id})"
+    return [(Code.WRONG_OUTCOME, TOPICS.outcomes, offset, text)]
+
+
+def dead_letter_where(log: Log, reason: bytes, topic: str = TOPICS.examples) -> tuple[int, int]:
+    """Its offset, and that of the input record that it was."""
+    for offset, stored in enumerate(log.records[TOPICS.dead_letters]):
+        headers = dict(stored.headers)
+        if (headers["areba.reason"], headers["__connect.errors.topic"]) == (reason, topic.encode()):
+            return offset, int(headers["__connect.errors.offset"] or b"")
+    raise AssertionError(reason)
+
+
+def a_lost_dead_letter(log: Log) -> Found:
+    """Nothing is lost silently."""
+    offset, origin = dead_letter_where(log, b"undecodable")
+    del log.records[TOPICS.dead_letters][offset]
+    return [(Code.MISSING_DEAD_LETTER, TOPICS.examples, origin, "the dead letter undecodable")]
+
+
+def a_changed_dead_letter(log: Log) -> Found:
+    """It could not be sent back as it came."""
+    offset, origin = dead_letter_where(log, b"wrong-dimension")
+    log.records[TOPICS.dead_letters][offset] = replace(log.records[TOPICS.dead_letters][offset], value=b"x")
+    return [
+        (
+            Code.WRONG_DEAD_LETTER,
+            TOPICS.dead_letters,
+            offset,
+            f"value differ from the input record; it belongs to {TOPICS.examples}[0] offset {origin} ",
+        )
+    ]
+
+
+def a_dead_letter_with_another_reason(log: Log) -> Found:
+    """Possible for this record, but not what it was."""
+    offset, origin = dead_letter_where(log, b"conflicting-example")
+    stored = log.records[TOPICS.dead_letters][offset]
+    headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"wrong-dimension")]
+    log.records[TOPICS.dead_letters][offset] = replace(stored, headers=tuple(headers))
+    text = (
+        f"reason is wrong-dimension, must be conflicting-example; it belongs to {TOPICS.examples}[0] offset {origin} "
+    )
+    return [(Code.WRONG_DEAD_LETTER, TOPICS.dead_letters, offset, text)]
+
+
+def a_label_with_another_reason(log: Log) -> Found:
+    """Late, says the dead letter; but its example had its label."""
+    offset, origin = dead_letter_where(log, b"conflicting-label", TOPICS.labels)
+    stored = log.records[TOPICS.dead_letters][offset]
+    headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"late-label")]
+    log.records[TOPICS.dead_letters][offset] = replace(stored, headers=tuple(headers))
+    text = f"reason is late-label, must be conflicting-label; it belongs to {TOPICS.labels}[0] offset {origin} "
+    return [(Code.WRONG_DEAD_LETTER, TOPICS.dead_letters, offset, text)]
+
+
+def _sent_back(log: Log, times: int, marks: int) -> tuple[int, int]:
+    """A dead letter among the last inputs of this log, sent back so often, with so many records that say so."""
+    for number in range(times):
+        replay = Replay(TOPICS.dead_letters, 0, 3, TOPICS.examples, 0, 17, 1, number)
+        log.records[TOPICS.examples].append(Stored(9_000 + number, b"\xff", b"garbage", tuple(replay.headers())))
+    first = len(log.records[TOPICS.examples]) - times
+    for name in (TOPICS.predictions, TOPICS.outcomes, TOPICS.metrics, TOPICS.dead_letters, TOPICS.progress):
+        log.records[name] = []
+    processed(log, 97, 1.0)
+    letters = log.records[TOPICS.dead_letters]
+    letters += [Stored(1, None, None, ((SENT_BACK, b"3"),)) for _ in range(marks)]
+    return first, len(letters) - 1
+
+
+def a_dead_letter_sent_back_twice(log: Log) -> Found:
+    """Each once is the promise of the tool."""
+    first, _ = _sent_back(log, 2, 1)
+    text = f"is the dead letter {TOPICS.dead_letters}[0] offset 3, sent back a second time"
+    return [(Code.SENT_BACK_TWICE, TOPICS.examples, first + 1, f"{text}: {TOPICS.examples}[0] offset {first}")]
+
+
+def a_dead_letter_sent_back_without_a_mark(log: Log) -> Found:
+    """The next run of the tool would send it again."""
+    first, _ = _sent_back(log, 1, 0)
+    text = f"is the dead letter {TOPICS.dead_letters}[0] offset 3, but no record there says that it was sent back"
+    return [(Code.SENT_BACK_UNMARKED, TOPICS.examples, first, text)]
+
+
+def a_dead_letter_marked_twice(log: Log) -> Found:
+    """Two runs of the tool both believe that they have sent it."""
+    _, last = _sent_back(log, 1, 2)
+    return [
+        (
+            Code.SENT_BACK_TWICE,
+            TOPICS.dead_letters,
+            last,
+            f"says that offset 3 was sent back, as offset {last - 1} does",
+        )
+    ]
+
+
+DAMAGES = (
+    a_lost_prediction,
+    a_doubled_prediction,
+    two_predictions_swapped,
+    a_truncated_tail,
+    a_bit_of_a_score,
+    a_bit_of_a_challengers_score,
+    a_prediction_of_another_learner,
+    two_champions,
+    an_aborted_round_is_shown,
+    an_output_of_another_partition,
+    a_prediction_with_another_key,
+    a_lost_trace,
+    a_changed_outcome,
+    a_lost_outcome,
+    a_label_in_two_outcomes,
+    an_outcome_at_another_time,
+    an_outcome_with_another_key,
+    an_end_that_became_a_repeat,
+    a_lost_dead_letter,
+    a_changed_dead_letter,
+    a_dead_letter_with_another_reason,
+    a_label_with_another_reason,
+    a_dead_letter_sent_back_twice,
+    a_dead_letter_sent_back_without_a_mark,
+    a_dead_letter_marked_twice,
+)

@@ -1,0 +1,196 @@
+"""Damaged and hidden snapshots: a restore takes an older snapshot, waits, or names what is missing."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+
+from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartition
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.errors import ErrorCode, StateError
+from stream_app.recovery.buffers import rows_of
+from stream_app.recovery.restore import OPEN_TRANSACTION_S
+from stream_app.task_state import TaskState
+from tests.support.changelog import EVERY, changelog_of, manifest_at, saved_world, target_of
+from tests.support.world import (
+    BREAKER,
+    MAX_POLL_INTERVAL_S,
+    PARTITIONS,
+    World,
+    _all_at,
+    _config,
+    _never,
+    _started,
+    _turns,
+    _undisturbed,
+)
+
+
+def _entry_at(world: World, number: int, offset: int) -> int:
+    return world.broker._log(changelog_of(world, number)).index(offset)
+
+
+def _remove(world: World, number: int, offset: int) -> None:
+    del world.broker._log(changelog_of(world, number)).entries[_entry_at(world, number, offset)]
+
+
+def _flip(world: World, number: int, offset: int) -> None:
+    entries = world.broker._log(changelog_of(world, number)).entries
+    at = _entry_at(world, number, offset)
+    value = bytearray(entries[at].value or b"")
+    value[len(value) // 2] ^= 1
+    entries[at] = entries[at]._replace(value=bytes(value))
+
+
+def _cut(world: World, number: int, offset: int) -> None:
+    entries = world.broker._log(changelog_of(world, number)).entries
+    at = _entry_at(world, number, offset)
+    entries[at] = entries[at]._replace(value=(entries[at].value or b"")[:-1])
+
+
+def _core_of(world: World, number: int, offset: int) -> int:
+    """Where the core is that the manifest at this offset lists."""
+    entries = manifest_at(world, number, offset).entries
+    return next(entry.offset for entry in entries if entry.kind == "core")
+
+
+@pytest.mark.parametrize("damage", [_remove, _flip, _cut])
+@pytest.mark.parametrize("of_core", [False, True])
+@pytest.mark.parametrize("both", [False, True])
+def test_damaged_snapshots(
+    damage: Callable[[World, int, int], None], of_core: bool, both: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one before is used, or everything is re-processed: the same bits, and a line that names offset and cause."""
+    world = saved_world(21)
+    newest, before = target_of(world, 0).snapshots
+    again_at = sum(manifest_at(world, 0, before.manifest.offset).offsets)
+    for snapshot in (newest, before) if both else (newest,):
+        offset = snapshot.manifest.offset
+        damage(world, 0, _core_of(world, 0, offset) if of_core else offset)
+    world.send(9, first=21)
+    with caplog.at_level(logging.ERROR, "areba.worker"):
+        again = _started(world.worker())
+        _turns(again, until=lambda: len(again.tasks) == 2)
+        world.clock.advance(OPEN_TRANSACTION_S)  # or it might only be hidden
+        _turns(again, until=_all_at(again, 30))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2 if both else 1
+    assert all(line.startswith("damaged task=0: changelog[0] offset ") for line in lines)
+    assert again.tasks[0].report.replayed_records == 42 - (0 if both else again_at)
+    assert again.tasks[1].report.replayed_records == 0
+    assert world.outputs() == _undisturbed(7, 7, 7, 9)
+
+
+class _Hidden(EmbeddedCluster):
+    """Another worker died with records of its own among the snapshots: until this time their end is not to be seen."""
+
+    def __init__(self, world: World, end: int, until_s: float) -> None:
+        super().__init__(world.broker)
+        self._world, self._end, self._until_s = world, end, until_s
+
+    def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
+        """One that stops there."""
+        found = super().reader(partition, committed=committed)
+        if partition.topic != self._world.config.topics.changelog:
+            return found
+        return _Stopping(found, self._end, lambda: self._world.clock.monotonic_s() < self._until_s)
+
+
+class _Stopping:
+    """A reader for which a log ends early, for a while."""
+
+    def __init__(self, reader: LogReader, end: int, is_hidden: Callable[[], bool]) -> None:
+        self._reader, self._end, self._is_hidden = reader, end, is_hidden
+        self._place = 0
+        self._is_told = False  # that this is the end
+        self.close = reader.close
+
+    def seek(self, offset: int) -> None:
+        """Go on there."""
+        self._place, self._is_told = offset, False
+        self._reader.seek(offset)
+
+    def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
+        """What may be seen."""
+        fetched = self._reader.poll(max_records, timeout_s)
+        if fetched is None or not self._is_hidden():
+            return fetched
+        rows = int(np.searchsorted(fetched.records.offsets, self._end))
+        self._reader.seek(min(self._end, self._place if not rows else int(fetched.records.offsets[rows - 1]) + 1))
+        self._is_told, was_told = True, self._is_told
+        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True) if not was_told else None
+
+
+@pytest.mark.parametrize(("hidden_s", "snapshots"), [(20.0, "newest"), (100.0, "older")])
+def test_a_snapshot_behind_an_open_transaction_is_waited_for(hidden_s: float, snapshots: str) -> None:
+    """It is committed and named; a dead worker's transaction hides it until it times out. It is no damage till then."""
+    world = saved_world()
+    target = target_of(world, 0)
+    newest = target.snapshots[0]
+    dead_s = world.clock.monotonic_s() + MAX_POLL_INTERVAL_S + 1  # then the group knows
+    hidden = _Hidden(world, newest.manifest.offset, dead_s + hidden_s)
+    member = _started(world.worker(cluster=hidden))
+    seen = world.clock.monotonic_s() + 60.0
+    while not _all_at(member, 18)() and world.clock.monotonic_s() < seen:
+        member.turn()
+        world.clock.advance(0.1)
+    [task] = [task for task in member.tasks if task.number == 0]
+    assert bool(task.report.damage) == (snapshots == "older")
+    assert task.state is TaskState.LIVE
+
+
+def test_no_snapshot_and_no_inputs() -> None:
+    """The one thing that cannot be mended is said with its cause before it and the way out behind it."""
+    world = saved_world(21)
+    for number in range(PARTITIONS):
+        for snapshot in target_of(world, number).snapshots:
+            _remove(world, number, snapshot.manifest.offset)
+        world.broker.delete_before(TopicPartition(world.config.topics.labels, number), 3)
+    with pytest.raises(StateError, match=ErrorCode.INPUTS_DELETED):
+        world.worker().run(_never())
+
+
+def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
+    """A task that the breaker stopped stays stopped, and its count of malformed records goes on where it was."""
+    world = World(_config(worker=EVERY, **BREAKER))
+    world.send(6)
+    world.put("examples", 0, None, b"garbage", 100)
+    world.put("examples", 0, None, b"garbage", 100)
+    member = world.worker()
+    member.run(lambda: len(member.tasks) == 2 and member.tasks[0].offsets == (8, 6))
+    again = _started(world.worker())
+    _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].state is TaskState.LIVE)
+    assert again.tasks[0].report.replayed_records == 0
+    world.put("examples", 0, None, b"garbage", 100)
+    _turns(again, until=lambda: again.tasks[0].state is TaskState.TRIPPED)
+    once_more = _started(world.worker())
+    _turns(once_more, until=lambda: len(once_more.tasks) == 2 and once_more.tasks[0].state is TaskState.TRIPPED)
+    world.resume(0, once_more.tasks[0].point.sequence + 1)
+    world.send(3, first=20)
+    _turns(once_more, until=lambda: once_more.tasks[0].offsets == (12, 9))
+    last = _started(world.worker())
+    _turns(last, until=partial(lambda m: len(m.tasks) == 2 and m.tasks[0].state is TaskState.LIVE, last))
+    assert last.tasks[0].offsets == (12, 9)
+
+
+def test_a_snapshot_of_another_history_is_refused() -> None:
+    """A changelog that was copied from another application fits in every number but one: models would be another's."""
+    world, other = saved_world(), saved_world(first=1)
+    for number in range(PARTITIONS):
+        mine, theirs = target_of(world, number), target_of(other, number)
+        assert [snapshot.progress_offset for snapshot in mine.snapshots] == [
+            snapshot.progress_offset for snapshot in theirs.snapshots
+        ]
+        world.broker._logs[changelog_of(world, number)] = other.broker._logs[changelog_of(other, number)]
+        for topic in (world.config.topics.examples, world.config.topics.labels):
+            place = TopicPartition(topic, number)
+            known = world.cluster.committed("app", [place])[place]
+            assert known is not None
+            renamed = Committed(known.offset, mine.point.metadata(theirs.snapshots))
+            world.broker.groups.group("app").offsets[place] = renamed
+    before = world.outputs()
+    with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
+        world.worker().run(_never())
+    assert world.outputs() == before
