@@ -379,8 +379,8 @@ MUTANTS: Mapping[str, Mutant] = {
         "after a restore the count of corrected labels is lost",
         "stream_app/pipeline/stream_state.py",
         "",
-        "LABEL_COUNTERS = (join.POSITIVES, join.CORRECTED_POSITIVES)",
-        "LABEL_COUNTERS = (join.POSITIVES, join.POSITIVES)",
+        "LABEL_COUNTERS = (join.Counter.POSITIVES, join.Counter.CORRECTED_POSITIVES)",
+        "LABEL_COUNTERS = (join.Counter.POSITIVES, join.Counter.POSITIVES)",
         ("tests/property/test_snapshot.py::test_corrected_classes_are_counted_after_a_restore",),
     ),
     "anchor-unchecked": Mutant(

@@ -313,9 +313,10 @@ class SimulatedReader:
         return fetched
 
     def close(self) -> None:
-        """Release the reader."""
-        self._gate.enter("reader.close")
-        self._inner.close()
+        """Release the reader; a dead process, whose restore Python collects later, releases nothing."""
+        if not self._gate.is_dead:
+            self._gate.enter("reader.close")
+            self._inner.close()
 
 
 class SimulatedCluster:
