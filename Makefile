@@ -32,7 +32,7 @@ test: setup ## run every test, including Kafka, and the first 2,000 seeds of the
 
 # Kafka tests wait most of the time, for brokers and worker processes. What computes fills the pauses, at low priority.
 kafka-tests: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m kafka
+	$(BIN)/python -m pytest -m kafka
 
 other-tests: setup
 	@mkdir -p .local

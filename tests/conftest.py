@@ -53,7 +53,7 @@ def _local_kafka(brokers: int) -> Iterator[local_kafka.LocalKafka]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kafka3() -> Iterator[local_kafka.LocalKafka]:
     """Start three brokers with everything replicated to all of them; a test that kills a broker restarts it."""
     yield from _local_kafka(3)

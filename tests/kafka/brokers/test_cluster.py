@@ -105,7 +105,6 @@ class _Rounds:
             assert log_values(KafkaCluster(servers), partition) == expected
 
 
-@pytest.mark.xdist_group("three brokers")
 def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) -> None:
     """Exactly-once holds if a broker is killed during a transaction, be it leader, coordinator or controller."""
     servers = kafka3.bootstrap_servers

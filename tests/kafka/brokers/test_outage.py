@@ -91,7 +91,6 @@ def _page(worker: WorkerProcess, path: str) -> int:
         return 0
 
 
-@pytest.mark.xdist_group("outage")
 def test_an_outage_is_said_while_it_lasts(outage: Outage) -> None:
     """A line that comes after the outage is useless, and so is a page that sends work to a worker that cannot do it."""
     outage.worker.wait_for(GONE, deadline_s=OUTAGE_S)
@@ -110,7 +109,6 @@ def test_the_first_commit_after_an_outage(tmp_path: Path) -> None:
     assert outage.restarts == 0
 
 
-@pytest.mark.xdist_group("three brokers")
 def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Path) -> None:
     """Everything is on three brokers: if the leader dies, the others take over at once."""
     app = App(kafka3.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2, replication=3)
@@ -153,7 +151,6 @@ def test_no_broker_at_start(tmp_path: Path) -> None:
     assert len(lines) == 3, "what runs, that it waits, that it gave up"
 
 
-@pytest.mark.xdist_group("outage")
 def test_a_minute_without_a_broker(outage: Outage) -> None:
     """A minute without a broker is one line at its start and one at its end, and every record is processed once."""
     wait_until(lambda: time.monotonic() - outage.since_s > OUTAGE_S, "a minute", 2 * OUTAGE_S)

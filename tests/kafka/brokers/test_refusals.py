@@ -27,7 +27,7 @@ from tests.support.kafka.processes import ROOT
 from tests.support.kafka.records import example
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(20), pytest.mark.xdist_group("secure broker")]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(20)]
 
 START_TIMEOUT_MS = 4_500
 WRONG_PASSWORD = "a-secret-that-nobody-may-read"  # noqa: S105  (no account has it)

@@ -141,7 +141,6 @@ def story(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.xdist_group("story of outcomes")
 def test_every_record_has_its_fate(story: Story, case: str) -> None:
     """Every input offset has exactly one outcome, with the name that the documentation gives it."""
     for record, offset, fate in story.sent[case]:
@@ -150,7 +149,6 @@ def test_every_record_has_its_fate(story: Story, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", JOIN_CASES)
-@pytest.mark.xdist_group("story of outcomes")
 def test_every_example_is_predicted_once(story: Story, case: str) -> None:
     """An accepted example has one prediction of the champion, with its time, in every case; a refused one has none."""
     taken = [
@@ -170,7 +168,6 @@ def test_reasons_are_all_met() -> None:
 
 
 @pytest.mark.parametrize(("case", "delay_ms"), [("example-then-label", 50), ("label-then-example", -50)])
-@pytest.mark.xdist_group("story of outcomes")
 def test_joined_has_the_champions_prediction_and_the_delay(story: Story, case: str, delay_ms: int) -> None:
     """A reader of outcomes sees the prediction, the true class and the delay without joining topics."""
     [(prediction, _)] = story.predictions[case]
@@ -182,7 +179,6 @@ def test_joined_has_the_champions_prediction_and_the_delay(story: Story, case: s
     assert read.time_ms == story.sent[case][1][0].time_ms, "the time of the record that caused it"
 
 
-@pytest.mark.xdist_group("story of outcomes")
 def test_dead_letters_are_untouched(story: Story) -> None:
     """Key, value and headers can be sent again unchanged; headers of Kafka Connect name origin and reason."""
     count = 0
@@ -202,7 +198,6 @@ def test_dead_letters_are_untouched(story: Story) -> None:
     assert count == len(ODD_ROWS)
 
 
-@pytest.mark.xdist_group("story of outcomes")
 def test_a_label_that_waited_is_untouched_too(story: Story) -> None:
     """Its dead letter comes long after the record, but has key, value and offset of the label."""
     (record, offset, _), (cause, _, _) = story.sent["orphan-by-expiry"]
@@ -210,7 +205,6 @@ def test_a_label_that_waited_is_untouched_too(story: Story) -> None:
     assert (read.key, read.value, read.time_ms) == (record.key, record.value, cause.time_ms)
 
 
-@pytest.mark.xdist_group("story of outcomes")
 def test_an_advance_pair_flushes_metrics(story: Story) -> None:
     """A finite stream ends with its last figures, one record for each learner; a single mark publishes nothing."""
     metrics = [metric for metric, _ in story.metrics["advance-pair"]]
@@ -219,7 +213,6 @@ def test_an_advance_pair_flushes_metrics(story: Story) -> None:
     assert not story.metrics["lone-advance"]
 
 
-@pytest.mark.xdist_group("story of outcomes")
 def test_promote_changes_the_champion_from_there_on(story: Story) -> None:
     """The outcome, too, names the prediction that counted when the example came."""
     predictions = [(p.id, p.learner) for p, _ in story.predictions["promoted"]]
