@@ -117,7 +117,7 @@ def _inspect_task(cluster: Cluster, config: Config, task: int, workers: int, top
 
 
 class _Facts(NamedTuple):
-    """What is known about a task that has committed something; see also `TaskView`.
+    """Known facts about a task that has committed something; see also `TaskView`.
 
     Attributes:
         snapshots: Number of the named snapshots that can be read.

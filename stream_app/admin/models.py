@@ -196,7 +196,7 @@ def diff(one: Path, two: Path) -> tuple[list[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How the predictions of one example came about.
+    """The predictions of one example, computed again and as published.
 
     Attributes:
         example: The example.

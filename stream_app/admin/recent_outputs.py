@@ -60,7 +60,7 @@ class Buried(NamedTuple):
 
 
 class Recent(NamedTuple):
-    """What the newest outputs of a task show.
+    """Recent dead letters of a task, and the arrival of its labels, from its newest outputs.
 
     Attributes:
         task: Number of the task.

@@ -67,7 +67,7 @@ END = object()
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What a replay did, or would do.
+    """The result of a replay, or of a dry run.
 
     Attributes:
         sent: Number of dead letters that were sent back, by their reason and topic.
