@@ -1,7 +1,7 @@
-"""A task as it was at a committed point, rebuilt from snapshots, progress and inputs; nothing is written.
+"""Rebuild a task as it was at a committed point, from snapshots, progress and inputs, without writing anything.
 
-It runs through the very code that restores a worker's task (`restore.Restore`), so what it finds is what a worker
-would go on with: the digest of every commit record on the way is compared.
+The task is rebuilt by the same code that restores a task in a worker (`restore.Restore`), which compares the digest of
+every commit record. So the result is the state from which a worker would continue.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,31 +30,30 @@ from stream_app.snapshot.parts import WholeActs
 from stream_app.task_state import TaskState
 
 READ_TIMEOUT_S = 30.0
-"""Longest silence of a broker that is being read; a change of leader takes 6-9 s."""
+"""How long a broker may be silent while it is read; a change of leader takes 6-9 s."""
 
 POLL_RECORDS = 10_000
 
 POLL_S = 0.1
 
 TAIL_RECORDS = 1_000
-"""Of progress, read first: seconds of a busy task, and more acts than an operator writes behind its last commit."""
+"""Records at the end of progress that are read first: seconds of a busy task, and more acts than operators write."""
 
 NO_SNAPSHOTS_S = 86_400.0
-"""A rebuilt task takes none."""
-
+"""Time until the first snapshot: a rebuilt task does not take any."""
 
 Answer = TypeVar("Answer")
 
 
 class Told(Protocol):
-    """Hears how far it is: offsets (examples, labels) that are reached, and those that are wanted."""
+    """A function that is called now and then with the offsets (examples, labels) that were reached and are wanted."""
 
     def __call__(self, reached: tuple[int, int], wanted: tuple[int, int], /) -> None:
-        """Called every now and then."""
+        """Report the offsets."""
 
 
 class Recorded(NamedTuple):
-    """A commit record of a task, its offset in progress, the configuration in force there, and the acts before it."""
+    """A commit record, its offset in progress, the configuration in force, and the acts since the previous commit."""
 
     commit: Commit
     progress_offset: int
@@ -63,13 +62,13 @@ class Recorded(NamedTuple):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Offsets (examples, labels) behind what it processed."""
+        """The offsets (examples, labels) after the last records that the commit has processed."""
         return self.commit.examples_end, self.commit.labels_end
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A task behind a commit record; before the first one, `sequence` is -1."""
+    """A task as it was after a commit record, with the record's sequence and end offsets (examples, labels)."""
 
     task: Task
     sequence: int
@@ -77,15 +76,15 @@ class Rebuilt:
 
 
 class History:
-    """What a task's own topics tell about its past.
+    """The commit records of a task, and the states that can be rebuilt from them.
 
     Args:
-        config: The application.
+        config: The application's configuration.
         cluster: Where its topics are.
-        number: The task's.
+        number: Number of the task.
 
     Raises:
-        StateError: It never committed, or its offsets are none of ours.
+        StateError: The task has never committed, or its committed offsets do not come from a worker.
     """
 
     def __init__(self, config: Config, cluster: Cluster, number: int) -> None:
@@ -103,10 +102,14 @@ class History:
         self._progress = TopicPartition(topics.progress, number)
 
     def commits(self) -> Iterator[Recorded]:
-        """Its commit records, up to the committed one.
+        """Yield the commit records up to the one that the group has committed.
 
-        Of progress that was trimmed, those from the oldest snapshot on: behind the first of them the task can be
-        rebuilt, but not what that one did.
+        If the beginning of progress was deleted, the first record is the oldest snapshot's. The task can be rebuilt as
+        it was after this commit, but the commit itself cannot be processed again.
+
+        Raises:
+            StateError: The beginning of progress was deleted, and no snapshot can be read.
+            UnknownOutcomeError: The broker did not answer in time.
         """
         known = self._snapshot_settings() if self.is_trimmed() else {}
         begin = min(known, default=-1)
@@ -125,17 +128,17 @@ class History:
                     settings = TaskSettings.from_json(whole.text) if whole.kind == CONFIGURATION else settings
             elif isinstance(record, Commit) and record.sequence <= self.target.point.sequence:
                 if settings is None:
-                    text = self._begins(record.sequence, "and no snapshot that is named can be read")
+                    text = self._begins(record.sequence, "and no named snapshot can be read")
                     raise StateError(text, ErrorCode.SNAPSHOT_MISSING)
                 yield Recorded(record, offset, settings, tuple(acts))
                 acts.clear()
 
     def is_trimmed(self) -> bool:
-        """Whether records were deleted from the beginning of progress."""
+        """Say whether the beginning of progress was deleted."""
         return self._cluster.watermarks(self._progress).low > 0
 
     def _snapshot_settings(self) -> dict[int, TaskSettings]:
-        """The configuration in force behind each named snapshot, by the progress offset of its commit record."""
+        """Return the configuration in force at each named snapshot, by the progress offset of its commit record."""
         named, number = self.target.snapshots, self._number
         changelog = TopicPartition(self._config.topics.changelog, number)
         found = finish(self._cluster, changelog, lambda reader: manifests_of(reader, named, number))
@@ -146,20 +149,20 @@ class History:
         return f"{where}: history begins with sequence {sequence}: older records were deleted with their inputs, {more}"
 
     def check_whole(self, recorded: Recorded) -> None:
-        """Refuse the first record of a trimmed history, where what it did is asked for.
+        """Refuse to process the first commit again if the beginning of progress was deleted.
 
         Raises:
-            StateError: It is that; the state before it is gone.
+            StateError: The beginning was deleted, and with it the state before this commit.
         """
         if self.is_trimmed():
-            text = f"and the state before it with them; it ends at offsets {pair(recorded.ends)}"
+            text = f"and the state before it is lost; it ends at offsets {pair(recorded.ends)}"
             raise StateError(self._begins(recorded.commit.sequence, text), ErrorCode.SNAPSHOT_MISSING)
 
     def at(self, offsets: tuple[int, int] | None) -> Recorded:
-        """The commit record that ends at these offsets; None: the newest.
+        """Return the commit record that ends at these offsets (examples, labels), or the newest one for None.
 
         Raises:
-            StateError: None does; the message names those beside.
+            StateError: No commit ends there; the message names the nearest commits.
         """
         before: Recorded | None = None
         for recorded in self.commits():
@@ -171,7 +174,7 @@ class History:
                 known = f"{pair(before.ends)} and " if before else ""
                 raise StateError(
                     f"task {self._number} was never committed at offsets {pair(offsets)}; "
-                    f"beside it are {known}{pair(recorded.ends)}",
+                    f"the nearest commits are {known}{pair(recorded.ends)}",
                     ErrorCode.NEVER_COMMITTED,
                 )
             before = recorded
@@ -183,11 +186,16 @@ class History:
         return before
 
     def rebuild(self, recorded: Recorded, clock: Clock, told: Told) -> Rebuilt:
-        """The task behind a commit record.
+        """Return the task as it was after a commit record.
+
+        Args:
+            recorded: The commit record.
+            clock: Measures deadlines.
+            told: Called while inputs are processed again.
 
         Raises:
-            StateError: Inputs that are needed are gone, or re-processing gives another digest.
-            UnknownOutcomeError: The broker fell silent.
+            StateError: Inputs that are needed were deleted, or processing them again gives another digest.
+            UnknownOutcomeError: The broker did not answer in time.
         """
         commit, topics = recorded.commit, self._config.topics
         snapshots = tuple(s for s in self.target.snapshots if s.progress_offset <= recorded.progress_offset)
@@ -222,7 +230,7 @@ class History:
 
 
 def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, int], told: Told) -> LiveTask:
-    """Restore a task, and read of its inputs what the restore asks for."""
+    """Restore a task, and read the inputs that the restore asks for."""
     with closing(restore.run()) as steps:
         while True:
             try:
@@ -244,18 +252,18 @@ def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, in
 
 
 class _Until:
-    """A reader for which the log ends behind one record."""
+    """A reader for which the log ends after a given record."""
 
     def __init__(self, reader: LogReader, last_offset: int) -> None:
         self._reader = reader
         self._last = last_offset
 
     def seek(self, offset: int) -> None:
-        """Go on reading from this offset."""
+        """Continue reading at this offset."""
         self._reader.seek(offset)
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """The next records, up to that one."""
+        """Return the next records, up to the last one; None if none came in time."""
         fetched = self._reader.poll(max_records, timeout_s)
         if fetched is None or not len(fetched.records) or fetched.records.offsets[-1] < self._last:
             return fetched
@@ -268,7 +276,7 @@ class _Until:
 
 
 class _Patient:
-    """A reader that waits for records where it is asked not to."""
+    """A reader that waits `POLL_S` for records, even if it is asked not to wait."""
 
     def __init__(self, reader: LogReader) -> None:
         self.seek = reader.seek
@@ -276,17 +284,22 @@ class _Patient:
         self._reader = reader
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """The next records."""
+        """Return the next records; None if none came in time."""
         return self._reader.poll(max_records, max(timeout_s, POLL_S))
 
 
 def finish(
     cluster: Cluster, place: TopicPartition, work: Callable[[LogReader], Generator[bool, None, Answer]]
 ) -> Answer:
-    """The answer of something that reads a partition and yields behind each poll whether it had news.
+    """Run a generator that reads a partition step by step, and return its result.
+
+    Args:
+        cluster: Where the partition is.
+        place: The partition.
+        work: Returns the generator, which yields after each poll whether records came.
 
     Raises:
-        UnknownOutcomeError: The broker fell silent.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     with _reading(cluster, place) as reader:
         steps = work(_Patient(reader))
@@ -310,10 +323,10 @@ def _reading(cluster: Cluster, place: TopicPartition) -> Iterator[LogReader]:
 
 
 def records_of(cluster: Cluster, place: TopicPartition, start: int = 0) -> Iterator[tuple[int, bytes | None]]:
-    """Offset and value of every record of a partition from an offset on.
+    """Yield offset and value of every record of a partition from an offset on.
 
     Raises:
-        UnknownOutcomeError: The broker fell silent.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     with _reading(cluster, place) as reader:
         if start:
@@ -328,22 +341,24 @@ def records_of(cluster: Cluster, place: TopicPartition, start: int = 0) -> Itera
 
 
 def progress_of(cluster: Cluster, progress: TopicPartition, start: int = 0) -> Iterator[Commit | Act]:
-    """The records of progress from an offset on.
+    """Yield the records of progress from an offset on.
 
     Raises:
-        StateError: One is none of ours.
-        UnknownOutcomeError: The broker fell silent.
+        StateError: A record is not a record of progress.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     for offset, value in records_of(cluster, progress, start):
         yield progress_record(value, f"{progress.topic}[{progress.partition}] offset {offset}")
 
 
 def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
-    """The last records of progress, back to a commit record at least, where there is one.
+    """Return the last records of progress: all from the last commit record on, and some before it.
+
+    Without a commit record, all records of progress are returned.
 
     Raises:
-        StateError: One is none of ours.
-        UnknownOutcomeError: The broker fell silent.
+        StateError: A record is not a record of progress.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     low, high = cluster.watermarks(progress)
     size = TAIL_RECORDS
@@ -355,24 +370,24 @@ def progress_tail(cluster: Cluster, progress: TopicPartition) -> list[Commit | A
 
 
 def last_commit(records: Sequence[Commit | Act]) -> Commit | None:
-    """None: there is none among them."""
+    """Return the last commit record; None if there is no commit record."""
     return next((record for record in reversed(records) if isinstance(record, Commit)), None)
 
 
 def resume_after(tail: Sequence[Commit | Act]) -> Act | None:
-    """The act that lets a task continue that the breaker stopped; None where it is not stopped."""
+    """Return the act that resumes a task; None if the breaker has not stopped the task."""
     if tripped_by(tail) is None:
         return None
     return Act(tail[-1].sequence + 1, RESUME, __version__, "")
 
 
 def tripped_by(tail: Sequence[Commit | Act]) -> str | None:
-    """Why the breaker stopped the task, unless somebody resumed it; the tail of its progress says so."""
+    """Return why the breaker stopped the task, from the tail of its progress; None if it is not stopped, or resumed."""
     last = last_commit(tail)
     if last is None:
         return None
     reached = last.sequence
-    for act in tail[tail.index(last) + 1 :]:  # two that came at once have one sequence
+    for act in tail[tail.index(last) + 1 :]:  # two acts that were written at the same time have the same sequence
         if isinstance(act, Act) and act.kind == RESUME and last.sequence < act.sequence <= reached + 1:
             return None
         reached = max(reached, act.sequence)

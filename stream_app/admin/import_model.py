@@ -1,8 +1,8 @@
-"""`areba state import`: a learner of a new or a stopped application goes on from a saved state.
+"""`areba state import`: let a learner of a new or a stopped application continue from a saved state.
 
-The state is written to the task's progress, as an act, so every restore, `areba verify` and `areba state rebuild` begin
-with the same bits. A running worker reads progress at its start only, and would write over the sequence: there must be
-none.
+The state is written to the task's progress as an act, so every restore, `areba verify` and `areba state rebuild` start
+from the same bits. A running worker reads progress only at its start, and would write a record with the sequence of the
+act. Therefore no worker may run.
 """
 
 from collections.abc import Iterator
@@ -27,19 +27,20 @@ from stream_app.snapshot.parts import in_parts, whole_acts
 def import_model(
     place: Place, sender: Sender, file: Path, stream: str, learner: str, task: int | None
 ) -> Iterator[str]:
-    """Let a learner go on from a file of `areba state export`; lines that say so, and what else has changed by this.
+    """Let a learner continue from a file of `areba state export`; yield lines for people.
 
     Args:
         place: The application.
-        sender: To its brokers.
-        file: The state.
-        stream: Of the learner that goes on from it; may have another name than the one it was exported from.
-        learner: Likewise.
-        task: Its number, if the stream's name does not decide.
+        sender: Writes to its brokers.
+        file: The model file.
+        stream: Name of the learner's stream, which need not be the stream that the state was exported from.
+        learner: Name of the learner; likewise.
+        task: Number of the task; None if the name of the stream decides.
 
     Raises:
-        ConfigurationError: The settings of the file cannot be taken over.
-        StateError: Workers run, or the learner is of another kind; nothing was written.
+        ConfigurationError: The configuration has changed in a way that the application cannot take over.
+        StateError: Workers run, or the state does not fit the learner; nothing was written.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     number = place.task_of(stream, task)
     saved = read_model_file(str(file))
@@ -52,11 +53,14 @@ def import_model(
     sender.flush(READ_TIMEOUT_S)
     place.check_nobody_works()
     yield from changed
-    yield f"{stream}/{learner} of task {number} goes on from digest {digest_of(saved.state)}"
+    yield f"{stream}/{learner} of task {number} continues from digest {digest_of(saved.state)}"
 
 
 def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, ...]]:
-    """What is to be written, once a task went through it without complaint, and what of the configuration changes."""
+    """Return the acts to be written, and lines about changes of the configuration that they make.
+
+    The acts are applied to a rebuilt task first, so that an act that a worker would refuse is never written.
+    """
     rehearsal, sequence = newest_task(place, number)
     taken_over: tuple[str, ...] = ()
     settings = place.config.task_settings()
@@ -81,18 +85,25 @@ def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, 
 
 
 def _as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
-    """The settings with what a worker read of the topics."""
+    """Return the settings with the limit that a worker has read from the topics."""
     return settings.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
 
 
 def newest_task(place: Place, number: int) -> tuple[Task | None, int]:
-    """The task behind all that is recorded, and the last sequence; None and -1 where nothing is."""
+    """Return a task after all of its recorded commits and acts, and its last sequence; None and -1 without any.
+
+    Raises:
+        StateError: The breaker has stopped the task, or it cannot be rebuilt.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
     behind = _behind_last_commit(place, number)
     sequence = behind[-1].sequence if behind else -1
     if not behind or not isinstance(behind[0], Commit):
-        task = None  # nothing was ever processed
+        task = None  # nothing was processed yet
     elif tripped_by(behind) is not None:
-        raise StateError(f"task {number} is stopped by the breaker: `areba resume` first", ErrorCode.TASK_TRIPPED)
+        raise StateError(
+            f"task {number} is stopped by the breaker: run `areba resume --task {number}` first", ErrorCode.TASK_TRIPPED
+        )
     else:
         history = History(place.config, place.cluster, number)
         with waiting_for(number) as told:
@@ -110,7 +121,7 @@ def _inputs(place: Place) -> tuple[str, str]:
 
 
 def _behind_last_commit(place: Place, number: int) -> list[Commit | Act]:
-    """The last commit record of a task and the acts behind it, or all acts where there is none."""
+    """Return the last commit record of a task and the acts after it, or all acts if there is no commit record."""
     tail = progress_tail(place.cluster, TopicPartition(place.config.topics.progress, number))
     last = last_commit(tail)
     return tail if last is None else tail[tail.index(last) :]

@@ -1,8 +1,8 @@
 """`areba inspect`: find out the state of an application and its tasks from its topics and its group.
 
 No worker is asked, and nothing is processed again: only `areba verify` finds tasks whose digests would differ. The
-cost grows only with the number of tasks: what is read are the tails of progress and of the outputs, and the manifests
-that the committed offsets name.
+cost grows only with the number of tasks: only the tails of progress and of the outputs are read, and the manifests that
+the committed offsets name.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -117,7 +117,7 @@ def _inspect_task(cluster: Cluster, config: Config, task: int, workers: int, top
 
 
 class _Facts(NamedTuple):
-    """What is known about a task that has committed something; see also `TaskView`.
+    """Known facts about a task that has committed something; see also `TaskView`.
 
     Attributes:
         snapshots: Number of the named snapshots that can be read.
@@ -308,7 +308,7 @@ def _check_inputs(task: int, inputs: tuple[Input, Input], needed: tuple[int, int
             )
         if known.committed is not None and known.committed > known.high:
             raise StateError(
-                f"{where} ends at offset {known.high}, but offset {known.committed} is committed: the topic is not the "
-                "one that was read",
+                f"{where} ends at offset {known.high}, but offset {known.committed} is committed: this is not the "
+                "topic that the task has read",
                 ErrorCode.INPUTS_REPLACED,
             )

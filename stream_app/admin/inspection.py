@@ -1,4 +1,4 @@
-"""What `areba inspect` reports of an application and its tasks, as a table, as JSON, and as lines about problems."""
+"""The report of `areba inspect` about an application and its tasks: a table, JSON, and lines about problems."""
 
 import json
 from collections.abc import Iterator
@@ -55,8 +55,8 @@ class TaskView:
         sequence: Sequence of the last commit; -1: none.
         snapshots: How many of the snapshots that the committed offsets name can be read.
         snapshot_sequence: Sequence of the newest of these; -1: none.
-        snapshot_bytes: Size of the newest of these: of the state without spare room. A worker's `/metrics` report what
-            is allocated.
+        snapshot_bytes: Size of the newest of these, without spare room; a worker's `/metrics` report the memory that is
+            allocated.
         engine: The version of areba that wrote the newest configuration or snapshot.
         streams: Names of the streams in the newest snapshot.
     """

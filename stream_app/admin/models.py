@@ -1,4 +1,4 @@
-"""`areba state` and `areba explain`: look at models, save them, and see how a prediction came about."""
+"""`areba state` and `areba explain`: show, export and compare models, and show how a prediction came about."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -27,18 +27,18 @@ from stream_app.snapshot.model_file import ModelFile, differences, digest_of, re
 from stream_app.terminal import Terminal
 
 ID_DIGITS = 16
-"""Of a digest, for people."""
+"""How many digits of a digest a table shows."""
 
 
 class Place(NamedTuple):
-    """Where to look: an application, its cluster, and a clock for deadlines."""
+    """An application: its configuration, its cluster, and a clock for deadlines."""
 
     config: Config
     cluster: Cluster
     clock: Clock
 
     def partitions(self) -> int:
-        """How many tasks there are.
+        """Return the number of tasks.
 
         Raises:
             TopicError: The application has no topics.
@@ -49,11 +49,11 @@ class Place(NamedTuple):
         return partitions_of(self.cluster, self.config.topics)
 
     def task_of(self, stream: str, task: int | None) -> int:
-        """The task that has a stream, unless it is said."""
+        """Return `task`, or the task that processes a stream if `task` is None."""
         return partition_of(stream.encode(), self.partitions()) if task is None else task
 
     def check_nobody_works(self) -> None:
-        """Refuse what a running worker would not notice, or write over.
+        """Refuse to write while workers run: they would not notice the record, or would write another one in its place.
 
         Raises:
             StateError: The group has members.
@@ -62,14 +62,14 @@ class Place(NamedTuple):
         members = self.cluster.members(group)
         if members:
             raise StateError(
-                f"{group}: workers are running ({len(members)}): stop them all, and say it again",
+                f"{group}: workers are running ({len(members)}): stop all of them, and run this command again",
                 ErrorCode.WORKERS_RUNNING,
             )
 
 
 @contextmanager
 def waiting_for(task: int) -> Iterator[Told]:
-    """A progress bar while a task is rebuilt."""
+    """Show a progress bar while a task is rebuilt."""
     with Progress(console=Terminal(stderr=True), transient=True) as progress:
         bar = progress.add_task(f"task {task}", total=None)
 
@@ -80,14 +80,24 @@ def waiting_for(task: int) -> Iterator[Told]:
 
 
 def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
-    """A task at the committed point with these offsets; None: the newest."""
+    """Rebuild a task as it was at a committed point, with a progress bar.
+
+    Args:
+        place: The application.
+        task: Number of the task.
+        at: Offsets (examples, labels) at which a commit ended; None for the newest commit.
+
+    Raises:
+        StateError: There is no such commit, or the state cannot be rebuilt.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
     history = History(place.config, place.cluster, task)
     with waiting_for(task) as told:
         return history.rebuild(history.at(at), place.clock, told)
 
 
 def table(config: Config, task: int, rebuilt: Rebuilt) -> Table:
-    """The learners of a task."""
+    """Return a table of the learners of a task."""
     offsets = pair(rebuilt.offsets)
     title = f"{config.application.id}, task {task} at offsets {offsets}, sequence {rebuilt.sequence}"
     result = Table(title=title)
@@ -107,18 +117,18 @@ def table(config: Config, task: int, rebuilt: Rebuilt) -> Table:
 
 
 def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner: str) -> ModelFile:
-    """A learner, ready to be written.
+    """Return the model file of a learner.
 
     Raises:
-        ConfigurationError: There is none of this name.
+        ConfigurationError: The task has no such stream, or the stream has no such learner.
     """
     if stream not in rebuilt.task.stream_names:
         known = ", ".join(rebuilt.task.stream_names) or "none yet"
         raise ConfigurationError(f"task {task} has no stream {stream!r}; it has {known}")
     held = rebuilt.task.stream(stream)
-    learners = dict(zip(held.learner_names, held.learners, strict=False))  # none before the first example
+    learners = dict(zip(held.learner_names, held.learners, strict=False))  # empty before the first example
     if learner not in learners:
-        known = ", ".join(learners) or "none yet: no example came"
+        known = ", ".join(learners) or "none before its first example"
         raise ConfigurationError(f"stream {stream} has no learner {learner!r}; it has {known}")
     state = dict(learners[learner].arrays())
     settings = rebuilt.task.settings.of_stream(stream).learners[learner]
@@ -134,7 +144,21 @@ def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner
 
 
 def export(place: Place, stream: str, learner: str, path: Path, task: int | None, at: tuple[int, int] | None) -> str:
-    """Write a learner to a file; a line that says what."""
+    """Write a learner to a file; return a line for people.
+
+    Args:
+        place: The application.
+        stream: Name of the learner's stream.
+        learner: Name of the learner.
+        path: The file to be written.
+        task: Number of the task; None if the name of the stream decides.
+        at: See `rebuild`.
+
+    Raises:
+        ConfigurationError: The task has no such stream, or the stream has no such learner.
+        StateError: There is no such commit, or the state cannot be rebuilt.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
     number = place.task_of(stream, task)
     file = model_file(place.config, number, rebuild(place, number, at), stream, learner)
     content = file.to_bytes()
@@ -143,7 +167,7 @@ def export(place: Place, stream: str, learner: str, path: Path, task: int | None
 
 
 def export_all(config: Config, task: int, rebuilt: Rebuilt, folder: Path) -> Iterator[str]:
-    """Write every learner of a task to `STREAM.LEARNER.safetensors`; the files."""
+    """Write every learner of a task to `STREAM.LEARNER.safetensors`; yield the paths of the files."""
     folder.mkdir(parents=True, exist_ok=True)
     for stream in rebuilt.task.stream_names:
         held = rebuilt.task.stream(stream)
@@ -154,7 +178,7 @@ def export_all(config: Config, task: int, rebuilt: Rebuilt, folder: Path) -> Ite
 
 
 def diff(one: Path, two: Path) -> tuple[list[str], bool]:
-    """Lines about what differs between two files, and whether nothing does."""
+    """Compare two model files; return lines for people, and whether the states are equal."""
     files = [read_model_file(str(path)) for path in (one, two)]
     lines = [
         f"{path}: {file.source.get('stream')}/{file.source.get('learner')} at {file.source.get('offsets')}, "
@@ -172,15 +196,15 @@ def diff(one: Path, two: Path) -> tuple[list[str], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How the predictions of one example came about.
+    """The predictions of one example, computed again and as published.
 
     Attributes:
-        example: It.
-        offset: Where it is in the examples topic.
-        recorded: The commit record of the batch that predicted it.
-        again: What re-processing that batch with the state before it gives.
-        published: What the predictions topic has.
-        outcomes: What became of it, so far.
+        example: The example.
+        offset: Its offset in the examples topic.
+        recorded: The commit record of the batch that contains the example.
+        again: The predictions that processing this batch again gives, with the state before it.
+        published: The predictions in the predictions topic.
+        outcomes: The outcomes of the example so far.
     """
 
     example: Example
@@ -192,11 +216,11 @@ class Explanation:
 
     @property
     def is_same(self) -> bool:
-        """Whether both are equal, to the bit."""
+        """Whether the predictions are equal to the published ones, bit by bit."""
         return [codec.encode(one) for one in self.again] == [codec.encode(one) for one in self.published]
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the explanation line by line, for people."""
         ends = self.recorded.commit
         yield (
             f"{self.example.stream} {self.example.id}: examples offset {self.offset}, predicted in sequence "
@@ -206,7 +230,7 @@ class Explanation:
         yield "features " + " ".join(f"{value:g}" for value in self.example.features)
         for one in self.again:
             role = "champion" if one.champion else "challenger"
-            yield f"{one.learner} ({role}): class {one.label}, score {one.score!r}, behind {one.model_version} updates"
+            yield f"{one.learner} ({role}): class {one.label}, score {one.score!r}, after {one.model_version} updates"
         for outcome in self.outcomes:
             yield f"outcome {outcome.outcome}" + ("" if outcome.label is None else f": label {outcome.label}")
         yield (
@@ -217,10 +241,18 @@ class Explanation:
 
 
 def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanation:
-    """Predict an example of the past again, with the state of that moment.
+    """Predict an example again with the state that the task had when it first predicted the example.
+
+    Args:
+        place: The application.
+        stream: Name of the example's stream.
+        id_: Id of the example.
+        task: Number of its task; None if the name of the stream decides.
 
     Raises:
-        StateError: There is no such example, or it was not predicted yet.
+        ConfigurationError: There is no such stream.
+        StateError: There is no such example, it was not processed yet, or the state before it cannot be rebuilt.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     number = place.task_of(stream, task)
     topics = place.config.topics
@@ -243,18 +275,20 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
 
 
 def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str) -> tuple[Example, int]:
-    """The first example of this id: later ones are repetitions."""
+    """Return the first example with this id, and its offset; later ones are repetitions."""
     wanted, name = id_.encode(), stream.encode()
     is_known = stream in place.config.streams
     for offset, value in records_of(place.cluster, partition):
         is_known = is_known or (value is not None and name in value)
-        if value and wanted in value:  # most need not be decoded
+        if value and wanted in value:  # most values need not be decoded
             record = _decoded(value)
             if isinstance(record, Example) and (record.stream, record.id) == (stream, id_):
                 return record, offset
     where = f"{partition.topic}[{partition.partition}]"
     if not is_known:
-        raise ConfigurationError(f"there is no stream {stream!r}: none is configured, and {where} has no example of it")
+        raise ConfigurationError(
+            f"there is no stream {stream!r}: none is configured, and {where} has no example of this stream"
+        )
     raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.EXAMPLE_UNKNOWN)
 
 
@@ -266,6 +300,11 @@ def _decoded(value: bytes) -> object:
 
 
 def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, Recorded]:
+    """Return the commit before the one that processed an offset of examples (None if there is none), and this commit.
+
+    Raises:
+        StateError: The offset was not processed yet, or the commit before is lost.
+    """
     before: Recorded | None = None
     for recorded in history.commits():
         if recorded.commit.examples_end > offset:
@@ -277,7 +316,7 @@ def _around(history: History, offset: int, what: str) -> tuple[Recorded | None, 
 
 
 def _state_before(history: History, place: Place, number: int, before: Recorded | None, recorded: Recorded) -> Task:
-    """The task as it was when the batch began."""
+    """Return the task as it was before the batch."""
     if before is None:
         first = TaskSettings.from_json(recorded.acts[0].text)
         topics = (history.inputs[0].topic, history.inputs[1].topic)
@@ -311,11 +350,12 @@ def _range(place: Place, partition: TopicPartition, start: int, end: int) -> Raw
                 waiting.add(fetched)
             elif place.clock.monotonic_s() > deadline_s:
                 raise StateError(
-                    f"{partition.topic}[{partition.partition}] offset {end - 1} does not come", ErrorCode.NO_RECORDS
+                    f"{partition.topic}[{partition.partition}] offset {end - 1} was not delivered in time",
+                    ErrorCode.NO_RECORDS,
                 )
     except LookupError:
         raise StateError(
-            f"{partition.topic}[{partition.partition}] offset {end - 1} is gone", ErrorCode.INPUTS_DELETED
+            f"{partition.topic}[{partition.partition}] offset {end - 1} was deleted", ErrorCode.INPUTS_DELETED
         ) from None
     finally:
         reader.close()

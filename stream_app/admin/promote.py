@@ -1,14 +1,16 @@
-"""`areba promote`: a mark among the examples of a stream that makes a challenger its champion from there on.
+"""`areba promote`: write a mark among the examples of a stream, which makes a challenger the champion from there on.
 
-The mark is an input record like any other, so the change of champion has one place in the order, and whoever processes
-the stream again finds it there. Two things make it so:
+The mark is an input record like any other, so the champion changes at one position in the order of records, and at the
+same position whenever the stream is processed again. This takes two things:
 
-    partition   that of the stream's own records, by their key; a mark elsewhere would speak to another model
-    timestamp   that of the record before it, never the wall clock's. The merge takes the smaller timestamp first: a
-                mark from now among examples of last year would let a year of labels pass before the next example,
-                and records that are younger than their mark can never be held up by it. (0 is bad-time.)
+    partition   the mark is written to the partition of the stream's own records, which their key decides; in another
+                partition it would change the champion of another model
+    timestamp   the mark has the timestamp of the record before it, not the current time. Examples and labels are merged
+                by their timestamps: a mark with the current time among examples of last year would let a year of
+                labels pass before the next example. A mark that is not newer than the next records cannot delay them.
+                (A record with timestamp 0 would be a dead letter.)
 
-A mark does not move stream time, so an old timestamp expires nothing.
+A mark does not advance stream time, so an old timestamp expires nothing.
 """
 
 from stream_app.backends.base import Clock, Cluster, Sender, TopicPartition
@@ -20,12 +22,12 @@ from stream_app.records import MAX_STREAM_BYTES, Mark, MarkKind
 from stream_app.serialization import codec
 
 FIRST_LOOK_RECORDS = 100
-"""How far from the end the last record is looked for first; control records of transactions take offsets too."""
+"""Offsets at the end that are read first to find the last record; control records of transactions use offsets, too."""
 
 POLL_RECORDS = 10_000
 
 READ_TIMEOUT_S = 30.0
-"""Longest silence of a broker that is being read; a change of leader takes 6-9 s."""
+"""How long a broker may be silent while it is read; a change of leader takes 6-9 s."""
 
 
 def promote(
@@ -37,23 +39,23 @@ def promote(
     learner: str,
     partition: int | None = None,
 ) -> tuple[TopicPartition, int]:
-    """Write the mark.
+    """Write the mark that makes a learner the champion of a stream.
 
     Args:
         config: The application's configuration.
-        cluster: Where its topics are, checked before.
-        sender: Writes the mark; it has written nothing to this partition before.
-        clock: Tells the time where no record does.
-        stream: Whose champion changes.
-        learner: The new champion.
-        partition: Where the stream's records are; None: where Java's default partitioner sends its key.
+        cluster: Where the topics are; they were checked before.
+        sender: Writes the mark; has not written to this partition before.
+        clock: Gives the time of the mark if the partition has no record with a timestamp.
+        stream: Name of the stream.
+        learner: Name of the new champion.
+        partition: The partition with the stream's records; None if Java's default partitioner chooses it.
 
     Returns:
-        Where the mark is, and its offset.
+        The partition and the offset of the mark.
 
     Raises:
         ConfigurationError: There is no such stream, learner or partition, or the partition never had a record.
-        UnknownOutcomeError: The broker fell silent.
+        UnknownOutcomeError: The broker did not answer in time.
         DeliveryError: The broker did not accept the mark.
     """
     _check_names(config, stream, learner)
@@ -85,12 +87,12 @@ def _place(config: Config, cluster: Cluster, stream: str, partition: int | None)
 
 
 def _time_ms(cluster: Cluster, clock: Clock, place: TopicPartition, stream: str) -> int:
-    """The timestamp of the partition's last record, but not one that lies in the future; now, when all are deleted."""
+    """Return the last timestamp in a partition, or the current time if that is earlier or all records were deleted."""
     low, high = cluster.watermarks(place)
     if not high:
         raise ConfigurationError(
-            f"{place.topic}[{place.partition}] never had a record: to begin with another champion, set "
-            f"streams.{stream}.champion; if the records of {stream} are elsewhere, name their partition"
+            f"{place.topic}[{place.partition}] never had a record: to start with another champion, set "
+            f"streams.{stream}.champion; if the records of {stream} are in another partition, name this partition"
         )
     now_ms, look = clock.now_ms(), FIRST_LOOK_RECORDS
     while True:
@@ -104,7 +106,7 @@ def _time_ms(cluster: Cluster, clock: Clock, place: TopicPartition, stream: str)
 
 
 def _last_ms(cluster: Cluster, place: TopicPartition, start: int) -> int | None:
-    """The last timestamp from this offset on that is one; None when no record there has any."""
+    """Return the last timestamp from an offset on; None if no record there has a timestamp."""
     reader = cluster.reader(place)
     last_ms: int | None = None
     try:

@@ -1,7 +1,8 @@
-"""What the newest outputs of a task show: records that became dead letters, and streams whose labels stopped coming.
+"""Find out from a task's newest outputs which records became dead letters, and which streams no longer get labels.
 
-Only tails of the output partitions are read, so this costs the same after an hour and after a year. What it says of
-labels is therefore an estimate, on the cautious side: a worker, which has the whole state, says it exactly and sooner.
+Only the tails of the output partitions are read, so the cost does not grow with the age of an application. The report
+about labels is therefore an estimate, which errs on the side of no alarm: a worker has the whole state, and reports
+missing labels exactly and earlier.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +19,16 @@ from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter, read_sent_back
 
 TAIL_RECORDS = 2_000
-"""Of each output partition: read within some 50 ms."""
+"""Records that are read at the end of each output partition, which takes some 50 ms."""
 
 METRICS_RECORDS = 20_000
-"""The longest tail of metrics, for a stream without a record among the newest: its labels may have stopped long ago."""
+"""Records that are read at the end of the metrics if a stream has no record among the newest.
+
+Its labels may have stopped long ago.
+"""
 
 WINDOW_MS = 3_600_000
-"""Dead letters count for an hour of the task's event time: by then they were looked at, or more came."""
+"""Dead letters are reported for an hour of the task's event time: by then somebody has seen them, or there are more."""
 
 QUIET = frozenset(
     reason.text
@@ -38,14 +42,16 @@ QUIET = frozenset(
         Reason.TOO_LARGE,
     )
 )
-"""Reasons that are counted and need nobody's attention by themselves: labels that come late, and repeats, are in the
-nature of the data; values that tell no stream are for the breaker to judge."""
+"""Reasons that are counted, but are not problems by themselves.
+
+Late labels and repeated records are normal in such data, and the breaker judges values that cannot be read.
+"""
 
 CLOSED = tuple(kind.name.lower() for kind in (OutcomeKind.JOINED, OutcomeKind.UNLABELLED, OutcomeKind.EVICTED))
 
 
 class Buried(NamedTuple):
-    """Dead letters of one reason that were not sent back: how many, the last offset, and the stream of that."""
+    """Number of recent dead letters with one reason that were not sent back, and offset and stream of the last one."""
 
     reason: str
     records: int
@@ -54,14 +60,14 @@ class Buried(NamedTuple):
 
 
 class Recent(NamedTuple):
-    """What the newest outputs of a task show.
+    """Recent dead letters of a task, and the arrival of its labels, from its newest outputs.
 
     Attributes:
-        task: Its number.
-        dead: By reason.
-        is_all: Whether there cannot be more of them in the window.
-        labels: By stream that had an example lately.
-        max_unlabelled_share: As it is configured.
+        task: Number of the task.
+        dead: The dead letters of the last hour, by reason.
+        is_all: Whether all dead letters of the last hour were read.
+        labels: How the labels of each stream with a recent example arrive.
+        max_unlabelled_share: The configured limit, see `LabelFlow.problem`.
     """
 
     task: int
@@ -72,16 +78,16 @@ class Recent(NamedTuple):
 
     @property
     def dead_records(self) -> int:
-        """All of them."""
+        """Number of dead letters of the last hour."""
         return sum(one.records for one in self.dead)
 
     def missing(self) -> Mapping[str, str]:
-        """The streams whose labels are missing, and why somebody should look after them."""
+        """Return the problem of each stream whose labels are missing, by the name of the stream."""
         found = {name: flow.problem(self.max_unlabelled_share) for name, flow in self.labels.items()}
         return {name: problem for name, problem in found.items() if problem is not None}
 
     def problems(self) -> Iterator[str]:
-        """A line for each thing that somebody has to look after."""
+        """Yield a line for each problem."""
         for one in self.dead:
             if one.reason not in QUIET:
                 yield (
@@ -93,7 +99,7 @@ class Recent(NamedTuple):
             yield f"task {self.task}: stream {name!r}: {problem}"
 
     def to_plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the content of the JSON document."""
         missing = self.missing()
         return {
             "dead_letters": [one._asdict() for one in self.dead],
@@ -105,7 +111,7 @@ class Recent(NamedTuple):
 
 
 class _Tail(NamedTuple):
-    """The newest records of a partition; `is_whole`: there are no older ones."""
+    """The newest records of a partition; `is_whole` says whether there are no older ones."""
 
     rows: Sequence[Row]
     is_whole: bool
@@ -116,11 +122,11 @@ class _Tail(NamedTuple):
 
 
 def recent(cluster: Cluster, config: Config, task: int) -> Recent:
-    """Look at the newest outputs of a task.
+    """Read the newest outputs of a task.
 
     Raises:
-        UnknownOutcomeError: The broker fell silent.
-        TopicError: The broker refuses.
+        UnknownOutcomeError: The broker did not answer in time.
+        TopicError: The broker does not allow us to read.
     """
     topics = config.topics
     predictions = _tail(cluster, TopicPartition(topics.predictions, task))
@@ -150,13 +156,14 @@ def _tail(cluster: Cluster, place: TopicPartition, records: int = TAIL_RECORDS) 
 
 
 def _buried(tail: _Tail, newest_ms: int) -> tuple[tuple[Buried, ...], bool]:
-    """Those of the last hour, by reason; whether there cannot be more of them.
+    """Count the dead letters of the last hour of event time by reason; say whether all of them were read.
 
-    A dead letter without a time of its own has that of the one before it. What a replay wrote has the wall clock's.
+    A dead letter counts as no older than those before it, since it may have no timestamp. The records that a replay
+    writes are ignored, since they have wall-clock times.
 
     Args:
-        tail: Of the partition.
-        newest_ms: The largest event time of the other outputs.
+        tail: The newest records of the dead-letters partition.
+        newest_ms: The latest event time of the other outputs.
     """
     found: dict[int, tuple[int, Buried]] = {}
     time_ms = 0
@@ -180,7 +187,7 @@ def _buried(tail: _Tail, newest_ms: int) -> tuple[tuple[Buried, ...], bool]:
 
 
 def _stream_of(row: Row) -> str:
-    """Of its value, or else its key."""
+    """Return the name of the stream, from the value if it can be decoded, otherwise from the key."""
     content = _decoded(row)
     stream: str = getattr(content, "stream", None) or (row.key or b"").decode(errors="replace")
     return stream
@@ -197,21 +204,21 @@ def _decoded(row: Row) -> object:
 
 
 class _Ended(NamedTuple):
-    """An example that was closed: how, and at which event time."""
+    """The outcome of an example that was closed, and the event time at which it was closed."""
 
     outcome: str
     time_ms: int
 
 
 class _Known(NamedTuple):
-    """A record of metrics, and its event time."""
+    """A metric, and its event time."""
 
     metric: Metric
     time_ms: int
 
 
 def _examples(tail: _Tail) -> dict[str, list[int]]:
-    """Event times of the examples that were predicted, by stream."""
+    """Return the event times of the predicted examples, by stream."""
     found: dict[str, list[int]] = {}
     for row in tail.rows:
         content = _decoded(row)
@@ -221,7 +228,7 @@ def _examples(tail: _Tail) -> dict[str, list[int]]:
 
 
 def _ended(tail: _Tail) -> dict[str, list[_Ended]]:
-    """The examples that were closed, by stream."""
+    """Return the examples that were closed, by stream."""
     found: dict[str, list[_Ended]] = {}
     for row in tail.rows:
         content = _decoded(row)
@@ -231,7 +238,7 @@ def _ended(tail: _Tail) -> dict[str, list[_Ended]]:
 
 
 def _metrics(cluster: Cluster, place: TopicPartition, wanted: Mapping[str, object]) -> dict[str, list[_Known]]:
-    """The two newest records of the champion of each stream, newest first."""
+    """Return the two newest metrics of each stream's champion, newest first."""
     records = TAIL_RECORDS
     while True:
         tail = _tail(cluster, place, records)
@@ -247,10 +254,10 @@ def _metrics(cluster: Cluster, place: TopicPartition, wanted: Mapping[str, objec
 
 
 def _flow(times: Sequence[int], ended: Sequence[_Ended], known: Sequence[_Known], *, are_all: bool) -> LabelFlow:
-    """How the labels of a stream come, as `label_flow.flow_of` has it, from what is known of it.
+    """Estimate how the labels of a stream arrive, in the terms of `label_flow.flow_of`.
 
     Args:
-        times: Of its newest examples.
+        times: Event times of the stream's newest examples.
         ended: Its newest examples that were closed.
         known: Its newest metrics, newest first.
         are_all: Whether there are no older examples.
@@ -262,12 +269,12 @@ def _flow(times: Sequence[int], ended: Sequence[_Ended], known: Sequence[_Known]
         return LabelFlow(None, None, 0.0, 0, unlabelled)
     share = metric.labelled / (metric.labelled + metric.unlabelled + metric.evicted)
     now_ms = max(*times, *(one.time_ms for one in ended), metric_ms)
-    # Without a join among the newest outcomes: the next record of metrics would have come as long after the last as
-    # that came after the one before.
+    # If no join is among the newest outcomes, the last label arrived before the next metric was due. Metrics come every
+    # so many labels, so the time to the next one is estimated as the time between the last two.
     expected_ms = 2 * metric_ms - known[1].time_ms if len(known) > 1 else metric_ms
     joined_ms = min(now_ms, max((one.time_ms for one in ended if one.outcome == "joined"), default=expected_ms))
     due_ms = now_ms - max(metric.delay_ms_p99, SKEW_MS)
     waiting = [time_ms for time_ms in times if time_ms > joined_ms]
-    is_cut = not are_all and min(times) > due_ms  # so many examples that the tail is shorter than the usual delay
+    is_cut = not are_all and min(times) > due_ms  # the tail covers less time than the usual delay
     overdue = len(waiting) if is_cut else sum(time_ms <= due_ms for time_ms in waiting)
     return LabelFlow(now_ms - joined_ms, metric.delay_ms_p99, share, overdue, unlabelled)

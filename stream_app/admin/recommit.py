@@ -1,8 +1,8 @@
-"""`areba state recommit`: the way back when the group's offsets were reset, deleted or have expired.
+"""`areba state recommit`: commit the group's offsets again after they were reset or deleted, or have expired.
 
-Progress knows where each task is: its last commit record has the sequence, the digest and the ends of both ranges that
-the group had committed in the same transaction. The snapshots are found again in the changelog. Nothing is made up: a
-worker compares all of it when it restores the task.
+Progress has all that is needed: the last commit record of a task holds the sequence, the digest and the end offsets
+that the group committed in the same transaction. The snapshots are found in the changelog. A worker that restores the
+task compares everything, so a wrong offset cannot go unnoticed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,19 +27,19 @@ from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.skipped_inputs import read_gap
 
 TAIL_RECORDS = 100_000
-"""Of progress, read first: it has the last commit and the newest snapshots, unless these are very old."""
+"""Records at the end of progress that are read first: they have the last commit, and those of recent snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recommit:
-    """What the group has committed of a task, and what it should have.
+    """The offsets that the group has committed for a task, and those that it should have committed.
 
     Attributes:
-        task: Its number.
-        inputs: Its partitions of examples and labels.
-        before: What is committed for them.
-        offsets: Behind the last commit record; None: there is none.
-        target: That record, and the newest snapshots before it.
+        task: Number of the task.
+        inputs: The task's partitions of examples and labels.
+        before: The offsets that the group has committed for them.
+        offsets: The end offsets of the last commit record; None if there is no commit record.
+        target: Sequence and digest of this record, and the newest snapshots before it.
     """
 
     task: int
@@ -50,7 +50,7 @@ class Recommit:
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing has to be committed: offsets and point are those, and so is a snapshot, if there is any."""
+        """Whether offsets and point are committed as they should be, and a snapshot is named if there is any."""
         committed = [self.before.get(partition) for partition in self.inputs]
         if self.offsets is None:
             return True
@@ -65,7 +65,7 @@ class Recommit:
         return one == two and target.point == self.target.point and has_snapshot
 
     def wanted(self) -> dict[TopicPartition, Committed]:
-        """What is to be committed."""
+        """Return the offsets that have to be committed, by partition."""
         metadata = self.target.point.metadata(self.target.snapshots, self.target.topic_ids)
         return {
             partition: Committed(offset, metadata)
@@ -73,12 +73,12 @@ class Recommit:
         }
 
     def text(self, *, dry_run: bool) -> str:
-        """A line for people."""
+        """Return a line for people."""
         committed = [self.before.get(partition) for partition in self.inputs]
         before = "/".join(str(known.offset) if known else "none" for known in committed)
         if self.offsets is None:
             more = (
-                "" if before == "none/none" else f"; the group's offsets {before} are none of a worker's: delete them"
+                "" if before == "none/none" else f"; no worker has committed the group's offsets {before}: delete them"
             )
             return f"task {self.task}: never committed anything{more}"
         point = f"sequence {self.target.point.sequence}, {_snapshots(self.target.snapshots)}"
@@ -90,13 +90,18 @@ class Recommit:
 
 
 def recommit(cluster: Cluster, config: Config, tasks: Iterable[int], *, dry_run: bool = False) -> Iterator[str]:
-    """Commit the group's offsets again, as progress has them; a line for each task.
+    """Commit the group's offsets again as progress has them; yield a line for each task.
+
+    Args:
+        cluster: Where the topics are.
+        config: The application's configuration.
+        tasks: Numbers of the tasks; empty for all tasks.
+        dry_run: Whether to only yield the lines.
 
     Raises:
         ConfigurationError: There is no such task.
-        StateError: The group has members, an input was deleted and created again, or progress has something else than
-            our records.
-        UnknownOutcomeError: The broker fell silent.
+        StateError: The group has members, an input was deleted and created again, or progress has a foreign record.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     for task in chosen_tasks(cluster, config, tasks):
         found = look(cluster, config, task)
@@ -106,12 +111,18 @@ def recommit(cluster: Cluster, config: Config, tasks: Iterable[int], *, dry_run:
 
 
 def look(cluster: Cluster, config: Config, task: int) -> Recommit:
-    """What is committed of a task, and what its own topics say."""
+    """Find out which offsets the group has committed for a task, and which it should have committed.
+
+    Raises:
+        StateError: An input was deleted and created again, or progress has a foreign record.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
     topics = config.topics
     inputs = (TopicPartition(topics.examples, task), TopicPartition(topics.labels, task))
     changelog = TopicPartition(topics.changelog, task)
     found = cluster.topics((topics.examples, topics.labels))
-    before = cluster.committed(config.group_id, inputs)  # waits for transactions that hold them: progress is whole then
+    # This call waits for open transactions that hold the offsets, so progress is complete when it is read below.
+    before = cluster.committed(config.group_id, inputs)
     manifests = finish(cluster, changelog, lambda reader: find_manifests(reader, task))
     commits = _Commits(cluster, TopicPartition(topics.progress, task), {one.sequence for _, one in manifests})
     last = commits.last
@@ -131,17 +142,17 @@ def look(cluster: Cluster, config: Config, task: int) -> Recommit:
 
 
 class _Commits:
-    """The last commit record of a task, and those of some sequences.
+    """The last commit record of a task, and the commit records with some given sequences.
 
     Attributes:
-        last: None where there is none.
-        digests: By sequence.
-        offsets: By sequence, where these records are.
+        last: The last commit record; None if there is no commit record.
+        digests: Digests of the given commit records, by sequence.
+        offsets: Offsets of the given commit records in progress, by sequence.
     """
 
     def __init__(self, cluster: Cluster, progress: TopicPartition, sequences: AbstractSet[int]) -> None:
         self.last: Commit | None = None
-        self._gap = (-1, -1)  # the sequence of the last `skip`, and the one from which it continues
+        self._gap = (-1, -1)  # the sequences of the last skip and of the state from which it continues
         self.digests: dict[int, bytes] = {}
         self.offsets: dict[int, int] = {}
         low, high = cluster.watermarks(progress)
@@ -150,7 +161,7 @@ class _Commits:
             records *= 10
 
     def _read(self, cluster: Cluster, progress: TopicPartition, sequences: AbstractSet[int], start: int) -> bool:
-        """Read from an offset on; whether no sequence lies before it."""
+        """Read from an offset on; say whether none of the given sequences can be before it."""
         first: int | None = None
         for offset, value in records_of(cluster, progress, start):
             record = progress_record(value, f"{progress.topic}[{progress.partition}] offset {offset}")
@@ -165,13 +176,16 @@ class _Commits:
         return self.last is not None and first is not None and first <= min(sequences, default=first)
 
     def leads_on_from(self, sequence: int) -> bool:
-        """Whether a task continues from a snapshot of this sequence: an accepted gap leads on from one state alone."""
+        """Say whether a task can be restored from a snapshot of this sequence.
+
+        After a skip, only newer snapshots can be used, and the snapshot from which the skip continues.
+        """
         at, behind = self._gap
         return sequence > at or sequence == behind
 
 
 def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequence[int]:
-    """These tasks of the application; all, where none is named.
+    """Return the given tasks of the application, or all tasks if none is given.
 
     Raises:
         ConfigurationError: There is no such task.
@@ -190,7 +204,7 @@ def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequ
 
 
 def _words(metadata: str) -> str:
-    """What the metadata of a committed offset say."""
+    """Describe the metadata of a committed offset for people."""
     try:
         target = parse_metadata(metadata, "")
     except StateError:

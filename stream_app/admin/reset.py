@@ -1,9 +1,9 @@
-"""`areba reset`: a stream begins anew, as when its first record comes: dimension, models and all that it remembers.
+"""`areba reset`: let a stream start again as if it were new: its dimension, models and join state are dropped.
 
-It is for a stream whose dimension was fixed by a wrong first example, or whose model learned from wrong labels. The
-act is written to progress, so every restore, `areba verify` and `areba state rebuild` go through it. What the stream
-held is closed by the task's next batch, see `leftovers`. A running worker reads progress at its start only: there must
-be none.
+It is meant for a stream whose dimension was fixed by a wrong first example, or whose model learned from wrong labels.
+The act is written to progress, so every restore, `areba verify` and `areba state rebuild` apply it. The task's next
+batch closes the pending examples and waiting labels of the stream, see `leftovers`. A running worker reads progress
+only at its start. Therefore no worker may run.
 """
 
 from collections.abc import Iterator
@@ -21,19 +21,19 @@ from stream_app.serialization import codec
 
 
 def reset(place: Place, sender: Sender, stream: str, task: int | None, *, dry_run: bool = False) -> Iterator[str]:
-    """Let a stream begin anew; lines that say what becomes of what it holds.
+    """Let a stream start again; yield lines that say what happens to its pending examples and waiting labels.
 
     Args:
         place: The application.
-        sender: To its brokers.
-        stream: Its name.
-        task: Its task's number, if the name does not decide.
-        dry_run: Whether to only say so.
+        sender: Writes to its brokers.
+        stream: Name of the stream.
+        task: Number of its task; None if the name of the stream decides.
+        dry_run: Whether to only yield the lines.
 
     Raises:
-        ConfigurationError: The task has no such stream, or earlier resets have left it enough for one transaction.
-        StateError: Workers run, or the task cannot be restored; nothing was written.
-        UnknownOutcomeError: The broker fell silent.
+        ConfigurationError: The task has no such stream, or earlier resets already fill the next transaction.
+        StateError: Workers run, or the task cannot be rebuilt; nothing was written.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     number = place.task_of(stream, task)
     if not dry_run:
@@ -46,17 +46,17 @@ def reset(place: Place, sender: Sender, stream: str, task: int | None, *, dry_ru
     left, features = leftovers_of(known.stream(stream)), known.stream(stream).features
     if known.reset_records and known.reset_records + left.records > MAX_HELD:
         raise ConfigurationError(
-            f"task {number}: its next batch closes {known.reset_records:,} records of reset streams, {stream!r} holds "
-            f"{left.records:,}, and a transaction takes {MAX_HELD:,}. Start a worker, send the task a record, stop the "
-            "worker, and reset this stream then"
+            f"task {number}: its next batch has to close {known.reset_records:,} records of streams that were reset, "
+            f"{stream!r} has {left.records:,} more, and a transaction can close {MAX_HELD:,}. Start a worker, send a "
+            "record to the task, stop the worker, and then reset this stream"
         )
     if not dry_run:
         act = Act(sequence + 1, RESET, __version__, stream)
         sender.send(place.config.topics.progress, None, codec.encode(act), place.clock.now_ms(), partition=number)
         sender.flush(READ_TIMEOUT_S)
         place.check_nobody_works()
-    yield f"stream {stream!r} of task {number} ({features} features) {'would begin' if dry_run else 'begins'} anew"
+    yield f"stream {stream!r} of task {number} ({features} features) {'would start' if dry_run else 'starts'} again"
     yield (
         f"its next batch closes {len(left.offsets):,} pending examples (outcome evicted) and {len(left.labels):,} "
-        "waiting labels (dead letter orphan-label); `areba dlq replay` sends back what was refused"
+        "waiting labels (dead letter orphan-label); `areba dlq replay` sends dead letters back"
     )

@@ -1,8 +1,8 @@
-"""`areba state skip`: a task whose inputs were deleted before it had done with them goes on without them.
+"""`areba state skip`: let a task continue if inputs that it needs were deleted before it had processed them.
 
-Nothing is processed here. An act in progress says from which state and at which offsets the task goes on; the next
-worker that restores it finds the act, and so does every restore after that (`restore.Restore`). All workers must be
-stopped: a running one reads progress at its start only.
+Nothing is processed here. An act in progress says from which state and at which offsets the task continues. The next
+worker that restores the task applies the act, and so does every later restore (`restore.Restore`). A running worker
+reads progress only at its start. Therefore no worker may run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,39 +22,40 @@ from stream_app.snapshot.skipped_inputs import Gap, Offsets, read_gap
 
 
 def skip(place: Place, sender: Sender, tasks: Iterable[int], *, dry_run: bool = False) -> Iterator[str]:
-    """Let these tasks go on without the inputs that are gone; a line for each.
+    """Let tasks continue without the inputs that were deleted; yield a line for each task.
 
     Args:
         place: The application.
-        sender: To its brokers.
-        tasks: Their numbers; all, where none is named: those that can be restored are left as they are.
+        sender: Writes to its brokers.
+        tasks: Numbers of the tasks; empty for all tasks. Tasks that can be restored are not changed.
         dry_run: Whether to only say what would be lost.
 
     Raises:
         ConfigurationError: There is no such task.
-        StateError: Workers run, or offsets and progress do not belong together.
-        UnknownOutcomeError: The broker fell silent.
+        StateError: Workers run, or the group's offsets and progress do not fit each other.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     if not dry_run:
         place.check_nobody_works()
     for task in chosen_tasks(place.cluster, place.config, tasks):
         act = look(place, task)
         if act is None:
-            yield f"task {task}: all that it needs is there"
+            yield f"task {task}: no input that it needs was deleted"
             continue
         if not dry_run:
             now_ms = place.clock.now_ms()
             sender.send(place.config.topics.progress, None, codec.encode(act), now_ms, partition=task)
             sender.flush(READ_TIMEOUT_S)
             place.check_nobody_works()
-        yield f"task {task}: {'would go' if dry_run else 'goes'} on {read_gap(act.text).words()}"
+        yield f"task {task}: {'would continue' if dry_run else 'continues'} {read_gap(act.text).words()}"
 
 
 def look(place: Place, task: int) -> Act | None:
-    """What has to be written of a task; None: it can be restored as it is.
+    """Return the act that lets a task skip deleted inputs; None if no input that it needs was deleted.
 
     Raises:
-        StateError: Offsets and progress do not belong together, or the breaker stopped it.
+        StateError: The group's offsets and progress do not fit each other, or the breaker has stopped the task.
+        UnknownOutcomeError: The broker did not answer in time.
     """
     topics = place.config.topics
     inputs = (TopicPartition(topics.examples, task), TopicPartition(topics.labels, task))
@@ -79,10 +80,10 @@ def look(place: Place, task: int) -> Act | None:
 
 
 def _recorded(place: Place, task: int, loaded: Loaded) -> list[Commit | Act]:
-    """Progress from the record of the snapshot on.
+    """Return the records of progress from the commit record of the loaded snapshot on.
 
     Raises:
-        StateError: It begins later: the snapshot cannot be used, or there is none.
+        StateError: Progress begins later, so there is no state to continue from; or it has too many records.
     """
     progress = TopicPartition(place.config.topics.progress, task)
     recorded = list(progress_of(place.cluster, progress, loaded.snapshot.progress_offset if loaded.snapshot else 0))
@@ -91,38 +92,47 @@ def _recorded(place: Place, task: int, loaded: Loaded) -> list[Commit | Act]:
         found = f"sequence {recorded[0].sequence}" if recorded else "nothing"
         damage = "".join(f"; {line}" for line in loaded.damage)
         raise StateError(
-            f"task {task}: progress begins with {found}, sequence {wanted} is needed{damage}: there is no state to go "
-            "on from; another application.id starts from the beginning",
+            f"task {task}: progress begins with {found}, but sequence {wanted} is needed{damage}: there is no state to "
+            "continue from; another application.id starts from the beginning",
             ErrorCode.SNAPSHOT_MISSING,
         )
     if len(recorded) > SCRIPT_RECORDS:
         raise StateError(
-            f"task {task}: {len(recorded):,} records of progress lie behind its snapshot; at most {SCRIPT_RECORDS:,} "
-            "can be left out",
+            f"task {task}: progress has {len(recorded):,} records after the task's snapshot, and at most "
+            f"{SCRIPT_RECORDS:,} can be skipped",
             ErrorCode.SKIP_TOO_LONG,
         )
     return recorded
 
 
 def _committed(recorded: list[Commit | Act], target: RestoreTarget, task: int) -> Commit:
-    """The last commit record, which must be the committed one, and not have stopped the task."""
+    """Return the last commit record.
+
+    Raises:
+        StateError: The group has committed another one, or the breaker has stopped the task.
+    """
     last = last_commit(recorded)
     if last is None or (last.sequence, last.digest) != target.point:
         sequence = last.sequence if last else "none"
         raise StateError(
-            f"task {task}: progress ends with the commit of sequence {sequence}, {target.point.sequence} is "
+            f"task {task}: progress ends with the commit of sequence {sequence}, but {target.point.sequence} is "
             f"committed: the group's offsets were reset. {HINT_RECOMMIT}",
             ErrorCode.OFFSETS_RESET,
         )
     if tripped_by(recorded) is not None:
         raise StateError(
-            f"task {task} is stopped by the breaker: `areba resume --task {task}` first", ErrorCode.TASK_TRIPPED
+            f"task {task} is stopped by the breaker: run `areba resume --task {task}` first", ErrorCode.TASK_TRIPPED
         )
     return last
 
 
 def _begin(recorded: list[Commit | Act], loaded: Loaded) -> tuple[int, Offsets, Offsets]:
-    """The sequence of the state that a restore begins with, the offsets that it has seen, and where it would read."""
+    """Return where a restore begins.
+
+    Returns:
+        The sequence of the state that is loaded (-1: none), the offsets after the last records that this state has
+        processed, and the offsets at which the restore reads the inputs.
+    """
     first = next(record for record in recorded if isinstance(record, Commit))
     behind, processed = -1, (first.examples_start, first.labels_start)
     if loaded.manifest:

@@ -1,4 +1,4 @@
-"""What a worker waits for before it joins the consumer group."""
+"""Wait for Kafka before the worker joins the consumer group."""
 
 import logging
 import math

@@ -42,7 +42,7 @@ class Restarts(NamedTuple):
         return Restarts(errors, outages[-OUTAGES_KEPT:])
 
     def and_now(self, now: float, error: RestartNeededError) -> "Restarts":
-        """Return these restarts and the one that this error causes now."""
+        """Return these restarts and the restart that this error causes now."""
         if isinstance(error, OutageError):
             return self._replace(by_outages=(*self.by_outages, now))
         return self._replace(by_errors=(*self.by_errors, now))
@@ -89,4 +89,4 @@ def restart_process(
     command += [f"--outage-at={moment:.0f}" for moment in recent.by_outages]
     if isinstance(error, FencedError):
         command.append("--was-fenced")
-    os.execv(sys.executable, command)  # noqa: S606  (this very program)
+    os.execv(sys.executable, command)  # noqa: S606  (this program itself)

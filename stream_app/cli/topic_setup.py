@@ -1,4 +1,4 @@
-"""The topics of an application: creating the missing ones, and checking their settings."""
+"""Create the missing topics of an application, and check the settings of all topics."""
 
 import logging
 from collections.abc import Mapping

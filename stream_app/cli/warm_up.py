@@ -49,7 +49,7 @@ def warm_up(
     Args:
         settings: The settings of the tasks.
         should_stop: Says whether the worker was asked to stop; asked while another process holds the lock.
-        observer: Is told about each compiled function as progress.
+        observer: Counts each compiled function as progress.
 
     Raises:
         ConfigurationError: A user's own learner or network fails, or another process does not release the lock.

@@ -95,7 +95,7 @@ def _keep_newest(newest: list[Line], lines: dict[int, Line], line: Line, limit: 
 
     Args:
         newest: A heap of the newest lines of all partitions.
-        lines: Those of the partition that is read, by offset.
+        lines: The lines of the partition that is being read, by offset.
         line: The next line of this partition.
         limit: Length of `newest` at most.
     """

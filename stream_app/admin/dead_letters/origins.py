@@ -1,6 +1,6 @@
-"""The input records that dead letters were made of.
+"""Read the input records that became dead letters.
 
-They are read again where a dead letter does not have the timestamp of its record, or had no room for the whole record.
+They are read again if a dead letter does not have the timestamp of its record, or had no room for the whole record.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ INPUT_DIFFERS = "the dead letter had no room for the whole record, and the input
 
 
 class InputRecords:
-    """Reads input records by the dead letters that were made of them; used as a context manager."""
+    """Finds the input records that became dead letters; used as a context manager."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

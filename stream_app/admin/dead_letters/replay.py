@@ -67,7 +67,7 @@ END = object()
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What a replay did, or would do.
+    """The result of a replay, or of a dry run.
 
     Attributes:
         sent: Number of dead letters that were sent back, by their reason and topic.
@@ -118,7 +118,8 @@ class ReplayResult:
 class _Sending(NamedTuple):
     """One record, ready to be sent back.
 
-    `key` is that of the dead letter, which may have left out a long key; the note that it was sent back gets this key.
+    `key` is the key that the dead letter has, which may have left out a long key; the note that it was sent back gets
+    the same key.
     """
 
     record: StoredDeadLetter
@@ -150,7 +151,7 @@ class _Replay:
         now_ms = clock.now_ms()
         self._oldest_ms = {name: now_ms - kept if kept >= 0 else 0 for name, kept in retention_ms.items()}
 
-    # What there is to send --------------------------------------------------------------------------------------------
+    # Selecting --------------------------------------------------------------------------------------------------------
 
     def select(self, partition: int) -> UnsentLetters:
         """Return the selected dead letters of a partition that, by what can be read now, were not sent back.
@@ -241,7 +242,7 @@ class _Replay:
         return _Sending(record, key, timestamp_ms or 0, headers, size)
 
     def _problem(self, record: StoredDeadLetter) -> str | None:
-        """Return what prevents that a dead letter is sent back, by its reason and origin; None if nothing does."""
+        """Return what prevents a dead letter from being sent back, by its reason and origin; None if nothing does."""
         dead_letter, config = record.dead_letter, self._config
         if dead_letter.topic not in self._max_bytes or dead_letter.partition != record.record_id.partition:
             return "it does not come from an input of this application"
@@ -268,9 +269,9 @@ class _Replay:
     # Sending ----------------------------------------------------------------------------------------------------------
 
     def end_open_transactions(self, transaction: Transaction, partitions: Sequence[int]) -> None:
-        """Abort what an earlier run may have left open in the partitions that this run writes to.
+        """Abort transactions that an earlier run may have left open in the partitions that this run writes to.
 
-        Needed where initialising the transactional id does not do it, since the broker has forgotten the id.
+        This is needed if the broker has forgotten the transactional id: then initialising the id aborts nothing.
         """
         names = (self.topic.name, *self._max_bytes)
         still_open = OpenTransactions(self._cluster, self._clock)
@@ -374,7 +375,7 @@ def replay(
 
 
 def _batches(sendings: Generator[_Sending | None], limit: int | None) -> Iterator[tuple[Sequence[_Sending], int]]:
-    """Yield what goes into each transaction, and how many dead letters were examined for it.
+    """Yield the records of each transaction, and the number of dead letters that were examined to find them.
 
     Args:
         sendings: See `_Replay.sendings`.

@@ -1,4 +1,4 @@
-"""Which dead letters a command is about, and how users write partitions, offsets and times."""
+"""The dead letters that a command selects, and how users write partitions, offsets and times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Selection:
         return self == Selection()
 
     def matches(self, record: StoredDeadLetter) -> bool:
-        """Say whether a dead letter meets all conditions but that on its partition; see `partitions_of`."""
+        """Say whether a dead letter meets all conditions except on its partition; see `partitions_of`."""
         return (
             (not self.reasons or record.dead_letter.reason in self.reasons)
             and (not self.streams or record.stream in self.streams)

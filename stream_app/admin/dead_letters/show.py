@@ -107,7 +107,7 @@ def _detail(record: StoredDeadLetter) -> str:
 
 def _time_note(record: StoredDeadLetter) -> str:
     if record.dead_letter.reason in BORROWED_TIMESTAMPS:
-        return ": that of the record that closed it"
+        return ": the time of the record that closed it"
     return ""
 
 

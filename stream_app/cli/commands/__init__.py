@@ -1,1 +1,1 @@
-"""The commands of `areba`: a file for each group. They import what takes long inside their functions."""
+"""The commands of `areba`, in one file for each group. Slow imports stand inside the functions that need them."""

@@ -16,7 +16,7 @@ from stream_app.terminal import say
 @CONFIG_OPTION
 @click.option("--task", type=click.IntRange(0), required=True, help="Number of the task that the breaker stopped.")
 def resume(path: Path, task: int) -> None:
-    """Let a task continue that the breaker stopped."""
+    """Resume a task that the breaker stopped."""
     from stream_app.admin.history import READ_TIMEOUT_S, progress_tail, resume_after, tripped_by  # noqa: PLC0415
     from stream_app.admin.recommit import chosen_tasks  # noqa: PLC0415  (see run)
     from stream_app.backends.base import TopicPartition  # noqa: PLC0415
@@ -50,8 +50,8 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     """Make LEARNER the champion of STREAM from one record on.
 
     The command writes a mark after the last example of the stream's partition, with that example's timestamp. The
-    worker takes the mark at exactly this place, whatever the event time, and waits for nothing. Examples after the mark
-    are predicted by LEARNER. Examples before it keep their champion, also in their outcomes. The mark is part of the
+    worker takes the mark at exactly this place, regardless of event time, without waiting. Examples after the mark are
+    predicted by LEARNER. Examples before it keep their champion, also in their outcomes. The mark is part of the
     input, so a restored task sees it at the same record. The command prints the mark's offset.
     """
     from stream_app.admin.promote import promote as write_mark  # noqa: PLC0415  (see run)

@@ -181,10 +181,10 @@ def test_deleted_inputs_are_skipped_when_that_is_asked_for(done: App, admin: Adm
     command = areba(file, "state", "skip")
     assert command.returncode == 0, command.stderr
     for number, line in enumerate(command.stdout.splitlines()):
-        assert line.startswith(f"task {number}: goes on from the snapshot of sequence ")
+        assert line.startswith(f"task {number}: continues from the snapshot of sequence ")
         assert "skips 0 offsets of examples and 0 of labels that were processed after this state" in line
     again = areba(file, "state", "skip")
-    assert [line.partition(": ")[2] for line in again.stdout.splitlines()] == ["all that it needs is there"] * 2
+    assert [line.partition(": ")[2] for line in again.stdout.splitlines()] == ["no input that it needs was deleted"] * 2
     with workers(done, "w") as (worker,):
         worker.start()
         worker.wait_for("restored task=", times=2)

@@ -571,7 +571,7 @@ class World:
         for number in range(self.shape.partitions):
             self._resume(number)
         for line in skip(place, EmbeddedSender(self.broker), lost) if lost else ():
-            self.faults.events[Event.SKIPPED] += ": goes on " in line
+            self.faults.events[Event.SKIPPED] += ": continues " in line
             self.say(f"the operator: {line}")
         for stream in self.resets:
             self._reset(place, stream)

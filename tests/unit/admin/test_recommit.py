@@ -136,7 +136,7 @@ def test_a_task_that_never_committed() -> None:
     assert _recommit(world) == [f"task {number}: never committed anything" for number in range(PARTITIONS)]
     _commit_offsets(world, lambda _: ("", (0, 0)))
     assert _recommit(world, 0) == [
-        "task 0: never committed anything; the group's offsets 0/0 are none of a worker's: delete them"
+        "task 0: never committed anything; no worker has committed the group's offsets 0/0: delete them"
     ]
 
 

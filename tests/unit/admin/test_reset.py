@@ -88,7 +88,7 @@ def test_a_dimension_that_the_first_example_spoilt(snapshot_after_ms: int) -> No
     world = _spoilt(snapshot_after_ms)
     first, second = _reset(world)
     assert (first, second.split(" (")[0]) == (
-        "stream 's0' of task 0 (1 features) begins anew",
+        "stream 's0' of task 0 (1 features) starts again",
         "its next batch closes 1 pending examples",
     )
     _examples(world, 10, 4)
@@ -184,7 +184,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("stream_app.cli.clients.open_sender", lambda _: _closable(world))
     told = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
     assert told.exit_code == 0, told.output
-    assert "stream 's0' of task 0 (1 features) begins anew\n" in told.output
+    assert "stream 's0' of task 0 (1 features) starts again\n" in told.output
     assert [act.text for act in world.progress(0) if isinstance(act, Act) and act.kind == RESET] == ["s0"]
 
 
@@ -204,7 +204,7 @@ def test_what_is_refused() -> None:
     before = world.rows("progress", 0)
     with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
         _reset(world)
-    assert _reset(world, dry_run=True)[0] == "stream 's0' of task 0 (1 features) would begin anew"
+    assert _reset(world, dry_run=True)[0] == "stream 's0' of task 0 (1 features) would start again"
     _kill(world)
     with pytest.raises(ConfigurationError, match=r"has no stream '\\x1b\[31m'; it has 's0'"):
         _reset(world, "\x1b[31m")

@@ -108,10 +108,10 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
         "and 30 offsets of examples and 30 of labels that were never processed"
     )
     assert said == [
-        f"task {task.number}: would go on from the snapshot of sequence {task.point.sequence}: {lost}"
+        f"task {task.number}: would continue from the snapshot of sequence {task.point.sequence}: {lost}"
         for task in member.tasks
     ]
-    assert [line.replace(": goes on", ": would go on") for line in _skip(world)] == said
+    assert [line.replace(": continues", ": would continue") for line in _skip(world)] == said
     again = _started(world.worker())
     _turns(again, until=_all_at(again, COUNT + 30))
     assert [task.live.model_digest() for task in again.tasks] == before
@@ -154,7 +154,7 @@ def test_what_would_be_processed_again_is_gone() -> None:
     assert _parked(world) is ErrorCode.INPUTS_DELETED
     [line, _] = _skip(world)
     assert line == (
-        f"task 0: goes on from untrained models: skips {COUNT} offsets of examples and {COUNT} of labels "
+        f"task 0: continues from untrained models: skips {COUNT} offsets of examples and {COUNT} of labels "
         "that were processed after this state, and 0 offsets of examples and 0 of labels that were never processed"
     )
     member = _goes_on(world, COUNT)
@@ -178,14 +178,14 @@ def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
 def test_nothing_is_skipped_that_is_there() -> None:
     """Said for all tasks, by mistake or again, it changes none that can be restored."""
     world, _ = _ran(**OFTEN)
-    assert _skip(world) == [f"task {number}: all that it needs is there" for number in range(PARTITIONS)]
+    assert _skip(world) == [f"task {number}: no input that it needs was deleted" for number in range(PARTITIONS)]
     world.send(30, first=COUNT)
     _delete(world, COUNT + 10)
     _skip(world, [1])
     assert [len(_gaps(world, number)) for number in range(PARTITIONS)] == [0, 1]
     _skip(world)
     assert [len(_gaps(world, number)) for number in range(PARTITIONS)] == [1, 1]
-    assert _skip(world) == [f"task {number}: all that it needs is there" for number in range(PARTITIONS)]
+    assert _skip(world) == [f"task {number}: no input that it needs was deleted" for number in range(PARTITIONS)]
 
 
 def test_said_again_before_a_snapshot_is_whole() -> None:
@@ -280,7 +280,7 @@ def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):
         _skip(world)
     world.broker.groups.group("app").offsets.clear()
-    assert _skip(world, [0]) == ["task 0: all that it needs is there"]
+    assert _skip(world, [0]) == ["task 0: no input that it needs was deleted"]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_new_application_begins_with_it(saved: Path) -> None:
     config = _config(application={"id": "second"}, **SAVED)
     world = World(config)
     line = _import(_place(world), world, saved)
-    assert line.startswith("s0/areba of task 0 goes on from digest ")
+    assert line.startswith("s0/areba of task 0 continues from digest ")
     member = _started(world.worker(config))
     _turns(member, until=_all_at(member, 0))
     held = member.tasks[0].live.task
