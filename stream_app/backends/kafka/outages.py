@@ -38,6 +38,10 @@ class Outages:
         """Whether no broker answered the last request."""
         return self._down_since_s is not None
 
+    def down_s(self) -> float:
+        """Return the seconds since it was confirmed that no broker answers; 0 if a broker answers."""
+        return 0.0 if self._down_since_s is None else time.monotonic() - self._down_since_s
+
     @property
     def was_recent(self) -> bool:
         """Whether an outage, or the suspicion of an outage, existed within the last `OUTAGE_EFFECTS_S`."""

@@ -36,10 +36,18 @@ from stream_app.backends.kafka.settings import (
     client_settings,
     create_client,
 )
-from stream_app.errors import OffsetGoneError, UnstableOffsetsError
+from stream_app.errors import OffsetGoneError, OutageError, UnstableOffsetsError
 
 SEEK_ATTEMPTS = 20
 """A partition accepts a seek once its fetcher has started, some milliseconds after the partition was assigned."""
+
+
+def _reaches_broker(client: Consumer | AdminClient) -> bool:
+    try:
+        client.list_topics(timeout=timeouts.PROBE_S)
+    except KafkaException:
+        return False
+    return True
 
 
 class KafkaSource:
@@ -75,7 +83,7 @@ class KafkaSource:
         self._paused: set[TopicPartition] = set()
         self._was_rebalanced = False  # since the last `poll` returned
         self._is_assigning = False
-        self._probed_s = 0.0
+        self._probed_s = self._compared_s = 0.0
 
     def subscribe(
         self,
@@ -229,17 +237,25 @@ class KafkaSource:
         return ends
 
     def _probe(self) -> None:
-        """Find out whether a broker answers, at most every `timeouts.PROBE_INTERVAL_S`."""
+        """Find out whether a broker answers, at most every `timeouts.PROBE_INTERVAL_S`.
+
+        Raises:
+            OutageError: A new client reaches a broker, and the client of this member does not find it again.
+        """
         now_s = time.monotonic()
         if now_s - self._probed_s < timeouts.PROBE_INTERVAL_S:
             return
         self._probed_s = now_s
-        try:
-            self._consumer.list_topics(timeout=timeouts.PROBE_S)
-        except KafkaException:
-            self._outages.confirm()
-        else:
+        is_lost = False
+        if min(self._outages.down_s(), now_s - self._compared_s) > timeouts.LOST_CLIENT_S:
+            self._compared_s = now_s
+            is_lost = _reaches_broker(self._create_admin())
+        if _reaches_broker(self._consumer):
             self._outages.end()
+            return
+        self._outages.confirm()
+        if is_lost:
+            raise OutageError("this worker's Kafka client does not find the broker again that a new client reaches")
 
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float = timeouts.STABLE_OFFSETS_S

@@ -37,8 +37,12 @@ OUTAGE_EFFECTS_S = 60.0
 PROBE_INTERVAL_S = 1.0
 """Between two questions of a member that has lost all brokers whether one is back."""
 
-PROBE_S = 0.5
+PROBE_S = 2.0
 """One such question. A broker on a busy machine answers in this time, and the member has nothing else to do."""
+
+LOST_CLIENT_S = 15.0
+"""Each time that a client has reached no broker for so long, it is compared with a new client: the longest pause between two attempts to
+connect is 1 s, but a client can lose the address of a broker that stopped in an orderly way."""
 
 SILENCE_S = 5.0
 """An idle member that has heard of no broker for so long asks for one, because `/ready` promises an answer in 15 s."""

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
 
 from stream_app.backends.base import TopicPartition
+from stream_app.backends.kafka import timeouts
+from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.source import KafkaSource
-from stream_app.errors import ErrorCode, OffsetGoneError, StateError
+from stream_app.errors import ErrorCode, OffsetGoneError, OutageError, StateError
 
 FIRST, SECOND = TopicPartition("examples", 0), TopicPartition("labels", 0)
 
@@ -18,8 +20,15 @@ class _Client:
     """A fake consumer: returns the given batches and records the seeks."""
 
     def __init__(self) -> None:
+        self.is_cut_off = False
         self.batches: list[Callable[[], list[Message]]] = []
         self.sought: list[tuple[TopicPartition, int]] = []
+
+    def list_topics(self, timeout: float) -> None:
+        """Answer as a broker does, or not."""
+        assert timeout > 0
+        if self.is_cut_off:
+            raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 
     def consume(self, _count: int, _timeout_s: float) -> list[Message]:
         return self.batches.pop(0)() if self.batches else []
@@ -150,3 +159,27 @@ def test_an_error_of_one_partition_costs_the_others_no_record(client: _Client, s
         source.poll(10, 0)
     assert caught.value.partition == FIRST
     assert client.sought == [(SECOND, 0)]
+
+
+@pytest.mark.parametrize("new_client_is_cut_off", [True, False])
+def test_a_client_that_lost_its_broker_for_good(monkeypatch: pytest.MonkeyPatch, new_client_is_cut_off: bool) -> None:
+    """A worker whose client does not find a restarted broker again would wait for ever, although others work."""
+    member, new = _Client(), _Client()
+    member.is_cut_off, new.is_cut_off = True, new_client_is_cut_off
+    monkeypatch.setattr("stream_app.backends.kafka.source.Consumer", lambda _: member)
+    monkeypatch.setattr("stream_app.backends.kafka.source.AdminClient", lambda _: new)
+    monkeypatch.setattr(timeouts, "PROBE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(timeouts, "LOST_CLIENT_S", 0.0)
+    outages = Outages()
+    source = KafkaSource("broker:9092", "group", outages=outages)
+    outages.suspect("all brokers are down")
+    assert source.poll(10, 0.0) == ()
+    assert outages.is_confirmed, "no broker answered, so it is an outage; its length decides about the client"
+    if new_client_is_cut_off:
+        assert source.poll(10, 0.0) == ()
+        member.is_cut_off = False
+        assert source.poll(10, 0.0) == ()
+        assert not outages.is_confirmed
+    else:
+        with pytest.raises(OutageError):
+            source.poll(10, 0.0)
