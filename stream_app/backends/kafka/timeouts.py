@@ -41,8 +41,8 @@ PROBE_S = 2.0
 """One such question. A broker on a busy machine answers in this time, and the member has nothing else to do."""
 
 LOST_CLIENT_S = 15.0
-"""Each time that a client has reached no broker for so long, it is compared with a new client: the longest pause between two attempts to
-connect is 1 s, but a client can lose the address of a broker that stopped in an orderly way."""
+"""Each time that a client has reached no broker for so long, it is compared with a new client. It tries to connect
+every second, but it can lose the address of a broker that stopped in an orderly way."""
 
 SILENCE_S = 5.0
 """An idle member that has heard of no broker for so long asks for one, because `/ready` promises an answer in 15 s."""
