@@ -70,13 +70,13 @@ def _parked(world: World) -> ErrorCode:
 
 
 def _passes(world: World) -> bool:
-    """A second."""
+    """Advance the clock by one second; never stop the turns."""
     world.clock.advance(1.0)
     return False
 
 
 def _goes_on(world: World, start: int, count: int = 20) -> Worker:
-    """A worker goes on at this offset; so does the one after it, with the same bits."""
+    """Check that a worker continues at this offset, and that its successor restores the same bits."""
     member = _started(world.worker())
     _turns(member, until=_all_at(member, start))
     world.send(count, first=start)

@@ -54,7 +54,7 @@ def _digests(member: Worker) -> Mapping[str, str]:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """What an application made of forty examples."""
+    """Export the model that an application has trained on forty examples."""
     world, _ = _ran(_config(**SAVED))
     path = tmp_path / "model.safetensors"
     export(_place(world), "s0", "areba", path, 0, None)

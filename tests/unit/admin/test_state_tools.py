@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 
 def _ran(count: int = 40, **sections: object) -> World:
-    """An application that processed so many records of each task in several commits, with snapshots on the way."""
+    """Run an application over `count` records of each task, in several commits and with snapshots in between."""
     config = _config(worker={"snapshot_after_ms": 0}, **sections)
     world = World(config.model_copy(update={"predictions": "all"}))
     world.send(count)

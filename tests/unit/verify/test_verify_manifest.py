@@ -42,7 +42,7 @@ class Replay:
     path: Path
 
     def report(self) -> verify.Report:
-        """What `verify` says; no worker ever ran."""
+        """Verify the topics against the manifest; no worker ever ran."""
         return verify.verify(EmbeddedCluster(self.broker), CONFIG, [self.path])
 
     def entries(self, topic: str) -> list[Any]:
@@ -128,7 +128,7 @@ def test_missing_marks(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_none(tmp_path: Path) -> None:
-    """The file's name is told, not a traceback."""
+    """The error names the file and has no traceback."""
     path = tmp_path / "manifest.json"
     for text in ("{}", "[]", "\0", '{"format": 1}'):
         path.write_text(text, encoding="utf-8")
