@@ -151,7 +151,7 @@ def test_where_all_records_were_deleted_the_clock_tells_the_time() -> None:
     ],
 )
 def test_what_is_refused(stream: str, learner: str, partition: int | None, line: str) -> None:
-    """A mark that means nothing would be a dead letter at best, far away from whoever sent it."""
+    """A mark without meaning would at best become a dead letter that its sender does not see."""
     world = PromotedLog()
     with pytest.raises(ConfigurationError, match=line):
         world.promote(stream, learner, partition)

@@ -94,7 +94,7 @@ def test_what_a_scaler_does_is_in_the_file(tmp_path: Path) -> None:
 
 
 def test_two_files_are_compared(tmp_path: Path) -> None:
-    """Equal learners are told to be equal; of others every array that differs is named."""
+    """Equal learners are reported as equal; for others every array that differs is named."""
     world = _ran()
     place = _place(world)
     one, two, other = (tmp_path / name for name in ("one", "two", "other"))

@@ -46,7 +46,7 @@ DAMAGES = (*outputs.DAMAGES, *state.DAMAGES)
 
 
 def test_the_undamaged_log_has_no_finding(log: Log) -> None:
-    """Whoever is warned of nothing does not look the next time; every metric and the models were compared."""
+    """A false finding would teach operators to ignore the true ones; every metric and the models were compared."""
     report = verify.verify(log, CONFIG, rerun=True)
     assert list(report.findings) == []
     assert list(report.notes) == []

@@ -359,7 +359,7 @@ def test_a_long_restore_is_alive() -> None:
 
 
 def test_compiling_gets_ahead() -> None:
-    """Minutes of it are one function after the other; only a function that takes too long is a standstill."""
+    """Compiling takes minutes, function by function; only one function that takes too long is a standstill."""
     clock = ManualClock()
     observer = HealthObserver(clock)
     with observer.step("compiling"), reporting_compiled(observer.progressed):

@@ -209,7 +209,7 @@ def test_progress_is_looked_at_once_a_minute_and_only_behind_retention() -> None
     ("failure", "attempts"), [(TopicError("progress[0]: not allowed"), 1), (UnknownOutcomeError("silent"), 3)]
 )
 def test_a_refusal_does_no_harm(failure: ArebaError, attempts: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Without the permission all goes on; it is said once, and a broker that refuses is not asked again."""
+    """Without the permission the worker continues; it warns once and does not ask the broker again."""
     world, cluster, member = _counted()
     cluster.failure = failure
     with caplog.at_level(logging.INFO, "areba.worker"):
@@ -289,7 +289,7 @@ def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
 
 
 def test_a_model_is_rebuilt_from_a_snapshot() -> None:
-    """`areba state` goes on to work: the configuration is that of the snapshot."""
+    """`areba state` still works: it uses the snapshot's configuration."""
     world, member = _trimmed()
     expected = member.tasks[0].live.task.model_digests()
     place = Place(world.config, world.cluster, world.clock)

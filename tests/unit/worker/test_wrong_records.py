@@ -225,7 +225,7 @@ def _split_world() -> tuple[World, Worker, HealthObserver]:
 
 
 def test_a_misplaced_stream_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Labels that never meet their examples look like labels that are late: the cause is reported at the first record."""
+    """Labels that never meet their examples look like late labels: the cause is reported at the first record."""
     with caplog.at_level(logging.WARNING):
         world, member, observer = _split_world()
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("misplaced")]
