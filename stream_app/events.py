@@ -110,7 +110,7 @@ RESTARTING = Event(
     "restarting",
     _WARNING,
     " the process in {pause_s:g} s ({count}): {problem}",
-    "An error that only a new process survives. How many restarts count, and the error.",
+    "The worker replaces its process after an error: the restarts that count towards the limit, and the error.",
 )
 ASSIGNED = Event("assigned", _INFO, " tasks={tasks}", "The group has given these tasks to this worker.")
 REVOKED = Event("revoked", _INFO, " tasks={tasks}", "The group has taken these tasks back.")
@@ -124,7 +124,7 @@ RESTORING = Event(
 DAMAGED = Event(
     "damaged",
     _ERROR,
-    " task={task}: {problem}; going on without this snapshot",
+    " task={task}: {problem}; continuing without this snapshot",
     "A snapshot cannot be read. The task is restored from an older snapshot, or from the first offset.",
 )
 RESTORED = Event(
@@ -194,7 +194,7 @@ TAKEN_OVER = Event(
     "A hanging transaction of a process that is gone was ended.",
 )
 UNBLOCKED = Event(
-    "unblocked", _INFO, " tasks={tasks}", "No transaction is open any more where these tasks were waiting."
+    "unblocked", _INFO, " tasks={tasks}", "The transactions that these tasks were waiting for are no longer open."
 )
 REPAIRED = Event(
     "repaired",
@@ -207,6 +207,13 @@ TRACES_DROPPED = Event(
     _WARNING,
     " task={task} records={records}: traceparent is not a valid W3C value",
     "Records since the last such line whose `traceparent` was dropped. At most one line a minute.",
+)
+CLOSING_FAILED = Event(
+    "closing-failed",
+    _WARNING,
+    "",
+    "A client could not be closed when the worker ended; the traceback follows.",
+    has_traceback=True,
 )
 STOPPED = Event(
     "stopped",

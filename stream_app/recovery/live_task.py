@@ -1,4 +1,4 @@
-"""A task that takes new records: its batches, its snapshots, and what each transaction has to carry of it."""
+"""A task that takes new records: its batches, its snapshots, and what each transaction must write of them."""
 
 import json
 from collections.abc import Mapping, Sequence

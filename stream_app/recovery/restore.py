@@ -1,4 +1,4 @@
-"""From committed offsets, snapshots and progress to a live task: the one path, whatever ended the last owner.
+"""From committed offsets, snapshots and progress to a live task: a single path, however the last owner ended.
 
 The committed offsets of a task carry, as their metadata, the sequence and the digest of the last commit record and the
 two newest snapshots. A restore loads the newest snapshot that is whole, reads progress from its commit record to that

@@ -1,4 +1,4 @@
-"""Looks at the labels of all streams of a worker, a slice of time at a time, between two rounds."""
+"""Checks the labels of all streams of a worker between rounds, in short slices of time."""
 
 from collections.abc import Sequence
 
@@ -9,19 +9,19 @@ from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 
 LOOK_INTERVAL_S = 1.0
-"""From one look to the next."""
+"""Time between two slices."""
 
 LOOK_SLICE_S = 0.02
-"""Longest look, but for one stream: what is left is for the next look. Some hundred streams take so long."""
+"""Longest slice, exceeded by at most one stream; the next slice takes the rest. Some hundred streams take as long."""
 
 
 class LabelWatch:
-    """Looks at the labels of each stream, again and again.
+    """Checks the labels of each stream periodically.
 
     Args:
-        clock: For the interval.
-        observer: Hears how the labels of each stream come.
-        max_unlabelled_share: Of the newest closed examples of a stream; more of them are a problem.
+        clock: Measures the interval and the slice.
+        observer: Receives the label flow of each stream.
+        max_unlabelled_share: A larger share of unlabelled examples among a stream's newest closed ones is a problem.
     """
 
     def __init__(self, clock: Clock, observer: Observer, max_unlabelled_share: float) -> None:
@@ -32,7 +32,7 @@ class LabelWatch:
         self._left: list[tuple[OwnedTask, str]] = []
 
     def look(self, tasks: Sequence[OwnedTask]) -> None:
-        """Go on where the last look ended; once all streams were seen, the next look starts again."""
+        """Continue where the last slice ended; after all streams, the next slice starts with the first again."""
         now_s = self._clock.monotonic_s()
         if now_s < self._due_s:
             return
@@ -46,5 +46,5 @@ class LabelWatch:
 
 
 def _names(task: OwnedTask) -> Sequence[str]:
-    """The streams of a task that is live."""
+    """Return the names of a live task's streams; none if the task is not live."""
     return task.live.task.stream_names if task.state is TaskState.LIVE else ()

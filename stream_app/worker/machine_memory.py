@@ -1,4 +1,4 @@
-"""How much memory the machine, or the container, gives a process."""
+"""Finds how much memory the machine or the container allows a process."""
 
 import os
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ def memory_limit_bytes(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tupl
     """Find the least limit: of physical memory, and of the cgroups (version 1 or 2) that this process is in.
 
     Args:
-        cgroups: Where their files are mounted.
-        own: Which are those of this process (`man 7 cgroups`).
+        cgroups: Where the cgroup file system is mounted.
+        own: The file that lists the cgroups of this process (`man 7 cgroups`).
 
     Returns:
-        The limit, and its name for people.
+        The limit in bytes, and what imposes it, as text for operators.
     """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [(limit, "the cgroup") for limit in _cgroup_limits(cgroups, own)]
@@ -25,7 +25,7 @@ def memory_limit_bytes(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tupl
 
 
 def _cgroup_limits(cgroups: Path, own: Path) -> Iterator[int]:
-    """The limits of each cgroup from that of the process up; in a container its own is the root."""
+    """Yield the limit of the process's cgroup and of each ancestor; inside a container its own cgroup is the root."""
     try:
         lines = own.read_text().splitlines()
     except OSError:
@@ -48,7 +48,7 @@ def _cgroup_limits(cgroups: Path, own: Path) -> Iterator[int]:
 
 
 def _limit_in(file: Path) -> int | None:
-    """None: no limit, or no such file."""
+    """Read a limit from a file; return None if the file is missing or sets no limit."""
     try:
         text = file.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the worker reports: log lines for people, figures for `/metrics`; warnings that repeat are bounded in rate."""
+"""Reports what the worker does: log lines for operators, figures for `/metrics`. Repeated warnings are rate-limited."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,22 +23,22 @@ REASON_HEADER = "areba.reason"
 REPORT_INTERVAL_S = 10.0
 
 STEP_LIMIT_S = 60.0
-"""Longest step of a worker that is alive: a batch takes 0.2 s, a slice of restoring a second."""
+"""Longest step of a worker that counts as alive: a batch takes 0.2 s, a restore slice one second."""
 
 WARNING_INTERVAL_S = 60.0
-"""From one warning of a kind to the next: what happens meanwhile is counted, and stands in that one."""
+"""Time between two warnings of one kind; the later one includes the count of everything in between."""
 
 NAMED_STREAMS = 5
-"""In a line of the log; the others are counted."""
+"""Streams that a log line names; the rest are only counted."""
 
 
 def resume_hint(task: int) -> str:
-    """Say what an operator does about a task that the breaker stopped."""
+    """Return the hint that tells an operator how to resume a task that the breaker stopped."""
     return f"fix the producer, then: areba resume --task {task}"
 
 
 class Place(NamedTuple):
-    """A dead letter, as `areba dlq show` takes it: partition and offset of the dead-letters topic."""
+    """Locates a dead letter for `areba dlq show`: partition and offset in the dead-letters topic."""
 
     partition: int
     offset: int
@@ -48,19 +48,19 @@ class Place(NamedTuple):
 
 
 def last_places(task: int, records: OutputRecords, offsets: Sequence[int]) -> Mapping[Reason, Place]:
-    """Where the last dead letter of each reason is; nowhere while the broker has not said it of all records.
+    """Return the place of the last dead letter of each reason; empty unless the broker has reported all offsets.
 
     Args:
         task: The partition.
         records: The dead letters of a batch.
-        offsets: Theirs.
+        offsets: Their offsets in the dead-letters topic.
     """
     if len(offsets) != len(records):
         return {}
     reasons = {reason.text.encode(): reason for reason in Reason}
     found: dict[Reason, Place] = {}
     for row, offset in enumerate(offsets):
-        ours = dict(records.headers[row])  # ours come after those of the producer
+        ours = dict(records.headers[row])  # the worker's headers follow those of the producer
         found[reasons[ours[REASON_HEADER] or b""]] = Place(task, offset)
     return found
 
@@ -80,8 +80,8 @@ class Observer:
     """Writes what happens to the log and keeps the figures for `/metrics`.
 
     Args:
-        clock: Bounds the rate of repeated lines.
-        logger: Where the lines go; `areba.worker` if it is not given.
+        clock: Limits the rate of repeated lines.
+        logger: Receives the lines; by default `areba.worker`.
 
     Attributes:
         figures: What `/metrics` publishes.
@@ -95,11 +95,11 @@ class Observer:
         self._told_s: dict[int, float] = {}
         self._allocated: dict[int, int] = {}
         self._offsets: dict[int, tuple[int, int]] = {}
-        self._misplaced: set[int] = set()  # tasks of which a line was written
+        self._misplaced: set[int] = set()  # tasks that have been logged
         self._saving_bytes: dict[int, int] = {}
         self._buried: dict[Reason, _Buried] = {}
-        self._silent: dict[int, dict[str, str]] = {}  # of each task, the streams whose labels are missing, and why
-        self._new_silent: dict[str, str] = {}  # not warned of yet
+        self._silent: dict[int, dict[str, str]] = {}  # by task: the streams without labels, and why
+        self._new_silent: dict[str, str] = {}  # no warning logged yet
         self._silent_warned_s = -WARNING_INTERVAL_S
         self._untraced = 0
         self._untraced_said_s: float | None = None
@@ -107,15 +107,15 @@ class Observer:
         self.figures.add(metrics.ABORTED_TRANSACTIONS, 0)
 
     @contextmanager
-    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> Iterator[None]:  # noqa: ARG002  (for who remembers)
-        """Do a piece of our own work that waits for no broker: a batch, a slice of restoring."""
+    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> Iterator[None]:  # noqa: ARG002  (for subclasses)
+        """Enclose a piece of work that does not wait for a broker, such as a batch or a restore slice."""
         yield
 
     def progressed(self) -> None:
-        """The step that runs got ahead."""
+        """Record that the current step made progress."""
 
-    def round_ended(self, silence_s: float) -> None:  # noqa: ARG002  (for who remembers)
-        """A round ended, whether or not it had anything to commit; a broker answered so many seconds ago."""
+    def round_ended(self, silence_s: float) -> None:  # noqa: ARG002  (for subclasses)
+        """Record the end of a round, with or without a commit, and the seconds since a broker last answered."""
         now_s = self._clock.monotonic_s()
         for reason, buried in self._buried.items():
             if buried.count and now_s - buried.warned_s >= WARNING_INTERVAL_S:
@@ -124,14 +124,14 @@ class Observer:
             self._warn_of_labels(now_s)
 
     def assigned(self, tasks: Sequence[int]) -> None:
-        """The group gave us these tasks."""
+        """Record that the group gave these tasks to this worker."""
         events.log(events.ASSIGNED, self._logger, tasks=_list(tasks))
         for task in tasks:
             for counter in (metrics.OUTPUT_RECORDS, metrics.SNAPSHOTS, metrics.SNAPSHOT_BYTES):
                 self.figures.add(counter, 0, task)
 
     def revoked(self, tasks: Sequence[int]) -> None:
-        """The group took these back."""
+        """Record that the group revoked these tasks."""
         events.log(events.REVOKED, self._logger, tasks=_list(tasks))
         for task in tasks:
             self._offsets.pop(task, None)
@@ -142,10 +142,10 @@ class Observer:
             self._allocated.pop(task, None)
 
     def owned(self, task: int, committed: tuple[int, int]) -> None:
-        """A task is to be restored up to these committed offsets; no line: `assigned` or `aborted` came before."""
+        """Record that a task must be restored up to these offsets; `assigned` or `aborted` has been logged before."""
 
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
-        """A task is being restored: at which step, and the offsets that its replay has reached."""
+        """Record a restore's progress: the task's state, and the offsets that its replay has reached."""
         now = self._clock.monotonic_s()
         if now - self._told_s.get(task, self._reported_s) >= REPORT_INTERVAL_S:
             self._told_s[task] = now
@@ -161,20 +161,20 @@ class Observer:
             )
 
     def damaged(self, task: int, problem: str) -> None:
-        """A snapshot cannot be read."""
+        """Record that a snapshot of a task cannot be read."""
         events.log(events.DAMAGED, self._logger, task=task, problem=problem)
 
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
-        """A task is live: where it is, behind which sequence the snapshot was, how many records were re-processed."""
+        """Record that a task is live: its sequence, the snapshot's sequence, and the records processed again."""
         events.log(events.RESTORED, self._logger, task=task, sequence=sequence, records=records, snapshot=snapshot)
 
     def changed(self, task: int, lines: Sequence[str]) -> None:
-        """A task goes on under another configuration."""
+        """Record which settings changed for a task since its last owner."""
         for line in lines:
             events.log(events.CHANGED, self._logger, task=task, change=line)
 
     def memory_bound(self, bound: MemoryBound, tasks: int, limit_bytes: int, limit_name: str) -> None:
-        """Of a worker that has all tasks; `limit_bytes` is the memory of what the name says."""
+        """Record the memory bound of a worker that owns all tasks; warn if it exceeds the limit."""
         self.figures.set(metrics.MEMORY_BOUND, bound.total(tasks))
         events.log(events.MEMORY_BOUND, self._logger, bound=bound.total(tasks), tasks=tasks, parts=bound.text(tasks))
         if bound.total(tasks) > limit_bytes:
@@ -182,79 +182,79 @@ class Observer:
             events.log(events.MEMORY_ABOVE_LIMIT, self._logger, **limits)
 
     def allocated(self, task: int, size: int) -> None:
-        """State, buffers and snapshot of a task take so many bytes now."""
+        """Record how many bytes the state, buffers and snapshot of a task take now."""
         self.figures.set(metrics.MEMORY_ALLOCATED, size, task)
         if 2 * size > 3 * self._allocated.get(task, 0):
             self._allocated[task] = size
             events.log(events.MEMORY_ALLOCATED, self._logger, task=task, size=size)
 
     def saving(self, task: int, sequence: int, size: int) -> None:
-        """A snapshot is taken."""
+        """Record that a snapshot was taken and is being written."""
         events.log(events.SNAPSHOT_STARTED, self._logger, task=task, sequence=sequence, size=size)
         self._saving_bytes[task] = size
 
     def saved(self, task: int, sequence: int) -> None:
-        """A snapshot is whole."""
+        """Record that a snapshot is complete in the changelog."""
         events.log(events.SNAPSHOT_COMPLETE, self._logger, task=task, sequence=sequence)
         self.figures.add(metrics.SNAPSHOTS, 1, task)
         self.figures.add(metrics.SNAPSHOT_BYTES, self._saving_bytes.pop(task, 0), task)
 
     def trimmed(self, task: int, offset: int) -> None:
-        """Old progress records were deleted."""
+        """Record that progress records below this offset were deleted."""
         events.log(events.TRIMMED, self._logger, task=task, offset=offset)
 
     def untrimmed(self, task: int, problem: str) -> None:
-        """They could not be."""
+        """Record that old progress records could not be deleted."""
         events.log(events.TRIM_FAILED, self._logger, task=task, problem=problem)
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
-        """In these partitions a transaction does not end; tasks of ours there wait for it."""
+        """Record that tasks of this worker wait for transactions that do not end in these partitions."""
         partitions = ", ".join(f"{place.topic}[{place.partition}]" for place in places)
         events.log(events.HANGING, self._logger, partitions=partitions)
 
     def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
-        """What hung of these ids, whose processes are gone, was ended."""
+        """Record that hanging transactions of these ids, whose processes are gone, were ended."""
         for name in transactional_ids:
             events.log(events.TAKEN_OVER, self._logger, task=task, transactional_id=name)
 
     def repaired(self, task: int, records: Mapping[str, int]) -> None:
-        """Committed outputs that nobody could read were published again: counts by topic."""
+        """Record how many committed but unreadable outputs were published again, by topic."""
         counts = " ".join(f"{topic}={count}" for topic, count in records.items()) or "offsets"
         events.log(events.REPAIRED, self._logger, task=task, counts=counts)
 
     def grown(self, lines: Sequence[str]) -> None:
-        """Topics have more partitions than the application has tasks: which, and the way out."""
+        """Record which topics have more partitions than the application has tasks, and what to do."""
         for line in lines:
             events.log(events.GROWN, self._logger, problem=line)
 
     def freed(self, tasks: Sequence[int]) -> None:
-        """Nothing hangs in the partitions of these any more."""
+        """Record that these tasks no longer wait for a hanging transaction."""
         if tasks:
             events.log(events.UNBLOCKED, self._logger, tasks=_list(tasks))
 
     def parked(self, task: int, problem: StateError) -> None:
-        """A task cannot be restored or processed."""
+        """Record that a task was parked: it cannot be restored or processed."""
         events.log(events.PARKED, self._logger, task=task, problem=problem, code=problem.code)
 
     def tripped(self, task: int, problem: str) -> None:
-        """The breaker stopped a task."""
+        """Record that the breaker stopped a task."""
         events.log(events.TRIPPED, self._logger, task=task, problem=problem, hint=resume_hint(task))
 
     def resumed(self, task: int) -> None:
-        """An operator let it go on."""
+        """Record that an operator resumed a task that the breaker had stopped."""
         events.log(events.RESUMED, self._logger, task=task)
 
     def stopped(self, task: int, sequence: int, models: str) -> None:
-        """A clean stop."""
+        """Record the clean stop of a task: its sequence, and the digest of its models."""
         events.log(events.STOPPED, self._logger, task=task, sequence=sequence, models=models)
 
     def aborted(self, problem: str) -> None:
-        """A transaction was given up."""
+        """Record that a transaction was aborted."""
         events.log(events.ABORTED, self._logger, problem=problem)
         self.figures.add(metrics.ABORTED_TRANSACTIONS, 1)
 
     def misplaced(self, task: int, found: Misplaced) -> None:
-        """Records of a committed batch belong to other partitions."""
+        """Record that records of a committed batch belong to other partitions."""
         self.figures.add(metrics.MISPLACED_RECORDS, found.records, task)
         self.figures.set(metrics.MISPLACED_STREAMS, found.streams, task)
         if task not in self._misplaced:
@@ -269,7 +269,7 @@ class Observer:
             )
 
     def dropped_traces(self, task: int, records: int) -> None:
-        """So many records of a committed batch had no valid trace context: their outputs carry none."""
+        """Record how many records of a committed batch lacked a valid trace context; their outputs carry none."""
         self._untraced += records
         now = self._clock.monotonic_s()
         if self._untraced_said_s is None or now - self._untraced_said_s >= WARNING_INTERVAL_S:
@@ -277,7 +277,7 @@ class Observer:
             self._untraced, self._untraced_said_s = 0, now
 
     def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
-        """A transaction of this task was committed, up to these offsets."""
+        """Record that a transaction of this task was committed, up to these offsets."""
         self.figures.add(metrics.OUTPUT_RECORDS, outputs, task)
         self._outputs += outputs
         self._offsets[task] = offsets
@@ -289,7 +289,7 @@ class Observer:
             self._reported_s = now
 
     def dead_letters(self, task: int, dead: Sequence[DeadCount], places: Mapping[Reason, Place]) -> None:
-        """Records of a task became dead letters; `places` has the last one of each reason."""
+        """Record that records of a task became dead letters; `places` locates the last one of each reason."""
         now_s = self._clock.monotonic_s()
         for one in dead:
             self.figures.add(metrics.DEAD_LETTERS, one.records, task, one.reason.text)
@@ -319,7 +319,7 @@ class Observer:
         self._buried[reason] = _Buried(now_s)
 
     def labels(self, task: int, stream: str, flow: LabelFlow, problem: str | None) -> None:
-        """How the labels of a stream flow; `problem`: why somebody should look after them."""
+        """Record the label flow of a stream; `problem` says why an operator should look, None if all is well."""
         for metric, value in (
             (metrics.LABEL_SILENCE, flow.silence_ms),
             (metrics.LABEL_DELAY, flow.usual_delay_ms),

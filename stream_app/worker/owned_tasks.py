@@ -101,7 +101,7 @@ class OwnedTasks:
     def assigned(self, numbers: Sequence[int]) -> None:
         """Take note of an assignment, and of the group's generation.
 
-        A generation that is asked for later may be that of the next assignment, which would not fence us.
+        Read later, the generation may already belong to the next assignment, which would not fence this worker.
         """
         self._generation += 1
         self._group = self._ports.source.group_metadata()
@@ -247,17 +247,17 @@ class OwnedTasks:
         return task.waiting[side].bytes > self._config.worker.buffer_bytes // share and not task.lacks(side)
 
     def resume_drained(self) -> None:
-        """Fetch again what was paused for its size, once half of it is processed."""
+        """Resume fetching a partition that was paused because its buffer was full, once the buffer is half empty."""
         drained = [partition for partition in self._paused if not self._is_full(partition, 2)]
         if drained:
             self._ports.source.resume(drained)
             self._paused.difference_update(drained)
 
     def start_reading(self, task: OwnedTask) -> None:
-        """Fetch the inputs from where the task needs them.
+        """Fetch the inputs from the offsets at which the task continues.
 
         Raises:
-            StateError: They are not there.
+            StateError: The topics do not hold these offsets.
         """
         for partition, offset, goal in zip(task.inputs, task.offsets, task.report.goal, strict=True):
             place = f"{partition.topic}[{partition.partition}]"
@@ -319,7 +319,7 @@ class OwnedTasks:
         return committed
 
     def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:
-        """Throw away the state of these tasks; they are restored after the next poll, if they are still ours then.
+        """Discard the state of these tasks; those that the worker still owns after the next poll are restored.
 
         Raises:
             UnknownOutcomeError: Too many transactions in a row were aborted.

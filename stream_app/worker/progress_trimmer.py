@@ -1,9 +1,9 @@
-"""Deletes the progress records of a task that nobody can use any more.
+"""Deletes the progress records of a task that no restore can need.
 
 A commit record serves to process its ranges again. Once retention has deleted the inputs below its ends, and the two
-newest snapshots lie behind it, it serves nobody; and progress, which has no time limit of its own, grows by a record a
-commit. Where these records end is looked for by halving the offsets of the progress partition, one look a step: the
-answer needs no memory, so it is found whoever owned the task before.
+newest snapshots lie after it, no restore needs it; but progress has no retention of its own and grows by a record a
+commit. A binary search over the offsets of the progress partition, one probe a step, finds the end of these records:
+it needs no state, so a new owner of the task finds the same end.
 """
 
 from collections.abc import Generator
@@ -16,16 +16,16 @@ from stream_app.records import Commit
 from stream_app.serialization import codec
 
 TRIM_INTERVAL_S = 60.0
-"""Between two looks at the inputs: retention deletes whole segments, and a minute of progress is some 6,000 records."""
+"""Time between two checks of the inputs. Retention deletes whole segments; progress grows by some 6,000 a minute."""
 
 PROBE_RECORDS = 100
-"""Of one look; a task has few records between two commits (acts of operators)."""
+"""Records that one probe reads; few records, the acts of operators, lie between two commits."""
 
 PROBE_WAIT_S = 0.05
-"""Longest wait of one look; with finding the place (10-40 ms, measured) it is what a round may be late by."""
+"""Longest wait of one probe; with the seek (10-40 ms, measured) it bounds how much a round is delayed."""
 
 PROBE_POLLS = 100
-"""Looks at one offset, some seconds: a broker that is silent for longer is asked again after `TRIM_INTERVAL_S`."""
+"""Probes of one offset, a few seconds; after a longer silence the broker is asked again in `TRIM_INTERVAL_S`."""
 
 
 class _Found(NamedTuple):
@@ -37,8 +37,8 @@ class ProgressTrimmer:
     """Trims the progress of one task.
 
     Args:
-        cluster: Where the topics are.
-        clock: For `TRIM_INTERVAL_S`.
+        cluster: Reads and trims the topics.
+        clock: Measures `TRIM_INTERVAL_S`.
         inputs: The task's partitions of examples and labels.
         progress: Its progress partition.
     """
@@ -62,7 +62,7 @@ class ProgressTrimmer:
         return self._work is not None
 
     def want(self, before: int) -> None:
-        """Look, if it is time to, for what can be deleted below this offset: that of the oldest snapshot in use."""
+        """Start, when due, a search for records to delete below this offset, where the oldest snapshot in use lies."""
         if self.is_busy or self._is_refused or before <= self._before or self._clock.monotonic_s() < self._due_s:
             return
         self._before = before
@@ -70,10 +70,10 @@ class ProgressTrimmer:
         self._work = self._trim(before)
 
     def step(self) -> int | None:
-        """One look, of some tens of milliseconds; the first offset that is left, once others have been deleted.
+        """Probe once, in some tens of milliseconds; after a deletion return the first offset that is left.
 
         Raises:
-            ArebaError: The broker refuses (it is not asked again), or is silent (it is, later); all goes on without.
+            ArebaError: The broker refused (no further attempt) or was silent (tried later); neither stops the task.
         """
         if self._work is None:
             return None
@@ -91,7 +91,7 @@ class ProgressTrimmer:
         return None
 
     def close(self) -> None:
-        """Release what is open."""
+        """Close the reader of a search that has not ended."""
         if self._work is not None:
             self._work.close()
             self._work = None
@@ -111,9 +111,9 @@ class ProgressTrimmer:
     def _end_of_useless(
         self, reader: LogReader, lows: tuple[int, ...], first: int, before: int
     ) -> Generator[None, None, tuple[int, bool]]:
-        """Behind the last commit record, of those below `before`, whose inputs are gone; and whether the next has some.
+        """Find the end of the commit records below `before` whose inputs are gone, and whether a needed one follows.
 
-        If it has, a newer snapshot changes nothing.
+        If one follows, a newer snapshot allows no further deletion until retention deletes more inputs.
         """
         end, is_all = first, False
         while end < before:
@@ -127,7 +127,7 @@ class ProgressTrimmer:
         return end, is_all
 
     def _commit_from(self, reader: LogReader, offset: int) -> Generator[None, None, _Found | None]:
-        """The first commit record at this offset or behind it."""
+        """Find the first commit record at or after this offset; None if there is none."""
         reader.seek(offset)
         for _ in range(PROBE_POLLS):
             fetched = reader.poll(PROBE_RECORDS, PROBE_WAIT_S)

@@ -235,5 +235,5 @@ class TransactionWatch:
 
     @property
     def _written(self) -> Sequence[str]:
-        """The topics that a transaction of ours may write to: all but the two inputs."""
+        """Return the topics that a transaction of this worker may write to: all but the two inputs."""
         return self._topics[2:]

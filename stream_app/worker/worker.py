@@ -12,6 +12,7 @@ starts again. Both take the path that `kill -9` takes.
 import logging
 from collections.abc import Callable, Sequence
 
+from stream_app import events
 from stream_app.backends.base import TopicPartition
 from stream_app.config import Config
 from stream_app.errors import ArebaError, FencedAgainError, FencedError, OffsetGoneError, UnknownOutcomeError
@@ -138,7 +139,7 @@ class Worker:
         self._poll(self._wait_s())
         if self._lost is not None:
             raise self._lost
-        if self._ports.is_cut_off():  # whoever asks waits in vain; the poll tells when that is over
+        if self._ports.is_cut_off():  # a request would only time out; the poll reports when a broker answers again
             for task in self.tasks:
                 task.be_patient()
             return
@@ -263,5 +264,5 @@ class Worker:
         for close in (self._ports.source.close, self._ports.transaction.close):
             try:
                 close()
-            except Exception:  # the first error is the one to report
-                logging.getLogger(__name__).warning("closing failed", exc_info=True)
+            except Exception:  # noqa: BLE001  (the first error must reach the caller)
+                events.log(events.CLOSING_FAILED, logging.getLogger("areba.worker"))

@@ -47,7 +47,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "pass",
     ),
     "offsets-behind": Mutant(
-        "the offset of the last record is committed, not the one behind it",
+        "the offset of the last record is committed, not the next offset",
         "stream_app/recovery/live_task.py",
         "LiveTask.step",
         "int(examples.offsets[-1]) + 1 if len(examples)",
@@ -68,7 +68,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "pass",
     ),
     "progress-apart": Mutant(
-        "progress is written in a transaction of its own, before that of the outputs",
+        "progress is written in its own transaction, before the transaction with the outputs",
         "stream_app/worker/round_transaction.py",
         "RoundTransaction.commit",
         "transaction.send_offsets(offsets, group)",
@@ -104,21 +104,21 @@ MUTANTS: Mapping[str, Mutant] = {
         "for task in ():",
     ),
     "revoked-kept": Mutant(
-        "a revoked task goes on",
+        "a revoked task continues",
         "stream_app/worker/owned_tasks.py",
         "OwnedTasks.revoked",
         "self._drop(number)",
         "pass",
     ),
     "unfenced-start": Mutant(
-        "a process joins the group without fencing the one before it of its name",
+        "a process joins the group without fencing the previous process of the same name",
         "stream_app/backends/memory/transaction.py",
         "EmbeddedTransaction.initialise",
         "self._epoch = self._broker.initialise(self._id)",
         "self._epoch = max(0, self._broker._epochs.get(self._id, 0)); self._broker._epochs[self._id] = self._epoch",
     ),
     "epoch-unchecked": Mutant(
-        "whoever is fenced still writes: the broker's epochs are not looked at",
+        "a fenced process still writes: the broker does not check epochs",
         "stream_app/backends/memory/broker.py",
         "EmbeddedBroker.check_epoch",
         "if current != epoch:",
@@ -223,7 +223,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "want(max(part.progress_offsets, default=0))",
     ),
     "gap-digest": Mutant(
-        "behind an accepted gap the chain of digests goes on from the snapshot, not from the last commit",
+        "after an accepted gap the chain of digests continues from the snapshot, not from the last commit",
         "stream_app/recovery/replay.py",
         "Replay._replay_act",
         "read_gap(act.text).digest if act.kind == SKIP else position.point.digest",
@@ -237,7 +237,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "return False",
     ),
     "hanging-left": Mutant(
-        "a process does not end what hangs of the one before it",
+        "a process does not end the hanging transactions of its predecessor",
         "stream_app/worker/transaction_watch.py",
         "TransactionWatch.begin",
         "self.sweep(self._open.places)",
@@ -461,7 +461,7 @@ MUTANTS: Mapping[str, Mutant] = {
 
 
 def change(name: str) -> tuple[Path, str]:
-    """The file of a mutant, and its source with the change.
+    """Apply a mutant to the source of its file; return the file's path and the changed source.
 
     Raises:
         LookupError: There is no such mutant, or its lines are not there once.

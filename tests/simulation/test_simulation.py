@@ -18,7 +18,7 @@ FEW_SEEDS = 30
 
 
 def test_some_seeds() -> None:
-    """Whatever is killed, stalled, fenced or lost, committed outputs are those of a new process for the same inputs."""
+    """Committed outputs equal those of an undisturbed process, no matter what is killed, stalled, fenced or lost."""
     results = [run_seed(seed) for seed in range(FEW_SEEDS)]
     assert [(result.seed, result.wrong) for result in results if result.wrong] == []
     assert sum(sum(result.hits.values()) for result in results) > 9 * FEW_SEEDS

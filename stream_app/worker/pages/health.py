@@ -7,7 +7,7 @@ alive   the main loop has not been inside one step for more than `STEP_LIMIT_S`.
 ready   the group was joined, every task that it gave us is live and can commit, and within the last `READY_LIMIT_S` a
         broker answered and a round ended, whether or not it had anything to commit
 
-`Health` is the state at one moment, with the verdicts; `HealthObserver` hears of the changes from the worker's thread
+`Health` is the state at one moment, with the verdicts; `HealthObserver` records the changes in the worker's thread
 and is asked by the server's (`http.py`).
 """
 
@@ -51,7 +51,7 @@ class TaskHealth:
         return self.state is TaskState.LIVE and not self.hanging
 
     def text(self, task: int) -> str:
-        """For people."""
+        """Return the verdict as text for operators."""
         if self.hanging:
             return f"task {task}: waits for a transaction in {self.hanging} that does not end"
         text = f"task {task}: {self.state}"
@@ -78,7 +78,7 @@ class Health:
 
     Attributes:
         now_s: The moment.
-        is_joined: Whether the group gave us tasks, or told us that there are none for us.
+        is_joined: Whether the group has answered, with tasks for this worker or without any.
         tasks: By number.
         step: What the main loop is inside of; None: nothing of our own.
         round_s: When the last round ended.
@@ -94,12 +94,12 @@ class Health:
 
     @property
     def step_seconds(self) -> float:
-        """For how long the main loop has been inside one step; 0: in none."""
+        """How long the main loop has been inside the current step; 0 outside of any step."""
         return self.now_s - self.step.since_s if self.step else 0.0
 
     @property
     def is_alive(self) -> bool:
-        """Whether the main loop gets ahead."""
+        """Whether the main loop makes progress."""
         return self.step is None or self.step_seconds <= self.step.limit_s
 
     @property
@@ -109,13 +109,13 @@ class Health:
         return happened and not any(self._standstill()) and all(one.is_ready for _, one in self._numbered())
 
     def alive_text(self) -> str:
-        """For people."""
+        """Return the verdict as text for operators."""
         if self.step is None or self.is_alive:
             return "alive\n"
         return f"one step takes {self.step_seconds:.0f} s: {self.step.what}\n"
 
     def ready_text(self) -> str:
-        """For people."""
+        """Return the verdict as text for operators."""
         tasks = [one.text(number) for number, one in self._numbered()] or ["the group gave this worker no task"]
         lines = tasks if self.is_joined else ["the group was not joined yet"]
         return "".join(f"{line}\n" for line in (*self._standstill(), *lines))
@@ -124,7 +124,10 @@ class Health:
         return sorted(self.tasks.items())
 
     def _standstill(self) -> Iterator[str]:
-        """What did not happen for too long since it happened first; who is inside a step cannot hear of a broker."""
+        """Yield what has not happened for too long, once it has happened at all.
+
+        A worker inside a step receives no broker's answer, so the age of the last one means nothing then.
+        """
         if self.round_s is not None and self.now_s - self.round_s > READY_LIMIT_S:
             step = f"; at work: {self.step.what}" if self.step else ""
             yield f"no round has ended for {self.now_s - self.round_s:.0f} s{step}"
@@ -133,7 +136,7 @@ class Health:
 
 
 class HealthObserver(Observer):
-    """Writes what happens to the log, and remembers the state. Called by the worker's thread, asked by the server's."""
+    """Logs events and keeps the state for the pages; the worker's thread writes it, the server's threads read it."""
 
     def __init__(self, clock: Clock, logger: logging.Logger | None = None) -> None:
         super().__init__(clock, logger)
@@ -142,7 +145,7 @@ class HealthObserver(Observer):
         self._tasks: dict[int, TaskHealth] = {}
 
     def health(self) -> Health:
-        """As it is now."""
+        """Return the current state."""
         with self._lock:
             return replace(self._known, now_s=self._clock.monotonic_s(), tasks=dict(self._tasks))
 
@@ -151,7 +154,7 @@ class HealthObserver(Observer):
             self._known = replace(self._known, **changed)
 
     def _update(self, task: int, changed: Callable[[TaskHealth], TaskHealth]) -> None:
-        """A task that was not given to us has no state."""
+        """Change the state of a task, unless the task is not assigned to this worker."""
         with self._lock:
             if task in self._tasks:
                 self._tasks[task] = changed(self._tasks[task])
@@ -161,7 +164,7 @@ class HealthObserver(Observer):
 
     @contextmanager
     def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> Iterator[None]:
-        """Hold the time of a piece of our own work against its limit."""
+        """Time a piece of work, so that `is_alive` can compare it with its limit."""
         with super().step(what, limit_s):
             self._note(step=Step(what, self._clock.monotonic_s(), limit_s))
             try:
@@ -170,27 +173,27 @@ class HealthObserver(Observer):
                 self._note(step=None)
 
     def progressed(self) -> None:
-        """The step that runs got ahead: its time counts from now."""
+        """Restart the timer of the current step."""
         super().progressed()
         step = self._known.step
         if step is not None:
             self._note(step=step._replace(since_s=self._clock.monotonic_s()))
 
     def round_ended(self, silence_s: float) -> None:
-        """A round ended, whether or not it had anything to commit."""
+        """Record the end of a round, with or without a commit."""
         super().round_ended(silence_s)
         now_s = self._clock.monotonic_s()
         self._note(round_s=now_s, heard_s=now_s - silence_s)
 
     def assigned(self, tasks: Sequence[int]) -> None:
-        """The group gave us these tasks."""
+        """Record that the group gave these tasks to this worker."""
         super().assigned(tasks)
         with self._lock:
             self._tasks.update(dict.fromkeys(tasks, TaskHealth(TaskState.ASSIGNED)))
         self._note(is_joined=True)
 
     def revoked(self, tasks: Sequence[int]) -> None:
-        """The group took these back."""
+        """Record that the group revoked these tasks."""
         super().revoked(tasks)
         with self._lock:
             for task in tasks:
@@ -198,48 +201,48 @@ class HealthObserver(Observer):
         self._note(is_joined=False)
 
     def owned(self, task: int, committed: tuple[int, int]) -> None:
-        """A task is to be restored."""
+        """Record that a task must be restored."""
         super().owned(task, committed)
         self._change(task, state=TaskState.ASSIGNED, committed=committed, restored=None, problem=None)
 
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
-        """A task is being restored."""
+        """Record the progress of a task's restore."""
         super().restoring(task, state, offsets, goal)
         self._change(task, state=state, restored=offsets)
 
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
-        """A task is live."""
+        """Record that a task is live."""
         super().restored(task, sequence, snapshot, records)
         self._change(task, state=TaskState.LIVE, restored=None)
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
-        """Tasks wait for a transaction that does not end."""
+        """Record that tasks wait for transactions that do not end."""
         super().hanging(places)
         for place in places:
             self._change(place.partition, hanging=f"{place.topic}[{place.partition}]")
 
     def freed(self, tasks: Sequence[int]) -> None:
-        """They no longer wait."""
+        """Record that tasks no longer wait for a hanging transaction."""
         super().freed(tasks)
         for task in tasks:
             self._change(task, hanging="")
 
     def parked(self, task: int, problem: StateError) -> None:
-        """A task cannot be restored."""
+        """Record that a task was parked."""
         super().parked(task, problem)
         self._change(task, state=TaskState.PARKED, restored=None, problem=str(problem))
 
     def tripped(self, task: int, problem: str) -> None:
-        """The breaker stopped a task."""
+        """Record that the breaker stopped a task."""
         super().tripped(task, problem)
         self._change(task, state=TaskState.TRIPPED, restored=None, problem=problem)
 
     def resumed(self, task: int) -> None:
-        """An operator let it run again."""
+        """Record that an operator resumed a task."""
         super().resumed(task)
         self._change(task, state=TaskState.LIVE, problem=None)
 
     def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
-        """A transaction of this task was committed."""
+        """Record that a transaction of this task was committed."""
         super().committed(task, offsets, outputs)
         self._change(task, committed=offsets)

@@ -1,11 +1,11 @@
 """The pages of a worker, `/alive`, `/ready` and `/metrics`, and the server that answers for them.
 
 `/metrics` is the WSGI application of Prometheus' client; the other two are a verdict of `health.py`, with status 200 or
-503, and its reason as text. Nobody is asked for a password, and nothing can be changed.
+503, and its reason as text. The pages need no password and change nothing.
 
-The server is that of the standard library: a thread for each request, at most `MAX_REQUESTS` at a time. A connection
-that is open for longer than `REQUEST_TIMEOUT_S` is closed, whatever its client sends or does not take. What goes wrong
-in a request stays there: the worker does not notice.
+The server of the standard library uses a thread for each request, at most `MAX_REQUESTS` at a time. A connection
+that is open for longer than `REQUEST_TIMEOUT_S` is closed, even while its client sends or receives. An error in a
+request does not affect the worker.
 """
 
 import errno
@@ -37,20 +37,20 @@ from stream_app.worker.pages.metrics import Kind, Labels, Metric
 LOG = logging.getLogger("areba.http")
 
 REQUEST_TIMEOUT_S = 5.0
-"""From the acceptance of a connection to its end: request and answer are a packet or two, with many streams a MB."""
+"""Longest life of a connection: request and answer take a packet or two, with many streams a megabyte."""
 
 MAX_REQUESTS = 16
-"""At a time; a connection beyond them is closed unread. A supervisor and two scrapers need three."""
+"""Requests at a time; a further connection is closed unread. A supervisor and two scrapers need three."""
 
 STOP_POLL_S = 0.1
-"""How late the server notices that it is to end, or that a connection is open for too long."""
+"""Interval at which the server checks whether it must stop and which connections are open for too long."""
 
 JOIN_TIMEOUT_S = 2.0
-"""Longest wait for the server's thread at the end."""
+"""Longest wait for the server's thread in `close`."""
 
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], Any]
 Application: TypeAlias = Callable[[Mapping[str, Any], StartResponse], Iterable[bytes]]
-"""As PEP 3333 has it."""
+"""A WSGI application (PEP 3333)."""
 
 
 class Page(NamedTuple):
@@ -61,7 +61,7 @@ class Page(NamedTuple):
 
 
 def answer(page: Page, start_response: StartResponse) -> Iterable[bytes]:
-    """Give a page as an application does."""
+    """Send a page as a WSGI application does."""
     body = page.text.encode()
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
     start_response(f"{page.status.value} {page.status.phrase}", headers)
@@ -69,20 +69,20 @@ def answer(page: Page, start_response: StartResponse) -> Iterable[bytes]:
 
 
 def alive_page(health: Health) -> Page:
-    """`/alive`."""
+    """Return the page `/alive`."""
     return Page(HTTPStatus.OK if health.is_alive else HTTPStatus.SERVICE_UNAVAILABLE, health.alive_text())
 
 
 def ready_page(health: Health) -> Page:
-    """`/ready`."""
+    """Return the page `/ready`."""
     return Page(HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE, health.ready_text())
 
 
 def pages_of(observer: HealthObserver, topics: tuple[str, str]) -> Mapping[str, Application]:
-    """All pages, by path.
+    """Return all pages by path.
 
     Args:
-        observer: Is asked at each request.
+        observer: Asked at each request.
         topics: Names of examples and labels.
     """
     registry = CollectorRegistry()
@@ -99,14 +99,14 @@ def pages_of(observer: HealthObserver, topics: tuple[str, str]) -> Mapping[str, 
 
 
 class _Worker(Collector):
-    """What the observer knows, in the words of Prometheus' client."""
+    """Converts the observer's state and figures to metric families of the Prometheus client."""
 
     def __init__(self, observer: HealthObserver, topics: tuple[str, str]) -> None:
         self._observer = observer
         self._topics = topics
 
     def collect(self) -> Iterator[Family]:
-        """All metrics, of one moment."""
+        """Yield all metrics."""
         build = GaugeMetricFamily("areba_build_info", "1; the labels have the versions.", labels=("version", "python"))
         build.add_metric([__version__, platform.python_version()], 1.0)
         yield build
@@ -120,7 +120,7 @@ class _Worker(Collector):
 
 
 def values_of(health: Health, topics: tuple[str, str]) -> dict[Metric, dict[Labels, float]]:
-    """The metrics that are read off the state at this moment."""
+    """Return the metrics that are derived from the current state."""
     values: dict[Metric, dict[Labels, float]] = {
         metrics.TASK_STATE: {},
         metrics.COMMITTED_OFFSET: {},
@@ -140,12 +140,12 @@ def values_of(health: Health, topics: tuple[str, str]) -> dict[Metric, dict[Labe
 
 
 class PageServer:
-    """Answers for the pages, in threads of its own, from its making to `close`.
+    """Serves the pages in its own threads, from construction until `close`.
 
     Args:
         host: The address to listen at.
-        port: 0: any that is free, see `port`.
-        pages: By path.
+        port: The port; 0 chooses a free one, which the attribute `port` holds.
+        pages: The applications by path.
 
     Raises:
         ConfigurationError: It cannot listen there.
@@ -167,14 +167,14 @@ class PageServer:
         events.log(events.SERVING, LOG, addresses=" ".join(f"http://{shown}:{self.port}{path}" for path in pages))
 
     def close(self) -> None:
-        """Answer no more; a request that is being answered is left to its thread."""
+        """Stop the server; a request in progress is left to its thread."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(JOIN_TIMEOUT_S)
 
 
 def _router(pages: Mapping[str, Application]) -> Application:
-    """One application for all pages."""
+    """Return one application that dispatches to the pages."""
 
     def route(environ: Mapping[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
@@ -197,20 +197,20 @@ def _router(pages: Mapping[str, Application]) -> Application:
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    allow_reuse_address = True  # after a restart of the process connections of the one before may linger
+    allow_reuse_address = True  # connections of the previous process may linger after a restart
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401  (the base class's)
-        self._open: dict[Any, float] = {}  # each connection, and since when
+        self._open: dict[Any, float] = {}  # when each connection was opened
         super().__init__(*arguments)
 
     def server_bind(self) -> None:
-        """Bind; the base class would ask a name server for our name, however long that takes."""
+        """Bind without the base class's DNS look-up of the host name, which can block for long."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  (a socket; the base class's)
-        """Answer in a thread, if there is one left."""
+        """Answer in a new thread, or close the connection if `MAX_REQUESTS` are open."""
         if len(self._open) >= MAX_REQUESTS:
             self.shutdown_request(request)
             return
@@ -218,19 +218,19 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
-        """It was answered, or given up."""
+        """Forget a request that was answered or abandoned, and close its connection."""
         self._open.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close what is open for too long: its thread, which waits for the client, ends with an error."""
+        """Close connections that are open for too long, so that their threads, which wait for the client, end."""
         for request, since_s in [*self._open.items()]:
             if monotonic() - since_s > REQUEST_TIMEOUT_S:
                 with suppress(OSError):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  (the base class's)
-        """Somebody hung up, or was too slow."""
+        """Log at debug level that a client hung up or was too slow."""
         LOG.debug("request of %s failed: %r", client_address, sys.exception())
 
 
@@ -240,9 +240,9 @@ class _Server6(_Server):
 
 class _Handler(WSGIRequestHandler):
     def address_string(self) -> str:
-        """Of the client; no name server is asked."""
+        """Return the client's IP address, without a DNS look-up."""
         return str(self.client_address[0])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's)
-        """Requests come every few seconds for ever."""
+        """Log a request at debug level only, since supervisors and scrapers send one every few seconds."""
         LOG.debug(format, *args)

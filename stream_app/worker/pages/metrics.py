@@ -144,19 +144,19 @@ class Figures:
         self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in METRICS}
 
     def add(self, metric: Metric, amount: float, *labels: str | int) -> None:
-        """Let a counter grow."""
+        """Increase a counter."""
         key = _values_of(labels)
         with self._lock:
             values = self._values[metric]
             values[key] = values.get(key, 0.0) + amount
 
     def set(self, metric: Metric, value: float, *labels: str | int) -> None:
-        """Give a gauge its value."""
+        """Set the value of a gauge."""
         with self._lock:
             self._values[metric][_values_of(labels)] = value
 
     def drop_task(self, task: int) -> None:
-        """Forget all that is known of a task: another worker counts it from now on."""
+        """Delete all values of a task, which another worker reports from now on."""
         with self._lock:
             for metric, values in self._values.items():
                 if "task" in metric.labels:
@@ -165,11 +165,11 @@ class Figures:
                         del values[key]
 
     def values(self) -> Mapping[Metric, Mapping[Labels, float]]:
-        """A copy of all values, of one moment."""
+        """Return a consistent copy of all values."""
         with self._lock:
             return {metric: dict(values) for metric, values in self._values.items()}
 
 
 def _values_of(labels: tuple[str | int, ...]) -> Labels:
-    """As text that moves no terminal's cursor: names of streams come from records that nobody checked."""
+    """Return label values as printable text: names of streams are unchecked and may hold control characters."""
     return tuple(text if text.isprintable() else repr(text) for text in map(str, labels))

@@ -1,4 +1,4 @@
-"""`areba inspect`: what an operator is told of each task, from the topics and the group alone."""
+"""`areba inspect` reports each task to an operator, from the topics and the group alone."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ RECOMMIT = "areba state recommit"
 
 
 def test_a_healthy_application() -> None:
-    """Where every task is, how far behind, and from which snapshot it would go on: before, while and after it runs."""
+    """Where every task is, how far behind, and which snapshot it would continue from: before, in and after a run."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(3)
     nothing = inspect(world.cluster, world.config)
@@ -105,7 +105,7 @@ def test_a_task_that_the_breaker_stopped() -> None:
     ],
 )
 def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], code: ErrorCode, command: str | None) -> None:
-    """An operator hears of it before the next rebalance parks the task, with the way back."""
+    """An operator sees the problem and its remedy before the next rebalance parks the task."""
     world, _ = _processed()
     damage(world)
     found = inspect(world.cluster, world.config)
@@ -162,7 +162,7 @@ def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.Monkey
     def later(cluster: Cluster, progress: TopicPartition) -> list[Commit | Act]:
         nonlocal count
         found: list[Commit | Act] = []
-        for _ in range(2):  # once before progress is read, once behind it
+        for _ in range(2):  # once before progress is read, once after
             world.send(3, first=count)
             count += 3
             _turns(member, until=_all_at(member, count))

@@ -39,7 +39,7 @@ class PromotedLog:
             self.broker.create_topic(TopicInfo(name, PARTITIONS, {"retention.ms": "-1"}))
 
     def fill(self, times: Sequence[int], partition: int, topic: str = EXAMPLES) -> None:
-        """Records with these timestamps."""
+        """Write records with these timestamps."""
         sender = EmbeddedSender(self.broker)
         for time_ms in times:
             sender.send(topic, b"any", b"any", time_ms, partition=partition)
@@ -151,7 +151,7 @@ def test_where_all_records_were_deleted_the_clock_tells_the_time() -> None:
     ],
 )
 def test_what_is_refused(stream: str, learner: str, partition: int | None, line: str) -> None:
-    """A mark that means nothing would be a dead letter at best, far away from whoever sent it."""
+    """A mark without meaning would at best become a dead letter that its sender does not see."""
     world = PromotedLog()
     with pytest.raises(ConfigurationError, match=line):
         world.promote(stream, learner, partition)
@@ -174,7 +174,7 @@ class _Silent(EmbeddedCluster):
     """Its readers never have anything to say."""
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        """A reader."""
+        """Open a reader whose polls return nothing."""
         reader = super().reader(partition, committed=committed)
         reader.poll = lambda *_: None  # type: ignore[method-assign]
         return reader

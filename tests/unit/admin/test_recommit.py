@@ -274,7 +274,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_a_gap_has_left_behind_is_not_named() -> None:
-    """Whoever accepted a gap chose the state from which the task continues; an older snapshot is of another history."""
+    """An accepted gap fixed the state from which the task continues; an older snapshot is of another history."""
     world, _ = _processed()
     last = [record for record in world.progress(0) if isinstance(record, Commit)][-1]
     ends = last.examples_end, last.labels_end

@@ -40,7 +40,7 @@ def _kill(world: World) -> None:
 
 
 def _reaches(world: World, offsets: tuple[int, int]) -> Worker:
-    """A new worker, with task 0 there and its snapshots written."""
+    """Start a worker and run it until task 0 is at these offsets and its snapshots are written."""
     member = _started(world.worker())
     _turns(
         member,
@@ -189,7 +189,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def _closable(world: World) -> Any:  # noqa: ANN401
-    """A sender that can be closed."""
+    """Return a sender with a `close` method."""
     sender = EmbeddedSender(world.broker)
     return SimpleNamespace(send=sender.send, flush=sender.flush, close=lambda: None)
 

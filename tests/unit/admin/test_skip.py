@@ -1,4 +1,4 @@
-"""Inputs were deleted before a task had done with them: it goes on without them, once an operator says so."""
+"""Inputs were deleted before a task had processed them: it continues without them once an operator says so."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -70,13 +70,13 @@ def _parked(world: World) -> ErrorCode:
 
 
 def _passes(world: World) -> bool:
-    """A second."""
+    """Advance the clock by one second; never stop the turns."""
     world.clock.advance(1.0)
     return False
 
 
 def _goes_on(world: World, start: int, count: int = 20) -> Worker:
-    """A worker goes on at this offset; so does the one after it, with the same bits."""
+    """Check that a worker continues at this offset, and that its successor restores the same bits."""
     member = _started(world.worker())
     _turns(member, until=_all_at(member, start))
     world.send(count, first=start)
@@ -124,7 +124,7 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
 
 
 def test_retention_that_is_faster_than_a_running_worker() -> None:
-    """The task that lost its inputs is parked, with the command that goes on; the other one loses nothing."""
+    """The task that lost its inputs is parked and names the command that lets it continue; the other loses nothing."""
     world = World(_config(worker=OFTEN))
     world.send(COUNT)
     member = _started(world.worker())
@@ -147,7 +147,7 @@ def _offsets(member: Worker) -> dict[int, int]:
 
 
 def test_what_would_be_processed_again_is_gone() -> None:
-    """Without a snapshot the models begin afresh; outputs that are committed stay, and none comes twice."""
+    """Without a snapshot the models start untrained; committed outputs stay, and none is published twice."""
     world, _ = _ran(**NEVER)
     outputs = world.outputs()
     _delete(world, 7)
@@ -189,7 +189,7 @@ def test_nothing_is_skipped_that_is_there() -> None:
 
 
 def test_said_again_before_a_snapshot_is_whole() -> None:
-    """What was processed behind the first gap is forgotten with it, if its inputs are deleted too."""
+    """Batches that were processed after the first gap are lost with it if their inputs are deleted too."""
     world, _ = _ran(**NEVER)
     _delete(world, 7)
     _skip(world)
@@ -296,7 +296,7 @@ def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_record_that_is_no_gap(text: str) -> None:
-    """It is named, and nothing goes on from it."""
+    """The error names the record, and no task continues from it."""
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
         read_gap(text)
     world, _ = _ran(**OFTEN)

@@ -1,4 +1,4 @@
-"""A saved model goes on in another application, or in this one: the same bits for whoever restores it later."""
+"""A saved model continues in this application or another; each later restore yields the same bits."""
 
 import base64
 import json
@@ -54,7 +54,7 @@ def _digests(member: Worker) -> Mapping[str, str]:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """What an application made of forty examples."""
+    """Export the model that an application has trained on forty examples."""
     world, _ = _ran(_config(**SAVED))
     path = tmp_path / "model.safetensors"
     export(_place(world), "s0", "areba", path, 0, None)
@@ -62,7 +62,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_a_new_application_begins_with_it(saved: Path) -> None:
-    """A fraud desk opens a second country with the model of the first; whoever restores it begins alike."""
+    """A fraud desk opens a second country with the model of the first; each restore begins with the same state."""
     config = _config(application={"id": "second"}, **SAVED)
     world = World(config)
     line = _import(_place(world), world, saved)

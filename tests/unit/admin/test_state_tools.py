@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 
 def _ran(count: int = 40, **sections: object) -> World:
-    """An application that processed so many records of each task in several commits, with snapshots on the way."""
+    """Run an application over `count` records of each task, in several commits and with snapshots in between."""
     config = _config(worker={"snapshot_after_ms": 0}, **sections)
     world = World(config.model_copy(update={"predictions": "all"}))
     world.send(count)
@@ -94,7 +94,7 @@ def test_what_a_scaler_does_is_in_the_file(tmp_path: Path) -> None:
 
 
 def test_two_files_are_compared(tmp_path: Path) -> None:
-    """Equal learners are told to be equal; of others every array that differs is named."""
+    """Equal learners are reported as equal; for others every array that differs is named."""
     world = _ran()
     place = _place(world)
     one, two, other = (tmp_path / name for name in ("one", "two", "other"))

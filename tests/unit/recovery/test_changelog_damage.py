@@ -108,12 +108,12 @@ class _Stopping:
         self.close = reader.close
 
     def seek(self, offset: int) -> None:
-        """Go on there."""
+        """Continue at this offset."""
         self._place, self._is_told = offset, False
         self._reader.seek(offset)
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
-        """What may be seen."""
+        """Poll the records that are not hidden."""
         fetched = self._reader.poll(max_records, timeout_s)
         if fetched is None or not self._is_hidden():
             return fetched
@@ -142,7 +142,7 @@ def test_a_snapshot_behind_an_open_transaction_is_waited_for(hidden_s: float, sn
 
 
 def test_no_snapshot_and_no_inputs() -> None:
-    """The one thing that cannot be mended is said with its cause before it and the way out behind it."""
+    """The error for what cannot be repaired names its cause first and the remedy last."""
     world = saved_world(21)
     for number in range(PARTITIONS):
         for snapshot in target_of(world, number).snapshots:
@@ -153,7 +153,7 @@ def test_no_snapshot_and_no_inputs() -> None:
 
 
 def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
-    """A task that the breaker stopped stays stopped, and its count of malformed records goes on where it was."""
+    """A task that the breaker stopped stays stopped, and its count of malformed records continues."""
     world = World(_config(worker=EVERY, **BREAKER))
     world.send(6)
     world.put("examples", 0, None, b"garbage", 100)

@@ -100,7 +100,7 @@ def test_inspect_says_what_to_do_about_topics_that_have_grown() -> None:
 
 
 def test_a_start_takes_topics_that_have_grown_but_no_smaller_ones() -> None:
-    """Kafka cannot shrink a topic: whoever was refused would have no way out."""
+    """Kafka cannot shrink a topic: a refusal would leave an operator without a remedy."""
     world = World()
     cluster, topics = world.cluster, world.config.topics
     world.broker = EmbeddedBroker(world.clock)
@@ -164,7 +164,7 @@ def _create_again(world: World, *names: str) -> None:
 @pytest.mark.parametrize("names", [("examples",), ("labels",), ("examples", "labels")], ids="+".join)
 @pytest.mark.parametrize("offsets", ["gone", "kept"])
 def test_a_topic_that_was_created_again_is_recognised(names: tuple[str, ...], offsets: str) -> None:
-    """Its offsets count other records: to go on from them would leave out what the new topic has below them."""
+    """Its offsets count other records: to continue from them would skip the new topic's records below them."""
     world = _processed()
     kept = dict(world.broker.groups.group("app").offsets)
     old = {name: world.broker.topic(name).topic_id for name in names}

@@ -51,7 +51,7 @@ class FussyNetwork(torch.nn.Module):
         self.layer = torch.nn.Linear(features, 1)
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
-        """A logit each."""
+        """Return a logit for each example."""
         if bool((examples == TOO_MUCH).any()):
             raise LookupError("too much")
         logits: torch.Tensor = self.layer(examples)

@@ -69,7 +69,7 @@ def test_an_abort_leaves_no_trace() -> None:
 
 
 def test_endless_aborts_end() -> None:
-    """A transaction that no retry commits is no rebalance: after some tries the process starts afresh, and says why."""
+    """A transaction that no retry commits is no rebalance: after some attempts the process restarts, and says why."""
     world = World()
     world.send(1)
     failing = _Failing(world.broker, dict.fromkeys(range(1, 100), TransactionAbortedError))
@@ -155,7 +155,7 @@ def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch
 
 
 def test_tripped_then_resumed() -> None:
-    """The task stands until the record comes, and loses nothing that came meanwhile; the other goes on."""
+    """The task stands until the record comes, and loses nothing that came meanwhile; the other task continues."""
     world, member = _tripped_world()
     world.send(6, first=20)
     _turns(member, until=lambda: member.tasks[1].offsets == (12, 12))
@@ -167,7 +167,7 @@ def test_tripped_then_resumed() -> None:
 
 
 def test_resume_is_heard() -> None:
-    """The right record lets it go on; told twice, it is heard once."""
+    """The matching record resumes the task; a second copy has no effect."""
     world, member = _tripped_world()
     sequence = member.tasks[0].point.sequence + 1
     world.resume(0, sequence)
@@ -193,7 +193,7 @@ def test_a_stop_in_the_past_is_history(clock: type[ManualClock]) -> None:
 
 
 def test_a_restarted_worker_stays_stopped() -> None:
-    """Restarting is not mending."""
+    """A restart does not resume the task."""
     world, _ = _tripped_world()
     again = _started(world.worker())
     _turns(again, until=lambda: [task.state for task in again.tasks] == [TaskState.TRIPPED, TaskState.LIVE])
@@ -245,6 +245,6 @@ def test_a_changed_setting_begins_with_the_batch_that_follows(caplog: pytest.Log
 
 
 def _at(member: Worker, offset: int) -> Worker:
-    """Started, with all up to here processed."""
+    """Start a worker and run it until all tasks are at this offset."""
     _turns(_started(member), until=_all_at(member, offset))
     return member

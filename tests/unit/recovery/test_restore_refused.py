@@ -63,7 +63,7 @@ def test_a_zombie_that_wakes_while_restoring_is_no_damage() -> None:
 
 
 def test_one_parked_task_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """The line names the task and the way out; the other task goes on, and ends with status 0."""
+    """The line names the task and the remedy; the other task continues, and the worker ends with status 0."""
     world = _processed()
     world.put("progress", 0, None, b"not ours")
     world.broker.delete_before(TopicPartition(world.config.topics.examples, 1), 0)
@@ -178,11 +178,11 @@ class _Silent(EmbeddedCluster):
         self._left = topic == "progress"  # a start reads how many tasks there are
 
     def answers_once(self) -> None:
-        """The next reader has something to say."""
+        """Let the next reader answer."""
         self._left = True
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        """A reader."""
+        """Open a reader; it stays silent on the chosen topic unless the next answer is due."""
         reader = super().reader(partition, committed=committed)
         if partition.topic.endswith(self._topic) and not self._left:
             reader.poll = lambda *_: None  # type: ignore[method-assign]
@@ -209,7 +209,7 @@ def test_an_outage_is_no_fault_of_the_state() -> None:
 
 
 def test_a_process_that_was_frozen_has_not_waited() -> None:
-    """A laptop that slept, a container that was paused in mid-restore: it goes on where it was."""
+    """A laptop that slept, a container that was paused in mid-restore: it continues where it was."""
     world = _processed()
     cluster = _Silent(world.broker)
     member = _started(world.worker(cluster=cluster))

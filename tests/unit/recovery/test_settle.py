@@ -89,7 +89,7 @@ def test_what_was_not_read_is_not_taken_for_nothing() -> None:
 
 
 def test_the_first_of_two_writers_ends_too() -> None:
-    """Nobody of the two goes on as if it were alone."""
+    """Neither of the two continues as if it were alone."""
     world = World(_config(kafka=KAFKA))
     one = _started(world.worker())
     world.send(10)
@@ -102,7 +102,7 @@ def test_the_first_of_two_writers_ends_too() -> None:
 
 
 def _after_another() -> World:
-    """An application that begins where another one has published."""
+    """Return an application whose output topics hold the records of another one."""
     world = World(_config(kafka=KAFKA))
     one = _started(world.worker())
     world.send(10)

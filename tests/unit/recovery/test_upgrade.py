@@ -43,7 +43,7 @@ def test_an_older_worker_in_the_group_is_waited_for(monkeypatch: pytest.MonkeyPa
 
 
 def _under_older_rules(world: World, until: int, *, killed: bool) -> None:
-    """A worker of older rules processes up to these offsets, and is killed or stopped."""
+    """Run a worker of older rules up to these offsets, then kill or stop it."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("snapshot.identity", "recovery.live_task"):
             patch.setattr(f"stream_app.{module}.RULES", RULES - 1)
@@ -55,7 +55,7 @@ def _under_older_rules(world: World, until: int, *, killed: bool) -> None:
 
 
 def test_new_rules_begin_at_a_snapshot_by_a_recorded_act() -> None:
-    """Whoever asks later which rules made an output finds it in progress."""
+    """Progress records which rules made each output."""
     world = World()
     world.send(10)
     _under_older_rules(world, 10, killed=False)
@@ -108,7 +108,7 @@ def test_a_fresh_run_ends_where_other_rules_begin() -> None:
 
 
 def _old_world(name: str) -> World:
-    """The in-process log as areba 0.1 left it on a broker (commit 7af97ba)."""
+    """Load the in-process log that areba 0.1 (commit 7af97ba) left on a broker."""
     log = OldLog(f"7af97ba/{name}")
     world = World(log.config)
     world.broker = EmbeddedBroker(world.clock)

@@ -10,11 +10,11 @@ from tests.support.verified_log import (
 
 @pytest.fixture(scope="module")
 def true_log() -> Log:
-    """A history in which nothing is off; not to be changed."""
+    """Return a faultless history, which tests must not change."""
     return history()
 
 
 @pytest.fixture
 def log(true_log: Log) -> Log:
-    """A copy, to break something in it."""
+    """Return a copy of the history for a test to damage."""
     return Log({name: list(records) for name, records in true_log.records.items()}, dict(true_log.offsets))

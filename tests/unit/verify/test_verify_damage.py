@@ -32,13 +32,13 @@ def _log() -> Log:
 
 @pytest.fixture(scope="module")
 def true_log() -> Log:
-    """A history in which nothing is off; not to be changed."""
+    """Return a faultless history, which tests must not change."""
     return _log()
 
 
 @pytest.fixture
 def log(true_log: Log) -> Log:
-    """A copy, to damage it."""
+    """Return a copy of the history for a test to damage."""
     return Log({name: list(records) for name, records in true_log.records.items()}, dict(true_log.offsets))
 
 
@@ -46,7 +46,7 @@ DAMAGES = (*outputs.DAMAGES, *state.DAMAGES)
 
 
 def test_the_undamaged_log_has_no_finding(log: Log) -> None:
-    """Whoever is warned of nothing does not look the next time; every metric and the models were compared."""
+    """A false finding would teach operators to ignore the true ones; every metric and the models were compared."""
     report = verify.verify(log, CONFIG, rerun=True)
     assert list(report.findings) == []
     assert list(report.notes) == []
@@ -76,14 +76,14 @@ def test_other_final_models_are_named(log: Log) -> None:
 
 
 def test_one_damage_is_not_many(log: Log) -> None:
-    """The comparison goes on behind it: an operator must see the one record, not a thousand that follow."""
+    """The comparison continues after it: an operator must see the one record, not a thousand that follow."""
     offset, prediction = prediction_where(log, lambda record: not record.champion and record.id == "sea-50")
     put(log, TOPICS.predictions, offset, replace(prediction, score=next_score(prediction.score)))
     assert len(verify.verify(log, CONFIG, rerun=True).findings) == 1
 
 
 def test_a_group_at_work_is_run_again_as_far_as_it_had_come(log: Log) -> None:
-    """Outputs behind the committed offsets that were asked for are no fault."""
+    """Outputs after the requested committed offsets are no fault."""
     half = len(log.records[TOPICS.progress]) // 2
     commit = commit_at(log, half)
     metadata = f"1 {commit.sequence} {commit.digest.hex()}"

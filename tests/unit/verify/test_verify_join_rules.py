@@ -106,7 +106,7 @@ def test_a_missing_dead_letter(log: Log) -> None:
 
 
 def test_a_changed_dead_letter(log: Log) -> None:
-    """A dead letter is sent again after the mend: its bytes must be those that came."""
+    """A dead letter is sent again after the repair, so its bytes must equal the original's."""
     records = log.records[TOPICS.dead_letters]
     records[0] = replace(records[0], value=b"other")
     records[1] = replace(records[1], headers=(("mine", b"1"), *records[1].headers))
@@ -153,7 +153,7 @@ def test_a_dead_letter_that_points_elsewhere(log: Log, name: str, value: bytes, 
 
 
 def test_a_doubled_dead_letter(log: Log) -> None:
-    """Sent again after the mend, it would be there twice."""
+    """Sent again after the repair, it would be there twice."""
     log.records[TOPICS.dead_letters].insert(4, log.records[TOPICS.dead_letters][3])
     assert (Code.UNEXPECTED_DEAD_LETTER, TOPICS.dead_letters, 4) in places(findings(log))
 

@@ -42,7 +42,7 @@ class Replay:
     path: Path
 
     def report(self) -> verify.Report:
-        """What `verify` says; no worker ever ran."""
+        """Verify the topics against the manifest; no worker ever ran."""
         return verify.verify(EmbeddedCluster(self.broker), CONFIG, [self.path])
 
     def entries(self, topic: str) -> list[Any]:
@@ -69,7 +69,7 @@ def replayed(folder: Path, faults: Faults) -> Replay:
 
 
 def test_what_was_sent_is_there(tmp_path: Path) -> None:
-    """The replayer's word and the topics agree, whatever faults it made on purpose."""
+    """The replayer's manifest and the topics agree, no matter which faults it made on purpose."""
     faults = Faults(duplicates=0.1, dropped=0.1, conflicting_labels=0.1, garbage=0.1)
     report = replayed(tmp_path, faults).report()
     assert list(report.findings) == []
@@ -80,14 +80,14 @@ def test_what_was_sent_is_there(tmp_path: Path) -> None:
 
 
 def test_records_out_of_order_have_no_digest(tmp_path: Path) -> None:
-    """The order of sending cannot be told from the topics then; all else is checked."""
+    """The topics do not show the order of sending then; everything else is checked."""
     report = replayed(tmp_path, Faults(out_of_order=0.2)).report()
     assert list(report.findings) == []
     assert report.notes[-1] == "manifest.json: its digest was not checked: it sent records out of order"
 
 
 def test_a_record_that_was_sent_and_is_not_there(tmp_path: Path) -> None:
-    """Lost between the replayer and us, whatever the broker said."""
+    """A record that the broker acknowledged to the replayer is missing from its topic."""
     sent = replayed(tmp_path, Faults())
     for topic, place in ((TOPICS.examples, 31), (TOPICS.labels, 47)):
         del sent.entries(topic)[place]
@@ -128,7 +128,7 @@ def test_missing_marks(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_none(tmp_path: Path) -> None:
-    """The file's name is told, not a traceback."""
+    """The error names the file and has no traceback."""
     path = tmp_path / "manifest.json"
     for text in ("{}", "[]", "\0", '{"format": 1}'):
         path.write_text(text, encoding="utf-8")

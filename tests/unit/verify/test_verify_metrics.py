@@ -34,7 +34,7 @@ from tests.support.verified_log import (
 
 @pytest.fixture(scope="module")
 def corrected() -> Log:
-    """A history with corrections; not to be changed."""
+    """Return a history with corrections, which tests must not change."""
     return history(config=CORRECTING)
 
 
@@ -132,7 +132,7 @@ def test_metrics_that_count_too_much(log: Log) -> None:
 
 
 def _changed(at: int, **figures: float | None) -> Metric:
-    """The metric after `at` labels of a learner that became worse at label 40, which was flagged at label 60."""
+    """Return the metric after `at` labels of a learner that degraded at label 40 and was flagged at label 60."""
     change = {"change_flagged": 60, "change_began": 40, "gmean_before": 0.5, "labels_to_recover": 25, "changes": 1}
     sums = dict.fromkeys(("positive_correct", "positive_total", "negative_correct", "negative_total"), 1.0)
     names = [each.name for each in fields(Metric) if each.name not in {*change, *sums}]

@@ -130,7 +130,7 @@ def test_a_lost_closing(log: Log) -> None:
     ],
 )
 def test_a_changed_outcome(log: Log, change: dict[str, object], code: Code, expected: str) -> None:
-    """Whoever scores the learners by outcomes would score something that did not happen."""
+    """A score that is computed from outcomes would count something that did not happen."""
     offset, outcome = where(log, TOPICS.outcomes, lambda record: record.outcome == "joined" and record.id == "sine-40")
     assert isinstance(outcome, Outcome)
     assert outcome.label == 0

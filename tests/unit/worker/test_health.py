@@ -95,7 +95,7 @@ def _restarted(count: int) -> tuple[World, Worker, HealthObserver]:
 
 
 def test_restoring_is_not_ready() -> None:
-    """Whoever sends work away from a worker that restores is told how far it is."""
+    """The page of a worker that restores shows how far the restore is."""
     _, again, observer = _restarted(30)
     with _served(observer) as port:
         _turns(again, until=lambda: len(again.tasks) == PARTITIONS)
@@ -113,7 +113,7 @@ def test_restoring_is_not_ready() -> None:
 
 
 def test_a_trip_and_its_end() -> None:
-    """The reason and the command; live again behind the resume."""
+    """The page shows the reason and the command; after the resume the task is live again."""
     world = World(_config(**BREAKER))
     observer = HealthObserver(world.clock)
     world.send(6)
@@ -153,7 +153,7 @@ def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_task_that_waits_for_a_dead_transaction() -> None:
-    """It commits nothing there, and says so; the other one goes on, and so does it once that has ended."""
+    """The task commits nothing and says so; the other task continues, and so does it once the transaction has ended."""
     world = World(_config())
     dead = EmbeddedTransaction(world.broker, "app-other", timeout_s=10 * HANGS_AFTER_S)
     dead.initialise()
@@ -237,7 +237,7 @@ class Sleeper:
         return {"nothing": np.zeros(1)}
 
     def load(self, _: object) -> None:
-        """The same again."""
+        """Load nothing: the method has no state to restore."""
 
 
 class _Stopped(EmbeddedTransaction):
@@ -359,7 +359,7 @@ def test_a_long_restore_is_alive() -> None:
 
 
 def test_compiling_gets_ahead() -> None:
-    """Minutes of it are one function after the other; only a function that takes too long is a standstill."""
+    """Compiling takes minutes, function by function; only one function that takes too long is a standstill."""
     clock = ManualClock()
     observer = HealthObserver(clock)
     with observer.step("compiling"), reporting_compiled(observer.progressed):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from stream_app import events
 from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.source import EmbeddedSource
@@ -33,7 +34,7 @@ from tests.support.world import (
 
 
 class _Forgetful(EmbeddedSource):
-    """Loses its place in the group behind the worker's back, as a client does whose heartbeats were too late."""
+    """Loses its membership unnoticed by the worker, as a client does whose heartbeats were late."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         super().__init__(broker, "app")
@@ -71,7 +72,7 @@ class _Fenced(EmbeddedTransaction):
     def commit(self) -> None:
         """Fenced."""
         self._clock.advance(self._after_s)
-        raise FencedError("told to")
+        raise FencedError("on purpose")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ class _Fenced(EmbeddedTransaction):
     ],
 )
 def test_who_was_fenced_by_whom(age_s: float, open_s: float, was_fenced: bool, again: bool) -> None:
-    """Status 5 for a second worker of one name, 4 for a transaction that timed out, whatever the machine's speed."""
+    """A second worker of one name ends with status 5, a timed-out transaction with 4, at any speed of the machine."""
     world = World()
     member = world.worker(transaction=_Fenced(world, open_s), was_fenced=was_fenced)
     asked = 0
@@ -107,7 +108,7 @@ def test_who_was_fenced_by_whom(age_s: float, open_s: float, was_fenced: bool, a
 
 
 def test_a_closing_error_does_not_hide_the_first(caplog: pytest.LogCaptureFixture) -> None:
-    """The reason of the end is the one to report; that closing failed too is a line in the log."""
+    """The first error is raised; the failed close is only logged."""
     world = World()
     member = world.worker()
 
@@ -117,7 +118,7 @@ def test_a_closing_error_does_not_hide_the_first(caplog: pytest.LogCaptureFixtur
     member._ports.source.close = fail  # type: ignore[method-assign]
     with pytest.raises(ZeroDivisionError):
         member.run(lambda: 1 // 0 == 0)
-    assert [record.getMessage() for record in caplog.records] == ["closing failed"]
+    assert [getattr(record, "event", None) for record in caplog.records] == [events.CLOSING_FAILED.name]
 
 
 # The loop -------------------------------------------------------------------------------------------------------------

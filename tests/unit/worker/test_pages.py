@@ -1,4 +1,4 @@
-"""The server of a worker's pages: whoever asks, and however badly, the worker does not notice."""
+"""The server of a worker's pages: no request, however malformed, affects the worker."""
 
 import contextlib
 import logging
@@ -31,7 +31,7 @@ def _fine(_: object, start_response: StartResponse) -> Iterable[bytes]:
 
 
 def test_a_port_in_use_is_a_wrong_setting() -> None:
-    """Told at start, with the setting's name, in place of a worker that nobody can watch."""
+    """The start fails with the setting's name rather than run a worker that nobody can watch."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=rf"worker\.http_port: cannot listen at 127\.0\.0\.1:{port}: "):

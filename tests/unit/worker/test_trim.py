@@ -1,4 +1,4 @@
-"""Progress is trimmed behind retention and the two newest snapshots, and what reads it copes with its new beginning."""
+"""Progress is trimmed as far as retention and the two newest snapshots allow; its readers accept the new beginning."""
 
 import logging
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def _place(world: World, topic: str, number: int) -> TopicPartition:
 
 
 def _processed() -> tuple[World, Worker]:
-    """Records were processed in several commits with snapshots on the way; the worker lives."""
+    """Run a worker over records in several commits with snapshots in between, and leave it running."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(COUNT)
     member = _started(world.worker())
@@ -35,7 +35,7 @@ def _processed() -> tuple[World, Worker]:
 
 
 def _retain(world: World, examples: int, labels: int, numbers: Sequence[int] = range(PARTITIONS)) -> None:
-    """What retention does to the inputs."""
+    """Delete the inputs below these offsets, as retention does."""
     for number in numbers:
         world.broker.delete_before(_place(world, "examples", number), examples)
         world.broker.delete_before(_place(world, "labels", number), labels)
@@ -62,7 +62,7 @@ def _target(world: World, number: int = 0) -> RestoreTarget:
 
 
 def _more(world: World, member: Worker, total: int) -> None:
-    """Some more records, processed, a snapshot behind them named, and progress looked at."""
+    """Process more records, wait until a later snapshot is named and progress has been checked."""
     world.clock.advance(progress_trimmer.TRIM_INTERVAL_S)
     world.send(6, first=total - 6)
     _turns(member, until=_all_at(member, total))
@@ -71,7 +71,7 @@ def _more(world: World, member: Worker, total: int) -> None:
 
 
 def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
-    """Progress begins behind what retention has taken."""
+    """Progress begins after the commits whose inputs retention has deleted."""
     world, member = _processed()
     _retain(world, examples, labels)
     _more(world, member, COUNT + 6)
@@ -152,7 +152,7 @@ def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) 
 
 
 class _Counting(EmbeddedCluster):
-    """Counts what it is asked, and refuses or is silent when told to."""
+    """Counts requests, and refuses or ignores them when a test says so."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         super().__init__(broker)
@@ -161,7 +161,7 @@ class _Counting(EmbeddedCluster):
         self.failure: ArebaError | None = None
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        """A reader."""
+        """Open a reader."""
         self.readers += partition.topic.endswith("progress")
         return super().reader(partition, committed=committed)
 
@@ -209,7 +209,7 @@ def test_progress_is_looked_at_once_a_minute_and_only_behind_retention() -> None
     ("failure", "attempts"), [(TopicError("progress[0]: not allowed"), 1), (UnknownOutcomeError("silent"), 3)]
 )
 def test_a_refusal_does_no_harm(failure: ArebaError, attempts: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Without the permission all goes on; it is said once, and a broker that refuses is not asked again."""
+    """Without the permission the worker continues; it warns once and does not ask the broker again."""
     world, cluster, member = _counted()
     cluster.failure = failure
     with caplog.at_level(logging.INFO, "areba.worker"):
@@ -226,7 +226,7 @@ class _Mute(_Counting):
     """Its readers of progress have nothing to say once retention was at work."""
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        """A reader."""
+        """Open a reader."""
         made = super().reader(partition, committed=committed)
         if partition.topic.endswith("progress") and self.failure is not None:
             made.poll = _nothing  # type: ignore[method-assign]
@@ -289,7 +289,7 @@ def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
 
 
 def test_a_model_is_rebuilt_from_a_snapshot() -> None:
-    """`areba state` goes on to work: the configuration is that of the snapshot."""
+    """`areba state` still works: it uses the snapshot's configuration."""
     world, member = _trimmed()
     expected = member.tasks[0].live.task.model_digests()
     place = Place(world.config, world.cluster, world.clock)

@@ -189,7 +189,7 @@ def test_labels_before_the_first_example(cuts: Sequence[int]) -> None:
 
 
 def _elsewhere(partition: int, partitions: int = 2) -> str:
-    """The name of a stream that belongs to this partition."""
+    """Find the name of a stream that belongs to this partition."""
     return next(f"e{n}" for n in range(100) if partition_of(b"e%d" % n, partitions) == partition)
 
 
@@ -210,7 +210,7 @@ def test_misplaced_records_are_counted() -> None:
 
 
 def _split_world() -> tuple[World, Worker, HealthObserver]:
-    """A stream of which one producer chooses partitions as Java does, and another one does not."""
+    """Build a stream with two producers, of which only one chooses partitions as Java does."""
     stream = _elsewhere(1)
     world = World(_config(streams={stream: {}}, worker={"snapshot_after_ms": 0}))
     observer = HealthObserver(world.clock)
@@ -225,7 +225,7 @@ def _split_world() -> tuple[World, Worker, HealthObserver]:
 
 
 def test_a_misplaced_stream_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    """Labels that never meet their examples look like labels that are late: the cause is told at the first record."""
+    """Labels that never meet their examples look like late labels: the cause is reported at the first record."""
     with caplog.at_level(logging.WARNING):
         world, member, observer = _split_world()
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("misplaced")]
