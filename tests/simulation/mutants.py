@@ -244,12 +244,12 @@ MUTANTS: Mapping[str, Mutant] = {
         "pass",
     ),
     "resume-forgotten": Mutant(
-        "who restores a task that was resumed takes it for stopped",
+        "a restore counts bad records from before a resume",
         "stream_app/recovery/replay.py",
         "Replay._replay_act",
-        "position.tripped = None",
+        "state.breaker.reset()",
         "pass",
-        ("tests/unit/recovery/test_restore.py::test_resume_is_heard",),
+        ("tests/unit/recovery/test_restore.py::test_a_resume_counts_for_the_next_owner",),
     ),
     "trip-unrecorded": Mutant(
         "the breaker stops a task, but the commit record does not say so",

@@ -14,7 +14,7 @@ from stream_app.errors import (
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.records import Act, Commit, Example
+from stream_app.records import Act, Commit, Example, Label
 from stream_app.recovery import progress_script
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
@@ -177,6 +177,19 @@ def test_resume_is_heard() -> None:
     again = _started(world.worker())
     _turns(again, until=lambda: len(again.tasks) == 2 and again.tasks[0].offsets == (15, 12))
     _turns(again, until=lambda: again.tasks[0].state is TaskState.LIVE)
+
+
+def test_a_resume_counts_for_the_next_owner() -> None:
+    """A task that was resumed would be stopped again by its first bad record once another worker has restored it."""
+    world, member = _tripped_world()
+    world.resume(0, member.tasks[0].point.sequence + 1)
+    world.put("labels", 0, b"s0", codec.encode(Label("s0", "early", 1)), 200)
+    _turns(member, until=lambda: _reaches(member, (9, 7)))
+    again = _started(world.worker())
+    _turns(again, until=lambda: _reaches(again, (9, 7)))
+    world.put("examples", 0, None, b"garbage", 300)
+    _turns(again, until=lambda: any(task.offsets == (10, 7) for task in again.tasks))
+    assert {task.state for task in again.tasks} == {TaskState.LIVE}
 
 
 @pytest.mark.parametrize("clock", [ManualClock, _Ticking])
