@@ -187,7 +187,8 @@ def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
     return calm.outputs()
 
 
-def _processed(count: int = 20) -> World:
+def _world_after(count: int = 20) -> World:
+    """Return a world where a worker has processed so many records of each partition."""
     world = World()
     world.send(count)
     member = _started(world.worker())

@@ -153,7 +153,7 @@ def a_lost_trace(log: Log) -> Found:
 
 
 def a_changed_outcome(log: Log) -> Found:
-    """Another class than the label told."""
+    """Publish another class than the label has."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.id == "sine-40")
     put(log, TOPICS.outcomes, offset, replace(outcome, label=1 - (outcome.label or 0)))
     return [
@@ -163,7 +163,7 @@ def a_changed_outcome(log: Log) -> Found:
 
 
 def a_lost_outcome(log: Log) -> Found:
-    """The end of an example that nobody was told."""
+    """Lose the only record that reports how an example ended."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sea")
     put(log, TOPICS.outcomes, offset, None)
     text = f"the outcome joined with the label at {TOPICS.labels}[0] offset {outcome.label_offset}"

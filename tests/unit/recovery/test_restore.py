@@ -31,12 +31,12 @@ from tests.support.world import (
     _config,
     _Failing,
     _never,
-    _processed,
     _reaches,
     _started,
     _Ticking,
     _turns,
     _undisturbed,
+    _world_after,
 )
 
 # Recovery -------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_a_restarted_worker_stays_stopped() -> None:
 
 def test_a_new_stream_is_recorded() -> None:
     """It holds from its act on: a later restore goes through both configurations."""
-    world = _processed()
+    world = _world_after()
     more = _config(streams={"s0": {"features": 1}, "s1": {"features": 1}, "new": {"features": 1}})
     for expected in (21, 22):
         member = _started(world.worker(more))
@@ -231,14 +231,14 @@ def test_a_new_stream_is_recorded() -> None:
 
 def test_a_changed_setting_is_refused() -> None:
     """Status 2, one line a setting."""
-    world = _processed()
+    world = _world_after()
     with pytest.raises(ConfigurationError, match=r"metrics.fading_factor: 0.99 -> 0.5"):
         world.worker(_config(metrics={"fading_factor": 0.5, "every_labels": 4})).run(_never())
 
 
 def test_a_changed_setting_begins_with_the_batch_that_follows(caplog: pytest.LogCaptureFixture) -> None:
     """Until something comes, nothing has changed: the models that a stop tells are those that progress tells."""
-    world = _processed()
+    world = _world_after()
     learners = {"areba": {"method": "areba", "budget": 4}, "new": {"method": "baseline"}}
     changed = _config(learners=learners, metrics={"every_labels": 4})
     models = [task.live.model_digest() for task in _at(world.worker(), 20).tasks]

@@ -39,10 +39,10 @@ from tests.support.world import (
     _all_at,
     _config,
     _never,
-    _processed,
     _started,
     _turns,
     _undisturbed,
+    _world_after,
 )
 
 
@@ -64,7 +64,7 @@ def test_a_zombie_that_wakes_while_restoring_is_no_damage() -> None:
 
 def test_one_parked_task_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     """The line names the task and the remedy; the other task continues, and the worker ends with status 0."""
-    world = _processed()
+    world = _world_after()
     world.put("progress", 0, None, b"not ours")
     world.broker.delete_before(TopicPartition(world.config.topics.examples, 1), 0)
     member = world.worker()
@@ -122,7 +122,7 @@ def test_state_that_does_not_fit(
 ) -> None:
     """Status 3 and one line with both numbers, before a single record is written."""
     monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
-    world = _processed()
+    world = _world_after()
     damage(world)
     before = world.outputs()
     with pytest.raises(StateError) as caught:
@@ -135,7 +135,7 @@ def test_state_that_does_not_fit(
 @pytest.mark.parametrize("damage", [_lose_offsets, _older_offsets])
 def test_offsets_whose_markers_were_lost_are_committed_again(damage: Callable[[World], None]) -> None:
     """A few commits in a row may have lost the markers of their offsets: progress has them."""
-    world = _processed()
+    world = _world_after()
     before = world.broker.committed("app", list(world.broker.groups.group("app").offsets))
     outputs = world.outputs()
     damage(world)
@@ -193,7 +193,7 @@ class _Silent(EmbeddedCluster):
 @pytest.mark.parametrize("topic", ["progress", "changelog"])
 def test_a_restore_without_progress_is_given_up(topic: str) -> None:
     """A task that waits forever looks like one that works: after the timeout it says what it has and what it wants."""
-    world = _processed()
+    world = _world_after()
     start_s = world.clock.monotonic_s()
     with pytest.raises(StateError, match=ErrorCode.NO_RECORDS):
         world.worker(cluster=_Silent(world.broker, topic)).run(_never())
@@ -202,7 +202,7 @@ def test_a_restore_without_progress_is_given_up(topic: str) -> None:
 
 def test_an_outage_is_no_fault_of_the_state() -> None:
     """While no broker can be reached nothing can be read: that time does not count."""
-    world = _processed()
+    world = _world_after()
     member = world.worker(cluster=_Silent(world.broker), is_cut_off=lambda: True)
     member.run(lambda: world.clock.monotonic_s() > 1_000)
     assert [task.state for task in member.tasks] == []
@@ -210,7 +210,7 @@ def test_an_outage_is_no_fault_of_the_state() -> None:
 
 def test_a_process_that_was_frozen_has_not_waited() -> None:
     """A laptop that slept, a container that was paused in mid-restore: it continues where it was."""
-    world = _processed()
+    world = _world_after()
     cluster = _Silent(world.broker)
     member = _started(world.worker(cluster=cluster))
     for _ in range(5):

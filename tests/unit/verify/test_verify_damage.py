@@ -24,22 +24,12 @@ from tests.support.damages.log import (
 from tests.support.verified_log import CONFIG, TOPICS, Log, inputs, processed, put
 
 
-def _log() -> Log:
+@pytest.fixture(scope="module")
+def true_log() -> Log:
+    """Return a faultless history with real learners, of which `log` is a copy for each test."""
     log = Log()
     log.records[TOPICS.examples], log.records[TOPICS.labels] = inputs(1)
     return processed(log, 97, 1.0)
-
-
-@pytest.fixture(scope="module")
-def true_log() -> Log:
-    """Return a faultless history, which tests must not change."""
-    return _log()
-
-
-@pytest.fixture
-def log(true_log: Log) -> Log:
-    """Return a copy of the history for a test to damage."""
-    return Log({name: list(records) for name, records in true_log.records.items()}, dict(true_log.offsets))
 
 
 DAMAGES = (*outputs.DAMAGES, *state.DAMAGES)

@@ -40,7 +40,7 @@ def corrected() -> Log:
 
 @pytest.mark.parametrize("batch", [1, 7, 97, 5_000])
 def test_corrections_have_no_finding(batch: int) -> None:
-    """Of labels that wait and of joined examples, told by revisions, wherever a batch was cut."""
+    """The labels that wait and the joined examples follow from the revisions, wherever a batch was cut."""
     log = history(3, batch, config=CORRECTING)
     report = verify.verify(log, CORRECTING)
     assert report.findings == ()

@@ -97,7 +97,7 @@ def test_a_doubled_outcome(log: Log) -> None:
 
 
 def test_a_lost_outcome(log: Log) -> None:
-    """An example whose end nobody was told, though its label is there."""
+    """No outcome reports the end of an example, although its label is there."""
     offset, outcome = where(log, TOPICS.outcomes, lambda record: record.outcome == "joined" and record.stream == "sea")
     assert isinstance(outcome, Outcome)
     put(log, TOPICS.outcomes, offset, None)
