@@ -96,6 +96,14 @@ class PartitionAudit:
         """The settings in force."""
         return self._reference.settings
 
+    def dropped_learners(self) -> dict[tuple[str, str], int]:
+        """Return the learners that a configuration removed, with the number of labels of the stream at the removal."""
+        return {
+            (stream.name, learner): labelled
+            for stream in self._reference.streams.values()
+            for learner, labelled in stream.dropped.items()
+        }
+
     def take(self, examples: Iterable[Record], labels: Iterable[Record]) -> None:
         """Process the records of the next range, and compare what they cause with what was published."""
         reference = self._reference

@@ -9,8 +9,9 @@ says which corrections came before a metric that counts no more labels than the 
 figures must be those of one of the states between two labels. A correction of a label that still waits changes no
 metric; a correction is of that kind if the next `joined` outcome of its id has an older label.
 
-A learner whose predictions are not published (`predictions: champion`) cannot be counted again. `Recount.unknown` is
-the number of such metrics.
+A learner whose predictions are not published (`predictions: champion`) cannot be counted again, and neither can a
+learner that began after the stream or that came back after a configuration had removed it: examples from before that
+time have no prediction by it. `Recount.unknown` is the number of such metrics.
 
 Memory: predictions of examples that are not closed yet, and a byte for each label of a learner until its next metric;
 with corrections, the closed examples that the join remembers.
@@ -20,6 +21,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from stream_app.records import Metric, Outcome, Prediction
@@ -210,6 +212,7 @@ class Recount:
         outcomes: Its outcomes.
         max_closed: Closed examples that the join remembers of a stream; 0 without corrections.
         closed_ttl_ms: For how long the join remembers them, in event time.
+        dropped: Learners that a configuration removed, with the stream's number of labels at the first removal.
 
     Attributes:
         unknown: Number of metrics that could not be counted again.
@@ -222,8 +225,10 @@ class Recount:
         outcomes: Iterable[Output[Outcome]],
         max_closed: int = 0,
         closed_ttl_ms: int = 0,
+        dropped: Mapping[tuple[str, str], int] = MappingProxyType({}),
     ) -> None:
         self.unknown = 0
+        self._dropped = dropped
         self._closed_ttl_ms = closed_ttl_ms
         self._fading = fading
         self._groups = grouped(predictions)
@@ -242,6 +247,8 @@ class Recount:
         learner = stream.learners.setdefault(
             metric.learner, _Learner() if not stream.labelled else _Learner(since=None)
         )
+        if self._came_back(metric):
+            learner.since = None
         if not learner.count_to(metric.labelled, self._fading):
             self.unknown += 1
             return None
@@ -249,6 +256,11 @@ class Recount:
         while fault and self._one_more(metric.stream, learner):
             fault = "; ".join(_differences(metric, learner.sums)) or None
         return fault
+
+    def _came_back(self, metric: Metric) -> bool:
+        """Say whether the learner knows none of the labels from before its name was removed: it began again."""
+        labelled = self._dropped.get((metric.stream, metric.learner))
+        return labelled is not None and metric.labelled - metric.updates >= labelled
 
     def _one_more(self, stream: str, learner: _Learner) -> bool:
         """Apply one more correction, unless the next label of the stream comes first; say whether there was one."""

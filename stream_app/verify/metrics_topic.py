@@ -20,12 +20,20 @@ class MetricsTopicCheck:
         self._wrong: list[tuple[int, str]] = []
         self._last: dict[tuple[str, str], tuple[int, Metric]] = {}
 
-    def read(self, reader: PartitionReader, reset: frozenset[str], *, is_counted: bool) -> Iterator[str]:
+    def read(
+        self,
+        reader: PartitionReader,
+        reset: frozenset[str],
+        dropped: Mapping[tuple[str, str], int],
+        *,
+        is_counted: bool,
+    ) -> Iterator[str]:
         """Compare each record with the one before it and with a recount; yield notes.
 
         Args:
             reader: Reads the topics.
             reset: Streams that were reset, which are not counted again.
+            dropped: Learners that a configuration removed, with the stream's number of labels at the removal.
             is_counted: Whether the other streams are.
         """
         topics, join = self._config.topics, self._config.join
@@ -35,6 +43,7 @@ class MetricsTopicCheck:
             reader.decodable(topics.outcomes, Outcome),
             join.max_closed_per_stream if join.corrections == "correct" else 0,
             join.closed_ttl_ms,
+            dropped,
         )
         for output in reader.outputs(self._topic, Metric):
             metric = output.content
@@ -51,7 +60,7 @@ class MetricsTopicCheck:
             self._last[metric.stream, metric.learner] = output.offset, metric
         if recount.unknown:
             where = f"{self._topic}[{self._partition}]"
-            text = f"{recount.unknown:,} records of learners whose predictions are not published were not counted again"
+            text = f"{recount.unknown:,} records were not counted again: not all predictions of their learners are published"
             yield f"{where}: {text}"
 
     def finish(self, figures: Mapping[str, Figures]) -> None:

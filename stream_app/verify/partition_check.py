@@ -186,7 +186,8 @@ class PartitionCheck:
                 rerun.take(step.offset, step.record)
         self._take_range(audit, inputs, progress.ends)
         metrics = MetricsTopicCheck(self._config, self._partition, self._findings)
-        self._notes += metrics.read(reader, frozenset(self._reset), is_counted=not self._has_gap)
+        dropped = audit.dropped_learners()
+        self._notes += metrics.read(reader, frozenset(self._reset), dropped, is_counted=not self._has_gap)
         running = self._committed() != committed
         figures = audit.finish(running=running) if self._is_complete else {}
         if running:

@@ -159,6 +159,8 @@ class ReferenceJoin:
         for stream in self.streams.values():
             before = stream.learners
             stream.learners = dict(settings.of_stream(stream.name).learners)
+            for name in before.keys() - stream.learners.keys():
+                stream.dropped.setdefault(name, stream.labelled)
             for name, learner in stream.learners.items():
                 if name not in before or _shape(before[name]) != _shape(learner):
                     stream.begun[name] = stream.labelled

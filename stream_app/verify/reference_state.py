@@ -191,7 +191,8 @@ class ByAge(Generic[Held]):
 class Stream:
     """Everything that is known of one stream.
 
-    `begun` is the number of labels that there had been when each learner began, `closed` is in order of closing.
+    `begun` is the number of labels that there had been when each learner began, `dropped` when a configuration first
+    removed a learner of this name. `closed` is in order of closing.
     """
 
     name: str
@@ -199,6 +200,7 @@ class Stream:
     learners: dict[str, LearnerSettings]
     champion: str
     begun: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    dropped: dict[str, int] = field(default_factory=dict)
     time_ms: int = -1
     arrivals: int = 0
     pending: ByAge[Pending] = field(default_factory=ByAge)

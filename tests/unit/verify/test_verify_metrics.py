@@ -177,3 +177,21 @@ def test_a_change_out_of_nowhere(log: Log) -> None:
     assert isinstance(metric, Metric)
     put(log, TOPICS.metrics, offset, replace(metric, change_flagged=3))
     assert (Code.WRONG_CHANGE, TOPICS.metrics, offset) in places(findings(log))
+
+
+def test_a_learner_that_came_back() -> None:
+    """A mark publishes the metrics of a learner that was removed and added again before the next label."""
+    predictions = [Prediction("s", name, "one", True, 0.25, 0, 0) for name in "ab"]
+    outcomes = [Outcome("s", name, "joined", label, "one", 0.25, 0, label, label) for label, name in enumerate("ab")]
+    asked = [Output(offset, 0, b"s", prediction) for offset, prediction in enumerate(predictions)]
+    settled = [Output(offset, 0, b"s", outcome) for offset, outcome in enumerate(outcomes)]
+    again = replace(_changed(0), stream="s", learner="one", labelled=2, updates=0)
+    again = replace(again, recall=None, specificity=None, gmean=None)
+    again = replace(again, positive_correct=0.0, positive_total=0.0, negative_correct=0.0, negative_total=0.0)
+    first = replace(again, updates=2, positive_total=1.0, negative_correct=1.0, negative_total=1.0)
+    first = replace(first, recall=0.0, specificity=1.0, gmean=0.0)
+    recount = Recount(0.99, asked, settled, dropped={("s", "one"): 2})
+    assert recount.fault(replace(first, negative_correct=0.5)) is not None
+    assert [recount.fault(metric) for metric in (first, again)] == [None, None]
+    assert recount.unknown == 1
+    assert Recount(0.99, asked, settled).fault(again) is not None
