@@ -60,7 +60,9 @@ class MetricsTopicCheck:
             self._last[metric.stream, metric.learner] = output.offset, metric
         if recount.unknown:
             where = f"{self._topic}[{self._partition}]"
-            text = f"{recount.unknown:,} records were not counted again: not all predictions of their learners are published"
+            text = (
+                f"{recount.unknown:,} records were not counted again: their learners did not publish every prediction"
+            )
             yield f"{where}: {text}"
 
     def finish(self, figures: Mapping[str, Figures]) -> None:
