@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from stream_app.config import LearnerSettings, StreamSettings, TaskSettings
+from stream_app.config import StreamSettings, TaskSettings
 from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.verify.reference_state import (
     Closed,
@@ -157,14 +157,8 @@ class ReferenceJoin:
         """Continue under other settings; new learners, and learners of another kind under an old name, begin here."""
         self.settings = settings
         for stream in self.streams.values():
-            before = stream.learners
-            stream.learners = dict(settings.of_stream(stream.name).learners)
-            for name in before.keys() - stream.learners.keys():
-                stream.dropped.setdefault(name, stream.labelled)
-            for name, learner in stream.learners.items():
-                if name not in before or _shape(before[name]) != _shape(learner):
-                    stream.begun[name] = stream.labelled
-                    self.begin(stream, name)
+            for name in stream.replace_learners(settings.of_stream(stream.name).learners):
+                self.begin(stream, name)
 
     # Examples ---------------------------------------------------------------------------------------------------------
 
@@ -347,9 +341,3 @@ class ReferenceJoin:
     def report(self, stream: Stream) -> None:
         """Publish one record of metrics for each learner."""
         self.events.extend(stream.reports(self.position))
-
-
-def _shape(learner: LearnerSettings) -> dict[str, object]:
-    """Return what a learner cannot change and continue: all settings but those that steer its next steps."""
-    steering = {"theta", "learning_rate", "l2", "largest_cost", "cost_interval_labels"}
-    return learner.model_dump(exclude=steering)

@@ -1,7 +1,7 @@
 """What the reference join reads, keeps and says: input records, the state of a stream, and events."""
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
@@ -214,6 +214,15 @@ class Stream:
     evicted: int = 0
     duplicates: int = 0
 
+    def replace_learners(self, learners: Mapping[str, LearnerSettings]) -> list[str]:
+        """Take other learners; return the names of those that begin here: new, or of another kind under an old name."""
+        before, self.learners = self.learners, dict(learners)
+        for name in before.keys() - learners.keys():
+            self.dropped.setdefault(name, self.labelled)
+        begin = [name for name in learners if name not in before or _shape(before[name]) != _shape(learners[name])]
+        self.begun |= dict.fromkeys(begin, self.labelled)
+        return begin
+
     def hold_label(self, id_: str, label: Waiting) -> None:
         """Let a label wait for its example."""
         self.waiting.add(id_, label)
@@ -258,3 +267,9 @@ class Stream:
             champion = learner == self.champion
             held = (len(self.pending), len(self.waiting))
             yield Reported(position, self.name, learner, champion, updates, *counts, *held)
+
+
+def _shape(learner: LearnerSettings) -> dict[str, object]:
+    """Return what a learner cannot change and continue: all settings but those that steer its next steps."""
+    steering = {"theta", "learning_rate", "l2", "largest_cost", "cost_interval_labels"}
+    return learner.model_dump(exclude=steering)

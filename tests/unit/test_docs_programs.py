@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.documents import ROOT, blocks
 
 TUTORIAL = blocks((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), "python")
@@ -23,6 +25,7 @@ def _run(program: str, folder: Path) -> list[str]:
     return result.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
     """A learner of the tool who sees other lines than the page promises stops trusting the page."""
     first, late, crash = TUTORIAL
@@ -37,6 +40,7 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
     assert _run(crash, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_learner_of_the_docs_survives_a_crash(tmp_path: Path) -> None:
     """Users copy this example."""
     learner, trial = OWN_LEARNER

@@ -213,6 +213,7 @@ def test_a_compacted_changelog() -> None:
     assert _committed(world) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commits", range(1, 9))
 def test_whenever_the_last_worker_died(commits: int) -> None:
     """A snapshot that nobody has named yet is as good as one that was; half of one is none."""

@@ -154,6 +154,7 @@ def test_the_number_of_blocked_clients_is_bounded(monkeypatch: pytest.MonkeyPatc
         transaction.commit()
 
 
+@pytest.mark.slow
 def test_a_timeout_without_a_broker_is_an_outage() -> None:
     """A frozen broker breaks no connection, so nothing else may notice the outage and report it."""
     outages = Outages()

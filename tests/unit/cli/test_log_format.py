@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 TIMEOUT_S = 120
 
 
+@pytest.mark.slow
 def test_a_worker_logs_objects(tmp_path: Path) -> None:
     """A collector that parses JSON would drop each line of another format, the first lines of a start included."""
     file = tmp_path / "areba.yaml"

@@ -46,6 +46,7 @@ def test_a_worker_with_nothing_to_compile_does_not_wait(
     assert "compiled seconds=" in caplog.text
 
 
+@pytest.mark.slow
 def test_waiting_for_the_lock_is_logged(
     monkeypatch: pytest.MonkeyPatch, held_lock: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

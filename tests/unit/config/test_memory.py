@@ -147,6 +147,7 @@ print(resident() - before, bound.streams // 2 + bound.task, task.allocated_bytes
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header_bytes", [1_000, 32_000])
 def test_full_tables_take_a_third_to_all_of_the_bound(header_bytes: int) -> None:
     """An operator sets the limit of a container by this figure: 2,000 rows of everything, buffers, and a snapshot."""

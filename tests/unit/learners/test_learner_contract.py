@@ -241,6 +241,7 @@ def test_a_correction_undoes_no_step(method: str) -> None:
     assert bool(changed) == (method in ("areba", "qbr", "sliding"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_correction_is_the_same_for_compiled_and_other_networks(method: str) -> None:
     """What a method stores depends on labels alone, with any network; the queues must be equal."""

@@ -38,6 +38,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", KINDS, ids=str)
 def test_operations_are_answered_in_order(settings: dict[str, Any]) -> None:
     """Predictions publish scores, classes and versions: each must be of its own moment."""
@@ -84,6 +85,7 @@ def test_areba_reports_sizes_queues_and_capacities() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", sorted(METHODS))
 @pytest.mark.parametrize("network", ["dense", OWN])
 def test_it_learns(method: str, network: str) -> None:
@@ -148,6 +150,7 @@ def test_a_standard_scaler_makes_units_irrelevant() -> None:
     assert correct["standard"][1000:].mean() > 0.85 > correct["none"][1000:].mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", KINDS, ids=str)
 def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(settings: dict[str, Any]) -> None:
     """A new process must reach the committed output of the process that died."""

@@ -348,6 +348,7 @@ SMALL: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [(8,), (6, 5)])
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_compiled_step_is_autograds(method: str, hidden: tuple[int, ...]) -> None:

@@ -180,6 +180,7 @@ def test_parameters_are_views_of_one_buffer() -> None:
     assert not any(parameter.any() for parameter in module.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("features", "learning_rate", "l2", "hidden"),
     [

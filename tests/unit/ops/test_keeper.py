@@ -99,6 +99,7 @@ def test_processes_of_a_pool_end_with_their_parent(number: signal.Signals, tmp_p
     _wait_while(lambda: _runs(child))
 
 
+@pytest.mark.slow
 def test_everything_that_is_started_has_a_keeper() -> None:
     """A process that is started in another way would outlive its command."""
     allowed = {

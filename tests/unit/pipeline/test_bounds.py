@@ -140,6 +140,7 @@ def test_what_closes_a_stream(ends: str) -> None:
     assert sum(records for records, _ in sizes) >= len(STREAMS) * 100
 
 
+@pytest.mark.slow
 def test_ordinary_batches_are_not_cut() -> None:
     """For a thousand streams with many pending examples, of which a few expire, the bound must cost nothing."""
     names = [f"n{number}" for number in range(1_000)]

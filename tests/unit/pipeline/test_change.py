@@ -106,6 +106,7 @@ def at_its_lowest(detector: Any) -> bool:  # noqa: ANN401  (River's)
     return bool(mean + math.sqrt(mean * (1 - mean) / count) == detector._ps_min)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fading", [0.99, 0.9])
 @pytest.mark.parametrize("name", ["hddm", "ddm"])
 @pytest.mark.parametrize("seed", range(4))

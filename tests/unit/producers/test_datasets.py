@@ -43,6 +43,7 @@ def shipped() -> dict[str, DataSet]:
     return {name: recipe.load(None) for name, recipe in RECIPES.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_counts_are_the_papers(shipped: dict[str, DataSet], name: str) -> None:
     """Another number of rows or positives would be another experiment."""

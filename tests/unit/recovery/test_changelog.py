@@ -105,6 +105,7 @@ def _living_keys(world: World, number: int) -> set[bytes]:
     return {key for key, value, *_ in world.rows("changelog", number) if value is not None}
 
 
+@pytest.mark.slow
 def test_nothing_is_left_in_the_changelog_for_good() -> None:
     """Whenever a writer dies, compaction in the end keeps what the two newest snapshots list, and not a key more."""
     world = snapshot_world()

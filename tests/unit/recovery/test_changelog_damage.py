@@ -56,6 +56,7 @@ def _core_of(world: World, number: int, offset: int) -> int:
     return next(entry.offset for entry in entries if entry.kind == "core")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [_remove, _flip, _cut])
 @pytest.mark.parametrize("of_core", [False, True])
 @pytest.mark.parametrize("both", [False, True])

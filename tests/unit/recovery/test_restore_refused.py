@@ -190,6 +190,7 @@ class _Silent(EmbeddedCluster):
         return reader
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", ["progress", "changelog"])
 def test_a_restore_without_progress_is_given_up(topic: str) -> None:
     """A task that waits forever looks like one that works: after the timeout it says what it has and what it wants."""
@@ -208,6 +209,7 @@ def test_an_outage_is_no_fault_of_the_state() -> None:
     assert [task.state for task in member.tasks] == []
 
 
+@pytest.mark.slow
 def test_a_process_that_was_frozen_has_not_waited() -> None:
     """A laptop that slept, a container that was paused in mid-restore: it continues where it was."""
     world = _world_after()

@@ -132,6 +132,7 @@ def test_the_table_shows_the_papers_figure_beside_ours(page: Path) -> None:
     assert cells[7] == ("yes" if abs(ours - 0.4807) > 0.1 else cells[7])
 
 
+@pytest.mark.slow
 def test_curves_keep_the_points_on_both_sides_of_a_drift(tmp_path: Path) -> None:
     """In a long stream, whose curve is thinned out, the figure "before the drift" was that after the reset: zero."""
     run = _long_run()
@@ -146,6 +147,7 @@ def test_curves_keep_the_points_on_both_sides_of_a_drift(tmp_path: Path) -> None
     assert learner.means[2][before + 1] == 0.0
 
 
+@pytest.mark.slow
 def test_a_figure_without_resets_remembers_what_was_before(tmp_path: Path) -> None:
     """The page says what the reset does: a learner that is always wrong after the drift keeps its earlier figure."""
     run = _long_run()
@@ -159,6 +161,7 @@ def test_a_figure_without_resets_remembers_what_was_before(tmp_path: Path) -> No
     assert learner.unfaded[0] == pytest.approx(DRIFT_STEP / LONG, abs=0.01)
 
 
+@pytest.mark.slow
 def test_equal_results_are_equal_and_others_are_named(tmp_path: Path) -> None:
     """`make study-quick` must say that a fresh clone reproduces the committed figures only if it does."""
     runs = _runs()[2:4]

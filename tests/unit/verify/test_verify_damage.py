@@ -45,6 +45,7 @@ def test_the_undamaged_log_has_no_finding(log: Log) -> None:
     assert again.ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=[damage.__name__ for damage in DAMAGES])
 def test_damage_is_found_and_named(log: Log, damage: Callable[[Log], Found]) -> None:
     """By the check that is about it, with topic, partition and offset; not by a count that is off somewhere."""

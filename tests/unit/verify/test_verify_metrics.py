@@ -38,6 +38,7 @@ def corrected() -> Log:
     return history(config=CORRECTING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 7, 97, 5_000])
 def test_corrections_have_no_finding(batch: int) -> None:
     """The labels that wait and the joined examples follow from the revisions, wherever a batch was cut."""

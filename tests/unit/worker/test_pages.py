@@ -126,6 +126,7 @@ def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
         assert get(server.port, "/") == (200, "fine")
 
 
+@pytest.mark.slow
 def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens, and nothing of it is imported: a start is not a half second later for a page nobody asks for."""
     monkeypatch.setattr(http, "PageServer", None)
