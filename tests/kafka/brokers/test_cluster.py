@@ -13,7 +13,7 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
-from stream_app.errors import RestartNeededError, TransactionAbortedError
+from stream_app.errors import FencedError, RestartNeededError, TransactionAbortedError
 from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactions, sweep
 from tests.contract.backends import Member, log_values, settle
@@ -83,8 +83,11 @@ class _Rounds:
                 transaction.send_offsets(offsets, self._member.source.group_metadata())
                 transaction.commit()
                 self.next += 1
-            except (TransactionAbortedError, RestartNeededError):
+            except (TransactionAbortedError, RestartNeededError, FencedError) as error:
                 self.doubts += 1
+                if isinstance(error, FencedError):  # a worker ends here, and its supervisor starts a new process
+                    transaction.close()
+                    self._transaction = KafkaTransaction(self._servers, self._prefix + "a")
                 self._wait_for_brokers()
                 self._begin_again()
             self._member.source.poll(1, 0)
