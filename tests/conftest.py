@@ -4,6 +4,7 @@ With pytest-xdist each worker has a separate session, and therefore separate bro
 """
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 
@@ -17,7 +18,12 @@ from tests.support.compiling import compile_in_one_process
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile once, in one process, before pytest-xdist starts its workers: else each of them would compile."""
+    """Compile once, in one process, before pytest-xdist starts its workers: else each of them would compile.
+
+    A shell starts a command in the background with SIGINT ignored, and each child inherits that; the tests of Ctrl-C
+    need the default.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config = session.config
     is_worker = hasattr(config, "workerinput")
     if config.getoption("numprocesses", None) and not is_worker and not config.option.collectonly:
