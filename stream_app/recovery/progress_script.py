@@ -245,11 +245,11 @@ class ProgressScript:
         """
         gap, loaded_sequence = _gap_of(act, where), self._report.loaded_sequence
         self._misfit = None
-        if gap.behind != loaded_sequence or self.is_replaying:
+        if gap.state_sequence != loaded_sequence or self.is_replaying:
             found = f"the snapshot after sequence {loaded_sequence}" if loaded_sequence >= 0 else "no snapshot"
             self._misfit = StateError(
-                f"{where}: a gap was accepted after sequence {gap.behind}, but {found} was loaded. `areba state skip` "
-                "says what can be done; another application.id starts from the beginning",
+                f"{where}: a gap was accepted after sequence {gap.state_sequence}, but {found} was loaded. "
+                "`areba state skip` says what can be done; another application.id starts from the beginning",
                 ErrorCode.SKIP_MISFIT,
             )
         acts = [recorded for recorded in self._records if isinstance(recorded.record, Act)]

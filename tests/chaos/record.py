@@ -121,7 +121,7 @@ def _summary(results: Sequence[Result], seeds: str) -> Mapping[str, str]:
         "commits": f"{sum(result.commits for result in results):,}",
         "commits for each kill": f"{sum(result.commits for result in results) / kills:.1f}",
         "transactions cut off after their commit record": f"{sum(result.aborted for result in results):,}",
-        "workers that restarted themselves (fenced, unknown outcome)": _sum(r.afresh for r in results),
+        "workers that restarted themselves (fenced, unknown outcome)": _sum(r.restarts for r in results),
         "snapshots": f"{sum(result.snapshots for result in results):,}",
         "changelog offsets used, records left by compaction": f"{used:,}, {left:,}",
         "process start to its first commit, ms (p50, p99)": f"{_quantile(firsts, 0.5):,}, {_quantile(firsts, 0.99):,}",

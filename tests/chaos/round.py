@@ -99,7 +99,7 @@ class Result:
         duration_s: From the first worker's start to the last one's end.
         commits: Transactions with records, all of which were checked.
         aborted: Transactions that had written their commit record and were never committed.
-        afresh: How often a worker restarted itself: it was fenced, or an outcome was unknown.
+        restarts: How often a worker restarted itself: it was fenced, or an outcome was unknown.
         records: Input records, all of which were checked.
         outputs: Output records, all of which were compared byte for byte.
         snapshots: Number of snapshots that were taken and named.
@@ -118,7 +118,7 @@ class Result:
     duration_s: float
     commits: int
     aborted: int
-    afresh: int
+    restarts: int
     records: int
     outputs: int
     snapshots: int
@@ -261,16 +261,16 @@ def wait_in_sync(servers: str) -> None:
     deadline = time.monotonic() + IN_SYNC_DEADLINE_S
     while True:
         topics = admin.list_topics(timeout=10).topics.values()
-        behind = [
+        lagging = [
             f"{topic.topic}[{number}]"
             for topic in topics
             for number, partition in topic.partitions.items()
             if len(partition.isrs) < BROKERS or partition.leader < 0
         ]
-        if topics and not behind:
+        if topics and not lagging:
             return
         if time.monotonic() > deadline:
-            raise ChaosError(f"not in sync within {IN_SYNC_DEADLINE_S:g} s: {', '.join(behind)}")
+            raise ChaosError(f"not in sync within {IN_SYNC_DEADLINE_S:g} s: {', '.join(lagging)}")
         time.sleep(0.2)
 
 
@@ -366,7 +366,7 @@ def _checked(
         duration_s=round(duration_s, 1),
         commits=commits,
         aborted=aborted_commits(app, commits),
-        afresh=sum(log.count(RESTARTING) for log in logs),
+        restarts=sum(log.count(RESTARTING) for log in logs),
         records=sum(sum(one.offsets) for one in checked.values()),
         outputs=sum(len(rows) for one in checked.values() for rows in one.outputs.values()),
         snapshots=sum(log.count("snapshot-complete task") for log in logs),

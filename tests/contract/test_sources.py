@@ -169,7 +169,7 @@ def test_a_pause_ends_with_the_assignment(backend: Backend, topic: Callable[...,
     assert seen.offsets == {place: list(range(4, 10))}
 
 
-def test_the_end_is_told_and_ends_with_the_next_record(
+def test_the_end_is_reported_and_ends_with_the_next_record(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
     """The merge takes records of one side only while it knows that the other side is at its end."""

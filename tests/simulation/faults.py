@@ -132,7 +132,7 @@ class Event(StrEnum):
     TIMED_OUT = "transaction timed out"
     COMMITTED_LATE = "late commit came through"
     CLIENT_REPLACED = "client of a lost transaction replaced"
-    STARTED_AFRESH = "process restarted itself"
+    RESTARTED = "process restarted itself"
     STARTED = "process started by its supervisor"
     RESTORED = "task restored from progress"
     LOADED = "task restored from a snapshot"

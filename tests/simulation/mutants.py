@@ -46,7 +46,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "transaction.send_offsets(offsets, group)",
         "pass",
     ),
-    "offsets-behind": Mutant(
+    "offsets-one-short": Mutant(
         "the offset of the last record is committed, not the next offset",
         "stream_app/recovery/live_task.py",
         "LiveTask.step",
@@ -307,7 +307,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ".clip(min=1)",
         "",
     ),
-    "recommit-behind": Mutant(
+    "recommit-early": Mutant(
         "the operator commits again where the last commit began, not where it ended",
         "stream_app/admin/recommit.py",
         "look",
@@ -366,13 +366,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "if False:",
         ("tests/unit/pipeline/test_bounds.py::test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot",),
     ),
-    "gap-behind": Mutant(
-        "the operator names snapshots that an accepted gap does not lead on from",
+    "gap-ignored": Mutant(
+        "`recommit` names snapshots that a task cannot be restored from after an accepted gap",
         "stream_app/admin/recommit.py",
-        "_Commits.leads_on_from",
-        "return sequence > at or sequence == behind",
+        "_Commits.can_restore_from",
+        "return sequence > at or sequence == state_sequence",
         "return True",
-        ("tests/unit/admin/test_recommit.py::test_a_snapshot_that_a_gap_has_left_behind_is_not_named",),
+        ("tests/unit/admin/test_recommit.py::test_a_snapshot_older_than_a_gap_is_not_named",),
     ),
     # Found by tests: the simulation has one code on both sides, or never comes to such a place.
     "turned-forgotten": Mutant(

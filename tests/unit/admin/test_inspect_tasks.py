@@ -153,7 +153,7 @@ def test_progress_that_is_another_one() -> None:
     assert found.tasks[1].code is ErrorCode.STATE_UNUSABLE
 
 
-def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read at different moments never looks like offsets that were reset."""
     world, member = _processed()
     read = history.progress_tail
@@ -221,9 +221,9 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "app: 1 worker" in shown.output
     assert shown.output.endswith("fix the producer, then: areba resume --task 0\n")
     assert CliRunner().invoke(cli, ["inspect", "-c", str(file), "--task", "1"]).exit_code == 0
-    told = CliRunner().invoke(cli, ["inspect", "-c", str(file), "--json"])
-    assert told.exit_code == 1
-    plain = json.loads(told.stdout)
+    result = CliRunner().invoke(cli, ["inspect", "-c", str(file), "--json"])
+    assert result.exit_code == 1
+    plain = json.loads(result.stdout)
     assert (plain["application"], plain["workers"], plain["ok"]) == ("app", 1, False)
     assert plain["tasks"][0] == {
         "task": 0,

@@ -274,12 +274,12 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert len(_committed(world)) == 2 * PARTITIONS
 
 
-def test_a_snapshot_that_a_gap_has_left_behind_is_not_named() -> None:
+def test_a_snapshot_older_than_a_gap_is_not_named() -> None:
     """An accepted gap fixed the state from which the task continues; an older snapshot is of another history."""
     world, _ = _processed()
     last = [record for record in world.progress(0) if isinstance(record, Commit)][-1]
     ends = last.examples_end, last.labels_end
-    gap = Gap(behind=-1, digest=last.digest, processed=(0, 0), start=ends, end=ends)
+    gap = Gap(state_sequence=-1, digest=last.digest, processed=(0, 0), start=ends, end=ends)
     world.put("progress", 0, None, codec.encode(Act(last.sequence + 1, SKIP, "0", gap.text())))
     _lose_offsets(world)
     _recommit(world)

@@ -182,9 +182,9 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file.write_text("{}")
     monkeypatch.setattr("stream_app.cli.clients.open_place", lambda _: _place(world))
     monkeypatch.setattr("stream_app.cli.clients.open_sender", lambda _: _closable(world))
-    told = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
-    assert told.exit_code == 0, told.output
-    assert "stream 's0' of task 0 (1 features) starts again\n" in told.output
+    result = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
+    assert result.exit_code == 0, result.output
+    assert "stream 's0' of task 0 (1 features) starts again\n" in result.output
     assert [act.text for act in world.progress(0) if isinstance(act, Act) and act.kind == RESET] == ["s0"]
 
 

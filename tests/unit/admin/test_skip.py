@@ -75,7 +75,7 @@ def _passes(world: World) -> bool:
     return False
 
 
-def _goes_on(world: World, start: int, count: int = 20) -> Worker:
+def _check_continues(world: World, start: int, count: int = 20) -> Worker:
     """Check that a worker continues at this offset, and that its successor restores the same bits."""
     member = _started(world.worker())
     _turns(member, until=_all_at(member, start))
@@ -116,7 +116,7 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
     _turns(again, until=_all_at(again, COUNT + 30))
     assert [task.live.model_digest() for task in again.tasks] == before
     _kill(world)
-    _goes_on(world, COUNT + 30)
+    _check_continues(world, COUNT + 30)
     progress = TopicPartition(world.config.topics.progress, 0)
     recorded = progress_of(world.cluster, progress, world.cluster.watermarks(progress).low)
     commits = [record for record in recorded if isinstance(record, Commit)]
@@ -157,7 +157,7 @@ def test_what_would_be_processed_again_is_gone() -> None:
         f"task 0: continues from untrained models: skips {COUNT} offsets of examples and {COUNT} of labels "
         "that were processed after this state, and 0 offsets of examples and 0 of labels that were never processed"
     )
-    member = _goes_on(world, COUNT)
+    member = _check_continues(world, COUNT)
     assert _updates(member) == 20, "of the new ones alone"
     for place, rows in world.outputs().items():
         assert rows[: len(outputs[place])] == outputs[place]
@@ -172,7 +172,7 @@ def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
     _delete(world, 7)
     assert _parked(world) is ErrorCode.INPUTS_DELETED
     _skip(world)
-    _goes_on(world, COUNT)
+    _check_continues(world, COUNT)
 
 
 def test_nothing_is_skipped_that_is_there() -> None:
@@ -193,12 +193,12 @@ def test_said_again_before_a_snapshot_is_whole() -> None:
     world, _ = _ran(**NEVER)
     _delete(world, 7)
     _skip(world)
-    _goes_on(world, COUNT)
+    _check_continues(world, COUNT)
     _delete(world, COUNT + 3)
     assert _parked(world) is ErrorCode.INPUTS_DELETED
     _skip(world)
     assert [gap.end for gap in _gaps(world)] == [(COUNT, COUNT), (COUNT + 20, COUNT + 20)]
-    member = _goes_on(world, COUNT + 20)
+    member = _check_continues(world, COUNT + 20)
     assert _updates(member) == 20
     point = member.tasks[0].offsets
     held = rebuild(Place(world.config, world.cluster, world.clock), 0, point).task
@@ -216,7 +216,7 @@ def test_one_side_alone() -> None:
     _turns(member, until=_all_at(member, COUNT + 30))
     assert _updates(member) == COUNT + 20
     _kill(world)
-    _goes_on(world, COUNT + 30)
+    _check_continues(world, COUNT + 30)
 
 
 def test_said_twice_at_once() -> None:
@@ -232,7 +232,7 @@ def test_said_twice_at_once() -> None:
 
 
 def test_inspect_and_verify_know_of_it() -> None:
-    """An operator who comes later sees what was done, and no damage where there is none."""
+    """An operator who comes later sees what was done, and no damage where nothing is damaged."""
     world, _ = _ran(**NEVER)
     _delete(world, 7)
     broken = inspect(world.cluster, world.config)
@@ -240,14 +240,14 @@ def test_inspect_and_verify_know_of_it() -> None:
     assert {view.command for view in broken.tasks} == {"areba state skip"}
     _skip(world)
     assert inspect(world.cluster, world.config).ok
-    _goes_on(world, COUNT)
+    _check_continues(world, COUNT)
     assert inspect(world.cluster, world.config).ok
     report = verify(world.cluster, world.config)
     assert [note for note in report.notes if "accepted it: the task continues from untrained models" in note]
     assert not {Code.WRONG_RANGE, Code.WRONG_SEQUENCE} & {finding.code for finding in report.findings}
 
 
-def test_a_gap_behind_another_snapshot_is_refused() -> None:
+def test_a_gap_after_another_snapshot_is_refused() -> None:
     """The bits of its models would be others; said again, it names the state that is left."""
     world, _ = _ran(**OFTEN)
     world.send(30, first=COUNT)

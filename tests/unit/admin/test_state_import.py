@@ -87,7 +87,7 @@ def test_a_new_application_begins_with_it(saved: Path) -> None:
     assert report.ok, report.findings
 
 
-def test_a_stopped_application_goes_on_with_it(saved: Path) -> None:
+def test_a_stopped_application_continues_with_it(saved: Path) -> None:
     """A model that was spoilt is put back; predictions that waited keep theirs, and every restore goes through it."""
     config = _config(**SAVED)
     world, member = _ran(config, 60)

@@ -137,7 +137,7 @@ def test_a_prediction_of_the_past_is_made_again(number: int) -> None:
     assert any("the same bits as published" in line for line in found.lines())
 
 
-def test_a_prediction_that_is_not_what_was_published_is_told() -> None:
+def test_a_prediction_that_is_not_what_was_published_is_reported() -> None:
     """A forged prediction is no explanation."""
     world = _ran()
     first = codec.decode_one(world.rows("predictions", 0)[0][1])

@@ -173,7 +173,7 @@ def test_a_quiet_stream_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     assert again.tasks[0].report.loaded_sequence == newest.sequence
 
 
-def test_inputs_may_be_deleted_behind_a_snapshot() -> None:
+def test_inputs_may_be_deleted_before_a_snapshot() -> None:
     """Retention is short, the application runs for years: what a snapshot has is not asked for again."""
     world = saved_world(21)
     for number in range(PARTITIONS):

@@ -105,12 +105,12 @@ class _Stopping:
     def __init__(self, reader: LogReader, end: int, is_hidden: Callable[[], bool]) -> None:
         self._reader, self._end, self._is_hidden = reader, end, is_hidden
         self._place = 0
-        self._is_told = False  # that this is the end
+        self._is_reported = False  # that this is the end
         self.close = reader.close
 
     def seek(self, offset: int) -> None:
         """Continue at this offset."""
-        self._place, self._is_told = offset, False
+        self._place, self._is_reported = offset, False
         self._reader.seek(offset)
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
@@ -120,12 +120,12 @@ class _Stopping:
             return fetched
         rows = int(np.searchsorted(fetched.records.offsets, self._end))
         self._reader.seek(min(self._end, self._place if not rows else int(fetched.records.offsets[rows - 1]) + 1))
-        self._is_told, was_told = True, self._is_told
-        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True) if not was_told else None
+        self._is_reported, was_reported = True, self._is_reported
+        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True) if not was_reported else None
 
 
 @pytest.mark.parametrize(("hidden_s", "snapshots"), [(20.0, "newest"), (100.0, "older")])
-def test_a_snapshot_behind_an_open_transaction_is_waited_for(hidden_s: float, snapshots: str) -> None:
+def test_a_snapshot_after_an_open_transaction_is_waited_for(hidden_s: float, snapshots: str) -> None:
     """It is committed and named; a dead worker's transaction hides it until it times out. It is no damage till then."""
     world = saved_world()
     target = target_of(world, 0)

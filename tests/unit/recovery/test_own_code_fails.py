@@ -59,7 +59,7 @@ class FussyNetwork(torch.nn.Module):
 
 
 @pytest.mark.parametrize("learner", [{"method": f"{HERE}Fussy"}, {"method": "areba", "network": f"{HERE}FussyNetwork"}])
-def test_its_task_is_parked_and_the_others_go_on(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_its_task_is_parked_and_the_others_continue(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     """Ten streams of other people stood still because of one."""
     world = World(_config(learners={"areba": {"method": "areba"}, "mine": learner}))
     world.send(2)

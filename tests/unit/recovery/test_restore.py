@@ -43,7 +43,7 @@ from tests.support.world import (
 
 
 @pytest.mark.parametrize("lives", [1, 2, 7])
-def test_a_new_process_goes_on_bit_by_bit(lives: int) -> None:
+def test_a_new_process_continues_bit_by_bit(lives: int) -> None:
     """However often the process was replaced, outputs and models are those of one life."""
     world = World()
     world.send(40)
@@ -73,7 +73,7 @@ def test_endless_aborts_end() -> None:
     world = World()
     world.send(1)
     failing = _Failing(world.broker, dict.fromkeys(range(1, 100), TransactionAbortedError))
-    with pytest.raises(UnknownOutcomeError, match=r"10 transactions in a row were aborted; the last: told to"):
+    with pytest.raises(UnknownOutcomeError, match=r"10 transactions in a row were aborted; the last: injected"):
         world.worker(transaction=failing).run(_never())
 
 

@@ -140,7 +140,7 @@ def _result(share: float) -> Repetition:
     return Repetition(classes, classes.astype(np.float32), classes[0], 1.5)
 
 
-def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_stopped_run_continues_where_it_was(tmp_path: Path) -> None:
     """Finished repetitions are stored and not run again; another engine or setting starts anew."""
     run, store = _run(), _store(tmp_path)
     assert [item.repetition for item in missing([run], store, None)] == [0, 1, 2]

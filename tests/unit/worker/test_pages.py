@@ -44,11 +44,11 @@ def test_a_page_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     """Status 500 for this one, the reason in the log; the next request is answered."""
 
     def broken(*_: object) -> Iterable[bytes]:
-        raise ZeroDivisionError("told to")
+        raise ZeroDivisionError("injected")
 
     with closing(PageServer("127.0.0.1", 0, {"/broken": broken, "/fine": _fine})) as server:
         assert get(server.port, "/broken") == (500, "failed; the worker's log has the reason\n")
-        assert "told to" in caplog.text
+        assert "injected" in caplog.text
         assert get(server.port, "/fine?x=1") == (200, "fine")
         assert get(server.port, "/") == (404, "there is no such page; there are: /broken, /fine\n")
         assert get(server.port, "/fine", "HEAD") == (200, "")

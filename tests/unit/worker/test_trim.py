@@ -92,7 +92,7 @@ def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
         assert len(_commits(world, number)) > 5
 
 
-def test_a_new_worker_goes_on_behind_trimmed_progress() -> None:
+def test_a_new_worker_continues_after_trimmed_progress() -> None:
     """The same bits as a life without any of this."""
     world, _ = _trimmed()
     again = _started(world.worker())
@@ -183,7 +183,7 @@ def _counted() -> tuple[World, _Counting, Worker]:
     return world, cluster, member
 
 
-def test_progress_is_looked_at_once_a_minute_and_only_behind_retention() -> None:
+def test_progress_is_looked_at_once_a_minute_and_only_beyond_retention() -> None:
     """A busy task takes a snapshot every few seconds: looking each time would cost more than it gives."""
     world, cluster, member = _counted()
     _more(world, member, COUNT + 6)
