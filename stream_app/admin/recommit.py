@@ -15,7 +15,7 @@ from stream_app.backends.partition_count import partitions_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError, TopicError
 from stream_app.records import SKIP, Commit
-from stream_app.recovery.changelog import find_manifests, whole_ones
+from stream_app.recovery.changelog import find_manifests, whole_snapshots
 from stream_app.recovery.commit_point import (
     CommitPoint,
     RestoreTarget,
@@ -136,7 +136,7 @@ def look(cluster: Cluster, config: Config, task: int) -> Recommit:
         if commits.digests.get(manifest.sequence) == bytes.fromhex(manifest.digest)
         and commits.can_restore_from(manifest.sequence)
     ]
-    whole = finish(cluster, changelog, lambda reader: whole_ones(reader, task, known))
+    whole = finish(cluster, changelog, lambda reader: whole_snapshots(reader, task, known))
     target = RestoreTarget(CommitPoint(last.sequence, last.digest), whole, topic_ids)
     return Recommit(task, inputs, before, (last.examples_end, last.labels_end), target)
 

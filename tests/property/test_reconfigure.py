@@ -292,7 +292,7 @@ def changes_are_refused(before: TaskSettings, after: TaskSettings, part: Sequenc
 
 
 class Rebook(Changelog):
-    """A changelog that starts anew when the streams were rebuilt, as `SnapshotWriter.begin_anew` does."""
+    """A changelog that forgets older snapshots when the streams were rebuilt, as `SnapshotWriter.forget_older` does."""
 
     def relay(self, task: Task) -> Task:
         """Return another task in the same state."""

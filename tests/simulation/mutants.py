@@ -426,7 +426,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "foreign-unread": Mutant(
         "who restores a task takes records of other writers for its own",
         "stream_app/recovery/output_logs.py",
-        "OutputPartition.stranger",
+        "OutputPartition.first_foreign",
         "own = list(self._windows(records))",
         "return None",
         ("tests/unit/recovery/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused",),
