@@ -152,7 +152,7 @@ class TransactionWatch:
         return [TopicPartition(self._topics.progress, number) for number in new]
 
     def _confirm_offsets(self, tasks: Callable[[], Sequence[OwnedTask]], renew: Callable[[int], None]) -> None:
-        """Ask whether the group's offsets are stable, once nothing is being committed; each commit ends hanging offsets.
+        """Ask whether the group's offsets are stable, once nothing is being committed: a commit ends hanging offsets.
 
         This includes inputs that another worker owns now: it waits for their offsets, and only we can end them.
         """
