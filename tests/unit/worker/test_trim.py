@@ -16,6 +16,7 @@ from stream_app.serialization import codec
 from stream_app.verify.verify import verify
 from stream_app.worker import progress_trimmer
 from stream_app.worker.worker import Worker
+from tests.support.damages.world import _processed
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
 COUNT = 60
@@ -23,15 +24,6 @@ COUNT = 60
 
 def _place(world: World, topic: str, number: int) -> TopicPartition:
     return TopicPartition(getattr(world.config.topics, topic), number)
-
-
-def _processed() -> tuple[World, Worker]:
-    """Run a worker over records in several commits with snapshots in between, and leave it running."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
-    world.send(COUNT)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
-    return world, member
 
 
 def _retain(world: World, examples: int, labels: int, numbers: Sequence[int] = range(PARTITIONS)) -> None:
@@ -72,7 +64,7 @@ def _more(world: World, member: Worker, total: int) -> None:
 
 def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
     """Progress begins after the commits whose inputs retention has deleted."""
-    world, member = _processed()
+    world, member = _processed(COUNT)
     _retain(world, examples, labels)
     _more(world, member, COUNT + 6)
     return world, member
@@ -81,7 +73,7 @@ def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
 @pytest.mark.parametrize(("examples", "labels"), [(40, 30), (30, 40), (40, 0), (0, 40), (0, 0)])
 def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
     """Exactly the commits whose inputs are gone on both sides: their successor is where progress begins."""
-    world, member = _processed()
+    world, member = _processed(COUNT)
     before = {number: _commits(world, number) for number in range(PARTITIONS)}
     _retain(world, examples, labels)
     _more(world, member, COUNT + 6)
@@ -103,7 +95,7 @@ def test_a_new_worker_continues_after_trimmed_progress() -> None:
 
 def test_both_snapshots_can_still_be_used() -> None:
     """Retention that is ahead of everything takes nothing of what the older of the two snapshots needs."""
-    world, member = _processed()
+    world, member = _processed(COUNT)
     before = _commits(world)
     _retain(world, COUNT, COUNT)
     _more(world, member, COUNT + 6)
