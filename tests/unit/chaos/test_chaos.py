@@ -10,7 +10,7 @@ from tests.chaos.commits import first_commits_ms
 from tests.chaos.members import Life, lines_of, state_of
 from tests.chaos.plan import Kind, waves
 from tests.chaos.restarts import Times
-from tests.chaos.round import Result
+from tests.chaos.trial import Result
 
 NAMES = ("one", "two", "three")
 
