@@ -217,7 +217,7 @@ class TransactionWatch:
         return dict(self._unread.ends(number))
 
     def hurry(self) -> None:
-        """Ask at the next look, whatever the interval: a snapshot waits for the answer."""
+        """Ask at the next look, without waiting for the interval: a snapshot waits for the answer."""
         self._unread.hurry()
 
     def wait_for_readers(self, tasks: Sequence[OwnedTask]) -> None:

@@ -1,4 +1,4 @@
-"""A changed configuration between two batches: what continues, what starts anew, and that a restore does the same."""
+"""A changed configuration between two batches: what continues, what restarts, and that a restore does the same."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A challenger becomes the champion while its stream is running, and remains it whatever happens to the worker."""
+"""A challenger becomes the champion while its stream is running, and stays champion after any crash of the worker."""
 
 import time
 from collections.abc import Mapping, Sequence

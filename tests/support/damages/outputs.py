@@ -79,7 +79,7 @@ def a_bit_of_a_score(log: Log) -> Found:
 
 
 def a_bit_of_a_challengers_score(log: Log) -> Found:
-    """No other record tells it again: only a fresh run knows."""
+    """Change a bit that no other record repeats: only a fresh run can find it."""
     offset, prediction = prediction_where(log, lambda record: not record.champion and record.id == "sea-50")
     put(log, TOPICS.predictions, offset, replace(prediction, score=next_score(prediction.score)))
     name = f"the record of stream sea, id sea-50, learner {prediction.learner} is not that of a fresh run: score "
@@ -87,7 +87,7 @@ def a_bit_of_a_challengers_score(log: Log) -> Found:
 
 
 def a_prediction_of_another_learner(log: Log) -> Found:
-    """The name of the one that answered."""
+    """Change the name of the learner that predicted."""
     offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
     put(log, TOPICS.predictions, offset, replace(prediction, learner="nobody"))
     return [

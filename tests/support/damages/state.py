@@ -145,7 +145,7 @@ def two_metrics_swapped(log: Log) -> Found:
 
 
 def a_metric_too_much(log: Log) -> Found:
-    """Behind the last one: a curve ends twice."""
+    """Repeat the last metric."""
     log.records[TOPICS.metrics].append(log.records[TOPICS.metrics][-1])
     last = len(log.records[TOPICS.metrics]) - 1
     return [(Code.NOT_WRITTEN_BY_RERUN, TOPICS.metrics, last, "the record of stream ")]

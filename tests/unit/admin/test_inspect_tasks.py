@@ -39,7 +39,7 @@ RECOMMIT = "areba state recommit"
 
 
 def test_a_healthy_application() -> None:
-    """Where every task is, how far behind, and which snapshot it would continue from: before, in and after a run."""
+    """The report says where every task is, its lag, and its snapshot, before, during and after a run."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(3)
     nothing = inspect(world.cluster, world.config)
@@ -141,7 +141,7 @@ def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) ->
 
 
 def test_progress_that_is_another_one() -> None:
-    """A topic that was deleted and made anew has not what the group committed; nor has one with foreign records."""
+    """A topic that was created again lacks what the group committed, and so does a topic with foreign records."""
     world, _ = _processed()
     for number in range(PARTITIONS):
         world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 10**6)
@@ -247,7 +247,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_offsets_beyond_the_end() -> None:
-    """Inputs that were deleted and made anew are not those that were read."""
+    """Inputs that were deleted and created again are not those that were read."""
     world, _ = _processed()
     log = world.broker._logs[TopicPartition("labels", 1)]
     log.entries.clear()

@@ -57,7 +57,7 @@ def test_each_input_counts_by_itself() -> None:
 
 
 def test_reset() -> None:
-    """After `areba resume` counting begins anew."""
+    """After `areba resume`, the breaker counts from zero."""
     breaker = Breaker(SETTINGS)
     assert breaker.count(_batch("xxxx"))
     breaker.reset()

@@ -216,7 +216,7 @@ def test_what_was_recorded_without_ids_is_not_compared() -> None:
 
 
 def test_verify_finds_what_nobody_reads() -> None:
-    """Records in partitions that were added are in no book otherwise, and a sender may go on writing them."""
+    """`verify` reports records in partitions that were added: no task reads them, and a sender may still write them."""
     world = World()
     world.send(3)
     member = _started(world.worker())

@@ -1,6 +1,6 @@
 """Worker and restore over the in-process log: turn by turn, with a clock that is moved by hand.
 
-The same story is told twice, once undisturbed and once with something that goes wrong; the outputs must be the same.
+Each test runs the same records twice, once undisturbed and once with a fault; the outputs must be the same.
 """
 
 import logging

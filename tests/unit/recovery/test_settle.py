@@ -74,7 +74,7 @@ class _SilentOnceCluster(EmbeddedCluster):
 
 
 def test_what_was_not_read_is_not_taken_for_nothing() -> None:
-    """A broker that is slow to give what lies between two of our records: nothing is committed on top of it."""
+    """Until a broker has returned the records between two of its own, a worker commits nothing after them."""
     world = World(_config(kafka=KAFKA))
     cluster = _SilentOnceCluster(world.broker)
     one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True, cluster=cluster))
@@ -121,8 +121,8 @@ def test_a_first_start_on_outputs_of_somebody_else_is_refused() -> None:
     assert [world.progress(number) for number in range(PARTITIONS)] == [[]] * PARTITIONS
 
 
-def test_whoever_means_it_continues_after_outputs_of_somebody_else() -> None:
-    """What is there is accepted and recorded, once; a worker after this one meets nobody."""
+def test_a_worker_that_adopts_continues_after_outputs_of_somebody_else() -> None:
+    """The worker accepts and records existing outputs once; the next worker finds no foreign records."""
     world = _after_another()
     theirs, two = world.outputs(), _started(world.worker(adopts=True))
     _turns(two, until=_all_at(two, 10))

@@ -109,7 +109,7 @@ def test_a_lost_outcome(log: Log) -> None:
 
 
 def test_a_lost_closing(log: Log) -> None:
-    """An example that should have been given up is pending for ever."""
+    """An example that should have been given up is pending forever."""
     offset, outcome = where(log, TOPICS.outcomes, lambda record: record.outcome == "unlabelled")
     assert isinstance(outcome, Outcome)
     put(log, TOPICS.outcomes, offset, None)

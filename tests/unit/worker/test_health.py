@@ -57,7 +57,7 @@ def _states(samples: dict[str, float]) -> dict[str, str]:
 
 
 def test_the_life_of_a_worker() -> None:
-    """Ready once all is restored, not before, nor while the group deals its tasks anew; counts follow what it did."""
+    """Ready once all is restored, not before, nor during a rebalance; counts follow what it did."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     observer = HealthObserver(world.clock)
     world.send(7)
@@ -344,7 +344,7 @@ def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
 
 
 def test_a_long_restore_is_alive() -> None:
-    """It is many steps, each of them short: a supervisor that killed it would have it begin again, for ever."""
+    """It is many steps, each of them short: a supervisor that killed it would have it begin again, forever."""
     world, again, observer = _restarted(60)
     begun_s, seen = world.clock.monotonic_s(), []
 

@@ -125,7 +125,7 @@ class _Watching(EmbeddedCluster):
 
 
 def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of the two, at whatever moment of the next one's making: it may be damaged, or its writer may die."""
+    """Neither snapshot loses what it needs while the next is written, which may be damaged, or lose its writer."""
     monkeypatch.setattr(progress_trimmer, "TRIM_INTERVAL_S", 0.0)
     world = World(_config(worker={"snapshot_after_ms": 0}))
     watching = _Watching(world)

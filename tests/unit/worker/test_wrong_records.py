@@ -100,7 +100,7 @@ def test_what_is_wrong_within_a_stream_stops_no_task() -> None:
 
 
 def test_a_limit_that_was_lowered_is_read_again() -> None:
-    """A dead letter that its topic no longer takes would abort the same transaction for ever."""
+    """A dead letter that its topic no longer takes would abort the same transaction forever."""
     world = World()
     member = _started(world.worker())
     world.send(2)
