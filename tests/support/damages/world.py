@@ -1,4 +1,4 @@
-"""Damage that an operator or a lost topic can do to what the group and the topics say about an application."""
+"""Damage of committed offsets and of topics, as an operator or a lost topic can cause it."""
 
 from collections.abc import Callable
 
