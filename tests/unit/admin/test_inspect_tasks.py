@@ -126,7 +126,7 @@ def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], code: E
     ],
 )
 def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) -> None:
-    """Everything from the first offset on is needed then."""
+    """Without a snapshot, a restore needs all inputs from the first offset on."""
     world = World()
     world.send(20)
     member = _started(world.worker())
@@ -175,7 +175,7 @@ def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.Monk
 
 
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A year of progress is not read; but as much as it takes to find the last commit."""
+    """The command reads progress from its end, only as far as it needs to find the last commit."""
     monkeypatch.setattr(history, "TAIL_RECORDS", 2)
     world, member = _processed()
     starts = []
@@ -201,7 +201,7 @@ def _world_without(topic: str) -> World:
 
 
 def test_what_is_not_there_is_named() -> None:
-    """A slip of the operator gets a line, not a traceback."""
+    """A mistake of the operator gives one line, not a traceback."""
     world = World()
     with pytest.raises(ConfigurationError, match="there is no task 2: the application has 2"):
         inspect(world.cluster, world.config, [2])

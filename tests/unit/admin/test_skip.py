@@ -21,6 +21,7 @@ from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
+from tests.support.damages.world import _processed
 from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
 
 COUNT = 40
@@ -29,13 +30,9 @@ OFTEN = {"snapshot_after_ms": 0}
 NEVER = {"snapshot_after_ms": 3_600_000}
 
 
-def _ran(**worker: object) -> tuple[World, Worker]:
-    """So many records were processed; then the worker was killed."""
-    world = World(_config(worker=worker))
-    world.send(COUNT)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+def _ran(*, snapshot_after_ms: int) -> tuple[World, Worker]:
+    """Run a worker over so many records of each task, then kill it."""
+    world, member = _processed(COUNT, after_ms=snapshot_after_ms)
     _kill(world)
     return world, member
 
@@ -95,7 +92,7 @@ def _updates(member: Worker) -> int:
 
 
 def test_inputs_that_nobody_processed_are_gone() -> None:
-    """A desk was closed for longer than its topics keep: the models are as they were, and only the records are lost."""
+    """If an application stood still for longer than its topics keep records, only records are lost, and no model."""
     world, member = _ran(**OFTEN)
     before = [task.live.model_digest() for task in member.tasks]
     world.send(30, first=COUNT)
@@ -165,7 +162,7 @@ def test_what_would_be_processed_again_is_gone() -> None:
 
 
 def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
-    """The state that a task continues from may not know the stream yet: its reset is nothing then, and stops nobody."""
+    """If the state from which a task continues does not have the stream yet, the reset of it has no effect."""
     world, _ = _ran(**NEVER)
     place = Place(world.config, world.cluster, world.clock)
     assert list(reset(place, EmbeddedSender(world.broker), "s0", 0))
@@ -176,7 +173,7 @@ def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
 
 
 def test_nothing_is_skipped_that_is_there() -> None:
-    """Said for all tasks, by mistake or again, it changes none that can be restored."""
+    """Run for all tasks, or twice, the command changes no task that can be restored."""
     world, _ = _ran(**OFTEN)
     assert _skip(world) == [f"task {number}: no input that it needs was deleted" for number in range(PARTITIONS)]
     world.send(30, first=COUNT)
@@ -220,7 +217,7 @@ def test_one_side_alone() -> None:
 
 
 def test_said_twice_at_once() -> None:
-    """Two operators at two desks: the second record is as good as none."""
+    """If two operators skip inputs at the same time, the second record has no effect."""
     world, _ = _ran(**OFTEN)
     world.send(30, first=COUNT)
     _delete(world, COUNT + 10)
@@ -248,7 +245,7 @@ def test_inspect_and_verify_know_of_it() -> None:
 
 
 def test_a_gap_after_another_snapshot_is_refused() -> None:
-    """The bits of its models would be others; said again, it names the state that is left."""
+    """A restore from another state would give other models; run again, the command names the state that is left."""
     world, _ = _ran(**OFTEN)
     world.send(30, first=COUNT)
     _delete(world, COUNT + 10)
@@ -264,7 +261,7 @@ def test_a_gap_after_another_snapshot_is_refused() -> None:
 
 
 def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written: the line says what is the matter."""
+    """A refused command writes nothing, and its error says why."""
     world, _ = _ran(**NEVER)
     member = _started(world.worker())
     _turns(member, until=_all_at(member, COUNT))

@@ -91,7 +91,7 @@ def test_truncated_inputs(log: Log) -> None:
 
 
 def test_a_value_that_is_no_record(log: Log) -> None:
-    """Another program writes to our topic."""
+    """`verify` reports records that another program wrote to a topic of the application."""
     log.records[TOPICS.outcomes].append(Stored(1, b"sine", b"hello"))
     log.records[TOPICS.predictions].append(Stored(1, b"sine", codec.encode(Label("sine", "1", 1))))
     found = findings(log)

@@ -53,7 +53,7 @@ def test_a_doubled_prediction(log: Log) -> None:
 
 
 def test_an_invented_prediction(log: Log) -> None:
-    """An answer to a question that nobody asked."""
+    """A prediction belongs to no example."""
     records = log.records[TOPICS.predictions]
     record = codec.decode_one(records[10].value or b"")
     assert isinstance(record, Prediction)

@@ -180,7 +180,7 @@ def test_a_task_that_waits_for_a_dead_transaction() -> None:
 
 
 def test_aborts_are_counted() -> None:
-    """And the tasks that are restored for it are not called live meanwhile."""
+    """Tasks that wait to be restored are not shown as live."""
     world = World()
     observer = HealthObserver(world.clock)
     world.send(20)
@@ -272,7 +272,7 @@ def _in_a_thread(*members: Any) -> Iterator[threading.Event]:  # noqa: ANN401  (
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    """Look again and again, bounded."""
+    """Check repeatedly until a deadline."""
     for _ in range(6_000):
         if condition():
             return
