@@ -46,7 +46,7 @@ seconds until the broker notices."""
 class Pause(Enum):
     """Why a restore yields to its caller.
 
-    WORKED: The restore has worked and can continue at once.
+    WORKED: The restore did some work and can continue at once.
     WAITING: Nothing has come; in the state REPLAYING, the caller adds input records to `waiting`.
     INPUTS: The caller has to start reading the inputs at the offsets of `position`.
     """
