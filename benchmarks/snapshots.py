@@ -202,7 +202,16 @@ def _cost(servers: str) -> list[Row]:
     name = "the worker on Kafka, CPU a labelled example, snapshots by default, against one at its end"
     return [
         at_most(f"{name} ({count:g} snapshots)", 30, median(ours), median(never), 1.1),
-        Row("of it, bytes of snapshots a second of CPU", 30, written, None, None, "printed", None, "MB"),
+        Row(
+            "the worker on Kafka, bytes of snapshots a second of its CPU",
+            30,
+            written,
+            None,
+            None,
+            "printed",
+            None,
+            "MB",
+        ),
     ]
 
 

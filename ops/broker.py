@@ -28,7 +28,7 @@ class Broker:
     Attributes:
         bootstrap_servers: Its addresses; None: the in-process log.
         reason: One line that says what was chosen, and why.
-        local: The local cluster, whose brokers can be killed and restarted; None: there is none.
+        local: The local cluster, whose brokers can be killed and restarted; None if the brokers are not local.
     """
 
     bootstrap_servers: str | None

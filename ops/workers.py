@@ -50,7 +50,7 @@ class Workers(Protocol):
         """End a worker without warning and return how, for people: `killed with SIGKILL`."""
 
     def failed(self) -> str | None:
-        """Describe a worker that ended without being asked to, with its last lines; None: there is none."""
+        """Describe a worker that ended without being asked to, with its last lines; None if no worker did."""
 
     def lines(self, name: str) -> Sequence[str]:
         """Return the log lines of a worker, of all its starts."""

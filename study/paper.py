@@ -51,7 +51,7 @@ class Statement:
         learner: The learner that it is about.
         against: The learner that it is compared with; `*` matches several.
         step: `last`, or the step that the paper gives.
-        value: The paper's number; None: there is none.
+        value: The paper's number; None if the paper states none.
     """
 
     source: str

@@ -51,7 +51,7 @@ class ClusterPlan:
 
     @classmethod
     def load(cls, folder: Path) -> "ClusterPlan | None":
-        """Return the plan in this folder; None if there is none."""
+        """Return the plan in this folder; None without a plan."""
         file = folder / "cluster.json"
         if not file.exists():
             return None

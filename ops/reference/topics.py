@@ -78,7 +78,7 @@ SETTINGS_SHOWN = (
 
 
 def topics_section() -> Iterator[str]:
-    """Yield each topic: what it is for, its settings, and records of it."""
+    """Yield each topic: its purpose, its settings, and some of its records."""
     application = _story()
     names = application.config.topics
     planned = {topic.name: topic.settings for topic in topic_plan.plan(names, 1)}

@@ -45,7 +45,7 @@ NO_SNAPSHOTS_S = 86_400.0
 Answer = TypeVar("Answer")
 
 
-class Told(Protocol):
+class Reporter(Protocol):
     """A function that is called now and then with the offsets (examples, labels) that were reached and are wanted."""
 
     def __call__(self, reached: tuple[int, int], wanted: tuple[int, int], /) -> None:
@@ -185,13 +185,13 @@ class History:
             )
         return before
 
-    def rebuild(self, recorded: Recorded, clock: Clock, told: Told) -> Rebuilt:
+    def rebuild(self, recorded: Recorded, clock: Clock, report: Reporter) -> Rebuilt:
         """Return the task as it was after a commit record.
 
         Args:
             recorded: The commit record.
             clock: Measures deadlines.
-            told: Called while inputs are processed again.
+            report: Called while inputs are processed again.
 
         Raises:
             StateError: Inputs that are needed were deleted, or processing them again gives another digest.
@@ -225,11 +225,11 @@ class History:
                 Times(READ_TIMEOUT_S, NO_SNAPSHOTS_S),
             )
             readers = [opened(partition.topic) for partition in self.inputs]
-            live = _drive(restore, readers, recorded.ends, told)
+            live = _drive(restore, readers, recorded.ends, report)
             return Rebuilt(live.task, commit.sequence, recorded.ends)
 
 
-def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, int], told: Told) -> LiveTask:
+def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, int], report: Reporter) -> LiveTask:
     """Restore a task, and read the inputs that the restore asks for."""
     with closing(restore.run()) as steps:
         while True:
@@ -237,13 +237,13 @@ def _drive(restore: Restore, readers: Sequence[LogReader], wanted: tuple[int, in
                 pause = next(steps)
             except StopIteration as done:
                 live: LiveTask = done.value
-                told(restore.position.offsets, wanted)
+                report(restore.position.offsets, wanted)
                 return live
             if pause is Pause.INPUTS:
                 for reader, offset in zip(readers, restore.position.offsets, strict=True):
                     reader.seek(offset)
             elif pause is Pause.WAITING and restore.state is TaskState.REPLAYING:
-                told(restore.position.offsets, wanted)
+                report(restore.position.offsets, wanted)
                 for side, reader in enumerate(readers):
                     fetched = reader.poll(POLL_RECORDS, POLL_S) if restore.lacks(side) else None
                     if fetched is not None and len(fetched.records):

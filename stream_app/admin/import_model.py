@@ -96,19 +96,19 @@ def newest_task(place: Place, number: int) -> tuple[Task | None, int]:
         StateError: The breaker has stopped the task, or it cannot be rebuilt.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    behind = _behind_last_commit(place, number)
-    sequence = behind[-1].sequence if behind else -1
-    if not behind or not isinstance(behind[0], Commit):
+    recorded = _since_last_commit(place, number)
+    sequence = recorded[-1].sequence if recorded else -1
+    if not recorded or not isinstance(recorded[0], Commit):
         task = None  # nothing was processed yet
-    elif tripped_by(behind) is not None:
+    elif tripped_by(recorded) is not None:
         raise StateError(
             f"task {number} is stopped by the breaker: run `areba resume --task {number}` first", ErrorCode.TASK_TRIPPED
         )
     else:
         history = History(place.config, place.cluster, number)
-        with waiting_for(number) as told:
-            task = history.rebuild(history.at(None), place.clock, told).task
-    for act in whole_acts(behind):
+        with waiting_for(number) as report:
+            task = history.rebuild(history.at(None), place.clock, report).task
+    for act in whole_acts(recorded):
         if isinstance(act, Act) and task is None:
             task = Task(number, TaskSettings.from_json(act.text), _inputs(place))
         elif isinstance(act, Act) and task is not None:
@@ -120,7 +120,7 @@ def _inputs(place: Place) -> tuple[str, str]:
     return place.config.topics.examples, place.config.topics.labels
 
 
-def _behind_last_commit(place: Place, number: int) -> list[Commit | Act]:
+def _since_last_commit(place: Place, number: int) -> list[Commit | Act]:
     """Return the last commit record of a task and the acts after it, or all acts if there is no commit record."""
     tail = progress_tail(place.cluster, TopicPartition(place.config.topics.progress, number))
     last = last_commit(tail)

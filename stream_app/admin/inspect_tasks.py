@@ -288,7 +288,7 @@ def _needed_offsets(
     for record in progress_of(cluster, progress, facts.progress_offset):
         if isinstance(record, Act) and record.kind == SKIP:
             skipped = read_gap(record.text)
-            needed = skipped.end if skipped.behind == facts.snapshot_sequence else needed
+            needed = skipped.end if skipped.state_sequence == facts.snapshot_sequence else needed
     return needed
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from rich.progress import Progress
 from rich.table import Table
 
-from stream_app.admin.history import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Told, records_of
+from stream_app.admin.history import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Reporter, records_of
 from stream_app.backends.base import Clock, Cluster, TopicPartition, pair
 from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import partition_of
@@ -68,15 +68,15 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def waiting_for(task: int) -> Iterator[Told]:
+def waiting_for(task: int) -> Iterator[Reporter]:
     """Show a progress bar while a task is rebuilt."""
     with Progress(console=Terminal(stderr=True), transient=True) as progress:
         bar = progress.add_task(f"task {task}", total=None)
 
-        def told(reached: tuple[int, int], wanted: tuple[int, int]) -> None:
+        def report(reached: tuple[int, int], wanted: tuple[int, int]) -> None:
             progress.update(bar, completed=sum(reached), total=sum(wanted))
 
-        yield told
+        yield report
 
 
 def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
@@ -92,8 +92,8 @@ def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
         UnknownOutcomeError: The broker did not answer in time.
     """
     history = History(place.config, place.cluster, task)
-    with waiting_for(task) as told:
-        return history.rebuild(history.at(at), place.clock, told)
+    with waiting_for(task) as report:
+        return history.rebuild(history.at(at), place.clock, report)
 
 
 def table(config: Config, task: int, rebuilt: Rebuilt) -> Table:
@@ -259,9 +259,9 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
     example, offset = _find_example(place, TopicPartition(topics.examples, number), stream, id_)
     history = History(place.config, place.cluster, number)
     before, recorded = _around(history, offset, f"{stream} {id_}")
-    told_task = _state_before(history, place, number, before, recorded)
+    rebuilt_task = _state_before(history, place, number, before, recorded)
     batch = _batch(place, history, recorded)
-    predictions = codec.decode_many([value or b"" for value in told_task.step(*batch).topics["predictions"].values])
+    predictions = codec.decode_many([value or b"" for value in rebuilt_task.step(*batch).topics["predictions"].values])
     published = _of_id(place, TopicPartition(topics.predictions, number), stream, id_)
     outcomes = _of_id(place, TopicPartition(topics.outcomes, number), stream, id_)
     return Explanation(
@@ -322,8 +322,8 @@ def _state_before(history: History, place: Place, number: int, before: Recorded 
         topics = (history.inputs[0].topic, history.inputs[1].topic)
         task = Task(number, first, topics, secrets.token_bytes(HASH_KEY_BYTES))
     else:
-        with waiting_for(number) as told:
-            task = history.rebuild(before, place.clock, told).task
+        with waiting_for(number) as report:
+            task = history.rebuild(before, place.clock, report).task
     for act in recorded.acts:
         task.apply(act)
     return task

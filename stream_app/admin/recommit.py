@@ -15,7 +15,7 @@ from stream_app.backends.partition_count import partitions_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, StateError, TopicError
 from stream_app.records import SKIP, Commit
-from stream_app.recovery.changelog import find_manifests, whole_ones
+from stream_app.recovery.changelog import find_manifests, whole_snapshots
 from stream_app.recovery.commit_point import (
     CommitPoint,
     RestoreTarget,
@@ -134,9 +134,9 @@ def look(cluster: Cluster, config: Config, task: int) -> Recommit:
         Snapshot(place, commits.offsets[manifest.sequence])
         for place, manifest in sorted(manifests, key=lambda one: one[1].sequence, reverse=True)
         if commits.digests.get(manifest.sequence) == bytes.fromhex(manifest.digest)
-        and commits.leads_on_from(manifest.sequence)
+        and commits.can_restore_from(manifest.sequence)
     ]
-    whole = finish(cluster, changelog, lambda reader: whole_ones(reader, task, known))
+    whole = finish(cluster, changelog, lambda reader: whole_snapshots(reader, task, known))
     target = RestoreTarget(CommitPoint(last.sequence, last.digest), whole, topic_ids)
     return Recommit(task, inputs, before, (last.examples_end, last.labels_end), target)
 
@@ -172,16 +172,16 @@ class _Commits:
                     self.digests[record.sequence] = record.digest
                     self.offsets[record.sequence] = offset
             elif record.kind == SKIP:
-                self._gap = record.sequence, read_gap(record.text).behind
+                self._gap = record.sequence, read_gap(record.text).state_sequence
         return self.last is not None and first is not None and first <= min(sequences, default=first)
 
-    def leads_on_from(self, sequence: int) -> bool:
+    def can_restore_from(self, sequence: int) -> bool:
         """Say whether a task can be restored from a snapshot of this sequence.
 
         After a skip, only newer snapshots can be used, and the snapshot from which the skip continues.
         """
-        at, behind = self._gap
-        return sequence > at or sequence == behind
+        at, state_sequence = self._gap
+        return sequence > at or sequence == state_sequence
 
 
 def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequence[int]:

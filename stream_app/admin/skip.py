@@ -70,12 +70,12 @@ def look(place: Place, task: int) -> Act | None:
     recorded = _recorded(place, task, loaded)
     commit = _committed(recorded, target, task)
     lows = (place.cluster.watermarks(inputs[0]).low, place.cluster.watermarks(inputs[1]).low)
-    behind, processed, begin = _begin(recorded, loaded)
+    state_sequence, processed, begin = _begin(recorded, loaded)
     if begin[0] >= lows[0] and begin[1] >= lows[1]:
         return None
     start = (max(commit.examples_end, begin[0]), max(commit.labels_end, begin[1]))
     end = (max(start[0], lows[0]), max(start[1], lows[1]))
-    gap = Gap(behind, commit.digest, processed, start, end)
+    gap = Gap(state_sequence, commit.digest, processed, start, end)
     return Act(recorded[-1].sequence + 1, SKIP, __version__, gap.text())
 
 
@@ -134,9 +134,9 @@ def _begin(recorded: list[Commit | Act], loaded: Loaded) -> tuple[int, Offsets, 
         processed, and the offsets at which the restore reads the inputs.
     """
     first = next(record for record in recorded if isinstance(record, Commit))
-    behind, processed = -1, (first.examples_start, first.labels_start)
+    state_sequence, processed = -1, (first.examples_start, first.labels_start)
     if loaded.manifest:
-        behind, processed = loaded.manifest.sequence, loaded.manifest.offsets
+        state_sequence, processed = loaded.manifest.sequence, loaded.manifest.offsets
     accepted = [read_gap(act.text) for act in recorded if isinstance(act, Act) and act.kind == SKIP]
-    ends = [gap.end for gap in accepted if gap.behind == behind]
-    return behind, processed, ends[-1] if ends else processed
+    ends = [gap.end for gap in accepted if gap.state_sequence == state_sequence]
+    return state_sequence, processed, ends[-1] if ends else processed

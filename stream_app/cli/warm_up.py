@@ -37,7 +37,7 @@ COMPILE_STEP_LIMIT_S = 600.0
 """Time for one function before a supervisor may end the process.
 
 The largest function takes 14 s on a busy core. What was compiled is lost with the process, so a process that is killed
-too early would start again from the beginning for ever.
+too early would start again from the beginning forever.
 """
 
 

@@ -8,7 +8,7 @@ May import `records` and `errors` only. Public: the names below.
 """
 
 from stream_app.config.client_settings import REFUSED_SETTINGS
-from stream_app.config.compatibility import Running, begins_afresh, changes
+from stream_app.config.compatibility import Running, changes, must_restart
 from stream_app.config.learner_settings import METHOD_SETTINGS, METHODS, LearnerSettings, has_setting, is_own
 from stream_app.config.loading import load
 from stream_app.config.messages import or_nearest
@@ -45,10 +45,10 @@ __all__ = [
     "StreamSettings",
     "TaskSettings",
     "Topics",
-    "begins_afresh",
     "changes",
     "has_setting",
     "is_own",
     "load",
+    "must_restart",
     "or_nearest",
 ]

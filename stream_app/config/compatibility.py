@@ -143,7 +143,7 @@ def _removals(old: StreamSettings, new: StreamSettings, now: Running) -> Iterato
             yield _StreamChange(f"learners.{name}: was removed", "is dropped here", False)
 
 
-def begins_afresh(old: LearnerSettings, new: LearnerSettings) -> bool:
+def must_restart(old: LearnerSettings, new: LearnerSettings) -> bool:
     """Say whether a learner must restart because its state does not fit the new settings."""
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     return any(before.get(key) != after.get(key) for key in (*before, *after) if key not in LEARNER_SETTINGS_TAKEN_OVER)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_app.config import StreamSettings, TaskSettings, begins_afresh
+from stream_app.config import StreamSettings, TaskSettings, must_restart
 from stream_app.join.constants import NO_ANSWER, Counter, Evaluation
 from stream_app.learners.api import Operations
 from stream_app.pipeline.prequential import UNPREDICTED
@@ -33,10 +33,10 @@ NOWHERE = -1
 
 
 class Origin(NamedTuple):
-    """A learner's number before the change (`NOWHERE`: it is new), and whether it starts again from the beginning."""
+    """A learner's number before the change (`NOWHERE`: it is new), and whether it restarts with a new state."""
 
     number: int
-    afresh: bool
+    restarts: bool
 
 
 def needs_rebuilding(before: TaskSettings, after: TaskSettings, running: Sequence[str]) -> bool:
@@ -66,7 +66,7 @@ def _origins(before: StreamSettings, after: StreamSettings) -> Iterator[Origin]:
     numbers = {name: number for number, name in enumerate(before.learners)}
     for name, settings in after.learners.items():
         number = numbers.get(name, NOWHERE)
-        yield Origin(number, number == NOWHERE or begins_afresh(before.learners[name], settings))
+        yield Origin(number, number == NOWHERE or must_restart(before.learners[name], settings))
 
 
 def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], same_detector: bool) -> None:
@@ -88,7 +88,7 @@ def _carry_over(old: Stream, new: Stream, origins: Sequence[Origin], same_detect
 
 def _learner(core: Arrays, new: Stream, number: int, origin: Origin) -> Columns:
     known = part_of(core, f"learner.{origin.number}.")
-    if new.learners and (origin.afresh or not known):
+    if new.learners and (origin.restarts or not known):
         return without_seen(new.learners[number].arrays())
     return known
 
@@ -117,7 +117,7 @@ def _pending(state: StreamState, new: Stream, origins: Sequence[Origin], places:
             )
         if new.learners and SEEN in new.learners[number].arrays():
             blank = np.zeros((count, new.features), np.float32)
-            rows[f"{SEEN}.{number}"] = blank if origin.afresh else before[f"{SEEN}.{origin.number}"]
+            rows[f"{SEEN}.{number}"] = blank if origin.restarts else before[f"{SEEN}.{origin.number}"]
     return {**rows, "scores": scores, "classes": classes}
 
 
@@ -145,5 +145,5 @@ def _see(stream: Stream, origins: Sequence[Origin], pending: int) -> None:
     slots = np.arange(pending, dtype=np.int32)
     operations = Operations(np.full(pending, Operation.PREDICT, np.uint8), slots, np.full(pending, -1, np.int8))
     for learner, origin in zip(stream.learners, origins, strict=True):
-        if origin.afresh and SEEN in learner.arrays():
+        if origin.restarts and SEEN in learner.arrays():
             learner.run(operations, state["features"], state["ids"])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.config import Running, StreamSettings, TaskSettings, begins_afresh
+from stream_app.config import Running, StreamSettings, TaskSettings, must_restart
 from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
 from stream_app.pipeline.batch import InputBatch, open_batch
@@ -130,7 +130,7 @@ class Task:
         settings = self._settings_of(seed.stream)
         if settings is None or seed.learner not in settings.learners:
             raise StateError(f"{where}: the configuration has no such learner")
-        if begins_afresh(seed.settings, settings.learners[seed.learner]):
+        if must_restart(seed.settings, settings.learners[seed.learner]):
             raise StateError(f"{where}: it was made with other settings than this learner has")
         if not 0 < seed.features <= self.settings.limits.max_features:
             raise StateError(

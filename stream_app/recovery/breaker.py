@@ -1,8 +1,8 @@
-"""The breaker stops a task whose inputs cannot be read: a producer uses the wrong schema, not one record is bad.
+"""Stop a task whose inputs cannot be read: its producer uses a wrong schema, say. A single bad record stops nothing.
 
-The breaker counts the records whose values do not name their stream. It counts each input topic separately: a sound
-label says nothing about the producer of examples. A record that is wrong within its stream is a dead letter, and must
-not stop the other streams of the task. The breaker only counts; no output depends on it.
+The breaker counts the records whose values do not name their stream. It counts each input topic separately: a valid
+label says nothing about the producer of examples. A record that names its stream and is wrong in itself is a dead
+letter, and must not stop the other streams of the task. The breaker only counts; no output depends on it.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Fetched records of one input partition that wait for the other input, or until a recorded range is complete.
+"""Hold fetched records of one input partition until the other input, or the rest of a recorded range, has come.
 
-They cannot wait in the queue of the Kafka client: pausing a partition there discards what was fetched.
+They cannot wait in the queue of the Kafka client, which discards what it has fetched when a partition is paused.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from stream_app.backends.base import Fetched
 from stream_app.records import Longs, RawRecords, concatenated_headers
 
 ROW_BYTES = 120
-"""Memory of a waiting record besides its key and value: Python objects and columns, measured on CPython 3.11."""
+"""Memory of a waiting record, apart from its key and value: Python objects and columns, measured on CPython 3.11."""
 
 NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
 
@@ -21,7 +21,7 @@ class WaitingRecords:
 
     Attributes:
         bytes: The approximate memory of the records.
-        at_end: Whether the partition was read to its end, and nothing came since then.
+        at_end: Whether the partition was read to its end, and nothing has come since.
         last_offset: The offset of the last record that was added; -1 before the first.
     """
 
@@ -37,7 +37,7 @@ class WaitingRecords:
         return self._rows
 
     def add(self, fetched: Fetched) -> None:
-        """Add what a poll returned; whether the partition is at its end is known from the last poll only."""
+        """Add what a poll returned; only the last poll says whether the partition is at its end."""
         self.at_end = fetched.at_end
         if not len(fetched.records):
             return
@@ -124,7 +124,7 @@ def _bytes(records: RawRecords) -> int:
 
 
 def rows_of(records: RawRecords, start: int, end: int) -> RawRecords:
-    """Return copies of the rows from `start` on, below `end`."""
+    """Return copies of the rows from `start` up to, but not including, `end`."""
     headers = {row - start: headers for row, headers in records.headers.items() if start <= row < end}
     return RawRecords(
         records.offsets[start:end].copy(),

@@ -34,14 +34,13 @@ READ_RECORDS = 50
 """Records of one poll: up to 45 MB."""
 
 NEAR_RECORDS = 1_000
-"""Reading on over so many records is faster than a seek, which asks the broker twice."""
+"""Reading past this many records is faster than a seek, which asks the broker twice."""
 
 NAMED_SNAPSHOTS = 2
-"""Committed offsets name the newest snapshot, and the one before it in case the newest is damaged."""
+"""Committed offsets name the newest snapshot, and its predecessor in case the newest is damaged."""
 
 KEPT_MANIFESTS = 16
-"""Manifests that are remembered of a changelog without names: the two newest, and those that the death of a writer left
-unnamed."""
+"""The most manifests that `find_manifests` keeps: the two newest, and those whose writer died before naming them."""
 
 KeyChunks: TypeAlias = dict[str, int]
 """How many chunks each key has."""
@@ -88,15 +87,15 @@ def load(
     inputs: tuple[str, str],
     is_patient: Callable[[], bool] = _impatient,
 ) -> Generator[bool, None, Loaded]:
-    """Read the newest snapshot that is whole, and list what was written after it and never named.
+    """Read the newest snapshot that is whole, and list the keys that were written after it and never named.
 
     Args:
         reader: A reader of the task's changelog partition.
         named: The snapshots that the committed offsets name, newest first.
         partition: The number of the task.
         inputs: The names of the topics that the task reads.
-        is_patient: Says whether to ask again for a record that lies after the end of the log. A transaction that
-            somebody left open hides everything that was committed after its first record, until it times out.
+        is_patient: Says whether to ask again for a record that lies after the end of the log. A transaction that a
+            dead worker left open hides everything that was committed after its first record, until it times out.
 
     Yields:
         After each poll, whether it had news.
@@ -164,7 +163,7 @@ def find_manifests(reader: LogReader, partition: int) -> Generator[bool, None, l
     return list(found.values())
 
 
-def whole_ones(
+def whole_snapshots(
     reader: LogReader, partition: int, snapshots: Iterable[Snapshot]
 ) -> Generator[bool, None, tuple[Snapshot, ...]]:
     """Return the first of these snapshots that are whole, at most as many as offsets name; yield as `load` does."""
@@ -243,7 +242,7 @@ class _Log:
 
 
 def _read_place(log: _Log, key: str | None, place: Place) -> Generator[bool, None, bytes]:
-    """Return the bytes of a key; without a key, those of the key that is found at the place.
+    """Return the bytes of a key; without a key, the bytes of the key that stands at this place.
 
     Raises:
         StateError: A chunk is missing, or the bytes are damaged.

@@ -1,8 +1,8 @@
-"""Committed points of a task: their text in the metadata of committed offsets, and what is wrong where they disagree.
+"""Committed points of a task: their text in the metadata of committed offsets, and the errors if they disagree.
 
 Every transaction commits the input offsets of its tasks. The metadata of these offsets holds the sequence and the
-digest of the last commit record, the ids of both input topics, and the two newest snapshots. A restore begins with this
-text, and with nothing else.
+digest of the last commit record, the ids of both input topics, and the two newest snapshots. A restore needs nothing
+else to begin.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ READABLE_FORMATS = ("1", "2", METADATA_FORMAT)
 """Format 1 had no snapshots, format 2 had no topic ids."""
 
 HINT_SKIP = "`areba state skip` continues without what is gone; another application.id starts from the beginning"
-"""What an operator can do about inputs that are needed and were deleted."""
+"""What an operator can do when inputs that a restore needs were deleted."""
 
 HINT_RECOMMIT = (
     "`areba state recommit` commits them again as progress has them; another application.id starts from the beginning"
 )
-"""What an operator can do about offsets of the group that were lost, or changed from outside."""
+"""What an operator can do when the group's offsets were lost, or changed from outside."""
 
 
 class CommitPoint(NamedTuple):

@@ -1,15 +1,15 @@
-"""Transactions that hang: still open in a partition, although their coordinator has ended them.
+"""End hanging transactions: those that are still open in a partition although their coordinator has ended them.
 
 Kafka 4.3 leaves out the marker of a partition that has no leader at that moment, because its coordinator takes such a
-partition for deleted. A broker that is killed and comes back can do so with every transaction that was under way.
-Readers of committed records wait at such a transaction for ever. The next transaction of the same transactional id in
-the same partition ends the hanging records together with its own records: it commits or aborts both.
+partition for deleted. When a broker is killed and comes back, every transaction that was in progress can hang. Readers
+of committed records wait at such a transaction forever. The next transaction of the same transactional id in the same
+partition ends the hanging records together with its own records: it commits or aborts both.
 
-So a hanging transaction must be ended by a transaction that aborts: a sweep. A sweep ends everything that hangs of its
-transactional id, in the partitions that it touches and among the group's offsets. The first transaction of a process is
-a sweep, and so is the first transaction for each task that the process is given. The latter sweep leaves the
+So a hanging transaction must be ended by a transaction that aborts: a sweep. A sweep ends all hanging records of its
+transactional id, in the partitions that it writes to and among the group's offsets. The first transaction of a process
+is a sweep, and so is the first transaction for each task that the process is given. The latter sweep leaves the
 transactional id in the progress of the task, where readers of uncommitted records find it. A task is restored only once
-everything that was open in its partitions has ended. What stays open for longer than any transaction may is swept by
+everything that was open in its partitions has ended. What stays open for longer than a transaction may last is swept by
 the owner of the task, under its own transactional id and under those that progress names, unless a member of the group
 uses them. `settle` then decides which of the ended transactions had been committed.
 """
@@ -45,7 +45,7 @@ HANGS_AFTER_S = 25.0
 (10 s)."""
 
 TAIL_RECORDS = 1_000
-"""The last offsets of progress, in which transactional ids are searched: every hanging record is among them."""
+"""The last offsets of progress that are searched for transactional ids: every hanging record is among them."""
 
 TAIL_POLLS = 500
 """Polls of 10 ms for these records; a broker that is silent for longer is asked again at the next check."""
@@ -60,10 +60,10 @@ class _Open(NamedTuple):
 
 
 class OpenTransactions:
-    """Partitions that have to become readable up to some offset: the end of open transactions, or of our own writes.
+    """Partitions that have to become readable up to an offset: the end of open transactions, or of our own writes.
 
     Args:
-        cluster: Tells up to which offset committed records can be read.
+        cluster: Returns up to which offset committed records can be read.
         clock: A monotonic clock.
     """
 
@@ -88,7 +88,7 @@ class OpenTransactions:
         self.hurry()
 
     def wrote(self, place: TopicPartition, end: int) -> None:
-        """Wait until a partition is readable up to this offset, because a committed transaction wrote so far."""
+        """Wait until a partition is readable up to this offset, because a committed transaction wrote up to there."""
         known = self._waiting.get(place)
         since_s = known.since_s if known else self._clock.monotonic_s()
         self._waiting[place] = _Open(end, known.stable if known else -1, since_s)
@@ -162,13 +162,13 @@ def sweep(
     places: Iterable[TopicPartition],
     mark: GroupOffset | None = None,
 ) -> bool:
-    """End what hangs of a transactional id in these partitions, with a transaction that is aborted.
+    """End the hanging records of a transactional id in these partitions, by aborting another transaction of that id.
 
     Args:
         transaction: A producer of this id, without an open transaction.
-        transactional_id: The id, which each record holds.
+        transactional_id: The id; it is the value of each record.
         places: The partitions; each gets one record, which is aborted.
-        mark: With it, what hangs of this id among the group's offsets is ended, too.
+        mark: If given, hanging offsets of this id in the group are ended, too.
 
     Returns:
         Whether every partition got its record.
@@ -179,7 +179,7 @@ def sweep(
     """
     record = OutputRecords([SWEEP_KEY], [transactional_id.encode()], [0])
     try:
-        transaction.initialise()  # a client that had to be replaced is a new one
+        transaction.initialise()  # in case a lost client was replaced by a new one
         transaction.begin()
         for place in places:
             transaction.produce(place, record)
@@ -188,16 +188,16 @@ def sweep(
             transaction.send_offsets({mark.place: Committed(0, "")}, mark.group)
         transaction.abort()
     except TransactionAbortedError as error:
-        LOGGER.debug("a sweep was aborted by itself: %s", error)
+        LOGGER.debug("a sweep was aborted before it was complete: %s", error)
         return False
     return True
 
 
 def writers_of(cluster: Cluster, progress: TopicPartition) -> Sequence[str]:
-    """Return the transactional ids of which something can hang in a task's partitions, oldest first.
+    """Return the transactional ids whose transactions can hang in a task's partitions, oldest first.
 
-    These are the id of the last commit that can be read in progress, and all ids that wrote after it: nothing is
-    committed where a transaction is open.
+    These are the id of the last commit that can be read in progress, and all ids that wrote after it: a task commits
+    nothing while a transaction is open in its partitions.
 
     Raises:
         UnknownOutcomeError: The broker does not answer.
@@ -239,7 +239,7 @@ def take_over(
     places: Sequence[TopicPartition],
     mark: GroupOffset,
 ) -> list[str]:
-    """End what hangs of these ids, whose processes are gone, and return the ids that were taken over.
+    """End the hanging records of these ids, whose processes are gone, and return the ids that were taken over.
 
     Another worker may do the same at the same time: then the broker fences the worker that began first, and the other
     worker ends the rest.

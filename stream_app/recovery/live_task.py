@@ -1,4 +1,4 @@
-"""A task that takes new records: its batches, its snapshots, and what each transaction must write of them."""
+"""A task that takes new records: its batches, its snapshots, and what each transaction must write for it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -52,9 +52,10 @@ class Unrecorded:
 
     Attributes:
         is_new: Whether progress has no configuration yet.
-        rules: The rules that the newest commit or configuration of progress was written under; 0 where none is there.
-        partitions: The number of partitions that this record has.
-        foreign: By output topic, the offset of the first record of another writer that is to be accepted.
+        rules: The rules under which the newest commit or configuration in progress was written; 0 if there is no such
+            record.
+        partitions: The number of partitions that this record states.
+        foreign: By output topic, the offset of the first record of another writer that the task accepts.
     """
 
     is_new: bool
@@ -102,7 +103,7 @@ class LiveTask:
         request: The task, its settings and its identity.
         state: The restored state.
         logs: The task's own topics.
-        clock: A monotonic clock, to know what processing costs.
+        clock: A monotonic clock, to measure the cost of processing.
         unrecorded: What is to be recorded before new records are taken.
     """
 
@@ -178,7 +179,7 @@ class LiveTask:
         return lines
 
     def look_for_resume(self) -> bool:
-        """Read what came to progress since the breaker stopped the task; start again where an operator resumed it.
+        """Read what was written to progress since the breaker stopped the task; start again if an operator resumed it.
 
         Returns:
             Whether the task was resumed.
@@ -211,22 +212,22 @@ class LiveTask:
     def step(self, rows: tuple[int, int], room: Room, *, must: bool) -> ProcessedBatch | None:
         """Process the next records; the batch counts only once it is committed (`advance`).
 
-        A changed configuration begins with the batch before which it is recorded.
+        A changed configuration takes effect with the batch before which it is recorded.
 
         Args:
-            rows: How many examples and labels to take; fewer are taken where their outputs could become too large.
-            room: What the transaction has left.
+            rows: How many examples and labels to take; fewer are taken if their outputs could become too large.
+            room: What the transaction still has room for.
             must: Whether to take at least one record, however large its outputs become.
 
         Returns:
-            The batch, or None where no record fits.
+            The batch, or None if no record fits.
         """
         start_s = self._clock.monotonic_s()
         if self._pending_acts and self.task.settings != self._request.settings:
             if not must:
-                return None  # once it is applied, it has to be recorded: only a batch that must come is sure to come
+                return None  # an applied configuration must be recorded, and only a batch with `must` is certain
             if self.task.apply_settings(self._request.settings):
-                self._snapshots.begin_anew()
+                self._snapshots.forget_older()
         opened = self._open(rows, room, must=must)
         if opened is None:
             return None
@@ -310,7 +311,7 @@ class LiveTask:
         return self.writes_snapshot or self.unnamed_ends is not None
 
     def snapshot_records(self, room: int) -> OutputRecords:
-        """Return what the next transaction has to carry to the changelog, up to about `room` bytes."""
+        """Return the records that the next transaction has to write to the changelog, up to about `room` bytes."""
         return self._snapshots.next_records(room)
 
     @property

@@ -1,4 +1,4 @@
-"""The output partitions of a task: what a restore can ask of them, and which of their records can be read.
+"""The output partitions of a task: how a restore reads them, and which of their records can be read.
 
 Each commit record says at which offset its outputs begin in every output partition, and how many there are: its window
 there. An act `repair` publishes outputs again, and has windows as a commit has.
@@ -26,7 +26,7 @@ MARKER_OFFSETS = 1
 
 @dataclass(frozen=True, slots=True)
 class OutputLogs:
-    """What a restore can ask of a task's output partitions and of its progress.
+    """How a restore reads a task's output partitions and its progress.
 
     Attributes:
         places: The task's partition of each output topic, and of "progress".
@@ -75,7 +75,7 @@ def is_by_task(headers: Sequence[Header]) -> bool:
 
 
 def repair_text(windows: Mapping[str, Window], commits: Mapping[str, frozenset[int]]) -> str:
-    """Return the text of an act `repair`: by output topic, where its records begin, their count, and whose they are."""
+    """Return the text of an act `repair`: by output topic, where its records begin, their count, and their commits."""
     return json.dumps(
         {
             topic: {"start": window.start, "records": window.records, "commits": sorted(commits[topic])}
@@ -142,13 +142,13 @@ class OutputPartition:
     def read(
         self, known: Sequence[Window], tried: Sequence[Window], anchored: int, *, is_first: bool
     ) -> Generator[bool, None, None]:
-        """Read from the last window that has records on, and the windows before it as long as nothing can be read.
+        """Read from the last window that has records to the end, and earlier windows as long as nothing can be read.
 
         Args:
             known: Windows of transactions that were committed.
             tried: Windows of transactions whose outcome is unknown.
-            anchored: How many of the first windows belong to a snapshot, and so could be read when it was named.
-            is_first: Whether the application has not committed anything yet.
+            anchored: How many of the first windows belong to a snapshot, and so were readable when it was named.
+            is_first: Whether the application has committed nothing yet.
         """
         filled = [number for number, window in enumerate(known) if window.records] or [len(known) - 1]
         place = filled.pop()
@@ -193,7 +193,7 @@ class OutputPartition:
 
         Args:
             records: Commits and acts that were committed, in order.
-            adopted: Sequence of the last act `adopt`; up to there, records of other writers are accepted.
+            adopted: Sequence of the last act `adopt`; up to it, records of other writers are accepted.
 
         Raises:
             StateError: Some records of a transaction can be read here, and others cannot.
@@ -214,11 +214,11 @@ class OutputPartition:
         return frozenset(outstanding)
 
     def _readable(self, window: Window, stop: int | None) -> int:
-        if window.start < max(self._from, self._low):  # it was readable before, or retention deleted it since
+        if window.start < max(self._from, self._low):  # it was readable before, or retention has deleted it
             return window.records
         return self.count(window.start, stop)
 
-    def stranger(self, records: Sequence[Commit | Act], adopted: int) -> int | None:
+    def first_foreign(self, records: Sequence[Commit | Act], adopted: int) -> int | None:
         """Return the offset of the first record that somebody else wrote; None where there is no such record."""
         own = list(self._windows(records))
         if not own:

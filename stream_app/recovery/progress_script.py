@@ -2,7 +2,7 @@
 
 Progress is read from the commit record of the loaded snapshot on, or from the first record. Once it is read to its end,
 `settle` finds out what became of the last transactions, and the records of those that were committed and cannot be read
-are added. Records are held up to a limit; what is beyond it is read while the first ones are replayed.
+are added. A limited number of records is held; the rest is read while the first are replayed.
 """
 
 from collections import deque
@@ -87,7 +87,7 @@ class ProgressScript:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many records wait to be replayed as may be held at once."""
+        """Whether the number of records that wait to be replayed has reached its limit."""
         return len(self._records) >= SCRIPT_RECORDS
 
     @property
@@ -97,13 +97,13 @@ class ProgressScript:
 
     @property
     def state(self) -> str:
-        """How far progress was read, for an error."""
+        """How far progress was read; part of an error."""
         named = self.target.sequence if self.target else "none"
         return f"progress was read up to sequence {self._read_to}, the committed offsets name {named}"
 
     @property
     def next_goal(self) -> str:
-        """What the replay waits for, for an error."""
+        """What the replay waits for; part of an error."""
         if self._records and isinstance(record := self._records[0].record, Commit):
             return f"the next range ends at {record.examples_end}/{record.labels_end}"
         return f"progress was read up to sequence {self._read_to}"
@@ -217,7 +217,7 @@ class ProgressScript:
         return StateError(begin + reason, ErrorCode.SNAPSHOT_MISSING)
 
     def _check_target(self, record: Commit | Act, target: CommitPoint, where: str) -> None:
-        """Check the record that the committed offsets name, and those after it, where few commits may follow."""
+        """Check the record that the committed offsets name, and those after it, few of which may be commits."""
         if record.sequence > target.sequence:
             self._unnamed_commits += isinstance(record, Commit)
             if self._unnamed_commits > MAX_UNNAMED_COMMITS or self._report.loaded_sequence > target.sequence:
@@ -245,11 +245,11 @@ class ProgressScript:
         """
         gap, loaded_sequence = _gap_of(act, where), self._report.loaded_sequence
         self._misfit = None
-        if gap.behind != loaded_sequence or self.is_replaying:
+        if gap.state_sequence != loaded_sequence or self.is_replaying:
             found = f"the snapshot after sequence {loaded_sequence}" if loaded_sequence >= 0 else "no snapshot"
             self._misfit = StateError(
-                f"{where}: a gap was accepted after sequence {gap.behind}, but {found} was loaded. `areba state skip` "
-                "says what can be done; another application.id starts from the beginning",
+                f"{where}: a gap was accepted after sequence {gap.state_sequence}, but {found} was loaded. "
+                "`areba state skip` says what can be done; another application.id starts from the beginning",
                 ErrorCode.SKIP_MISFIT,
             )
         acts = [recorded for recorded in self._records if isinstance(recorded.record, Act)]
@@ -266,7 +266,7 @@ class ProgressScript:
         """Find out which transactions were committed, and which of their records nobody can read.
 
         Raises:
-            StateError: What can be read contradicts itself.
+            StateError: The readable records contradict each other.
         """
         if self._logs.outputs is None:
             return Settled(ends=dict.fromkeys(OUTPUT_TOPICS, 0))
@@ -283,7 +283,7 @@ class ProgressScript:
         )
 
     def _reaches_target(self, settled: Settled) -> bool:
-        """Say whether the record that the committed offsets name was found, as record or as lost record."""
+        """Say whether the record that the committed offsets name was found, among the readable or the lost records."""
         last = next((one for one in reversed(settled.lost) if isinstance(one, Commit)), None)
         reached = max(self._read_to, last.sequence if last else -1)
         return self.target is None or reached >= self.target.sequence

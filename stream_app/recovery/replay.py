@@ -23,7 +23,7 @@ class Replay:
     Args:
         request: The task.
         state: The state of the loaded snapshot, or of a new task; each record moves it.
-        clock: A monotonic clock, to know what processing costs.
+        clock: A monotonic clock, to measure the cost of processing.
         report: Counts the records that are processed again.
         engine: The version that wrote the snapshot; "unknown" without a snapshot.
 
@@ -46,7 +46,7 @@ class Replay:
 
     @property
     def fetched_to(self) -> str:
-        """The input offsets up to which records were fetched, for an error."""
+        """The input offsets up to which records were fetched; part of an error."""
         return "/".join(
             str(max(records.last_offset + 1, offset))
             for records, offset in zip(self._state.waiting, self._position.offsets, strict=True)
@@ -60,7 +60,7 @@ class Replay:
             missing: By output topic, the sequences of the commits whose outputs are to be kept.
 
         Returns:
-            Whether it was processed; False while its inputs were not fetched.
+            Whether it was processed; False until its inputs have been fetched.
 
         Raises:
             StateError: An input is gone, the digest differs, or this version cannot process the record.
@@ -81,7 +81,7 @@ class Replay:
         try:
             whole = self._whole_acts.add(act)
             if whole is not None and state.task.apply(whole):
-                state.snapshots.begin_anew()
+                state.snapshots.forget_older()
         except StateError as problem:
             raise problem.within(f"progress[{self._number}] sequence {act.sequence}") from problem
         self._engine = act.engine
@@ -124,7 +124,7 @@ class Replay:
         return True
 
     def _rows_of_range(self, side: Side, start: int, end: int) -> int | None:
-        """Return how many waiting records a range takes; None while the last of them was not fetched."""
+        """Return how many waiting records a range takes; None until the last of them has been fetched."""
         if start == end:
             return 0
         try:

@@ -6,7 +6,7 @@ sequence, reads the inputs again along the recorded ranges, processes them witho
 digest after every commit record. The result is the state that the last owner had when it committed. Without a snapshot,
 all of this begins at the first offset.
 
-`Restore.run` is that sequence. It never waits: it hands over to its caller whenever nothing came, and whenever the
+`Restore.run` is that sequence. It never waits: it yields to its caller whenever nothing has come, and whenever the
 caller has something to do.
 """
 
@@ -39,15 +39,15 @@ from stream_app.snapshot.parts import whole_acts
 from stream_app.task_state import TaskState
 
 OPEN_TRANSACTION_S = 25.0
-"""A transaction that a dead worker left open hides the end of the changelog for so long: `transaction.timeout.ms`, and
-ten seconds until the broker notices."""
+"""How long a transaction that a dead worker left open hides the end of the changelog: `transaction.timeout.ms`, and ten
+seconds until the broker notices."""
 
 
 class Pause(Enum):
-    """Why a restore hands over to its caller.
+    """Why a restore yields to its caller.
 
-    WORKED: The restore got ahead and can continue at once.
-    WAITING: Nothing came; in the state REPLAYING, the caller adds input records to `waiting`.
+    WORKED: The restore did some work and can continue at once.
+    WAITING: Nothing has come; in the state REPLAYING, the caller adds input records to `waiting`.
     INPUTS: The caller has to start reading the inputs at the offsets of `position`.
     """
 
@@ -90,7 +90,7 @@ class Restore:
         report: What the restore found and did.
         waiting: Input records (examples, labels) that the caller fetched and that are not processed yet.
         script: The records of progress that are still to be replayed.
-        deadline: The longest silence; the caller restarts it when it could not ask.
+        deadline: The longest silence; the caller restarts it after a time in which it could not poll.
     """
 
     def __init__(self, request: RestoreRequest, logs: Logs, breaker: Breaker, clock: Clock, times: Times) -> None:
@@ -127,7 +127,7 @@ class Restore:
 
         Yields:
             A pause, after which the caller continues; or a repair, which the caller commits in one transaction before
-            it sends the offsets of the records of progress.
+            it sends back the offsets at which the records of progress were written.
 
         Returns:
             The live task; `LiveTask.is_tripped` says whether the breaker stopped it.
@@ -157,7 +157,7 @@ class Restore:
             replay = Replay(self.request, state, self._clock, self.report, engine)
             progress.is_replaying = True
             while self.script or not progress.is_whole:
-                if progress.wants_more:  # a script that memory cannot hold at once is read while it is replayed
+                if progress.wants_more:  # a script too long to hold at once is read while it is replayed
                     if progress.read_more():
                         self.deadline.restart()
                     progress.check_gap()

@@ -1,4 +1,4 @@
-"""What a restore is given: the task, the target, the readers of the task's topics, and the bounds of its time."""
+"""The arguments of a restore: the task, the target, the readers of the task's topics, and the time limits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from stream_app.recovery.output_logs import OutputLogs
 from stream_app.snapshot.identity import UNKNOWN, Identity
 
 LONGEST_SILENCE_S = 5.0
-"""Longest silence that one check adds: a slice of restoring takes a second, and other tasks commit between two."""
+"""Longest silence that one check adds: a slice takes up to a second, and other tasks commit between two slices."""
 
 
 class Logs(NamedTuple):
@@ -21,8 +21,7 @@ class Logs(NamedTuple):
     Attributes:
         progress: Opens a reader of progress at its first offset.
         changelog: Opens a reader of the changelog at its first offset.
-        outputs: What can be asked of the output partitions; None where a state of the past is rebuilt, which publishes
-            nothing.
+        outputs: Access to the output partitions; None for a tool that rebuilds an old state and publishes nothing.
     """
 
     progress: Callable[[], LogReader]
@@ -34,7 +33,7 @@ class Writer(NamedTuple):
     """The writer of a task's records.
 
     Attributes:
-        transactional_id: The id that stands in each commit record.
+        transactional_id: The id that each commit record states.
         adopts: Whether records of other writers in the output topics are accepted.
     """
 
@@ -47,7 +46,7 @@ class Times(NamedTuple):
 
     Attributes:
         deadline_s: Silence after which a restore is given up.
-        snapshot_after_s: Processing that a restore may have to repeat: a snapshot is taken after so much.
+        snapshot_after_s: Seconds of processing after which a snapshot is taken, since a restore would repeat them.
     """
 
     deadline_s: float
@@ -110,7 +109,7 @@ class RestoreReport:
 
 
 class Deadline:
-    """The longest silence of a restore: time in which nothing came although somebody asked.
+    """The longest silence of a restore: time in which it asked for records and nothing came.
 
     Args:
         clock: A monotonic clock.
@@ -133,7 +132,7 @@ class Deadline:
     def check(self, state: str) -> None:
         """Count the time since the last call, in which nothing came.
 
-        Time in which nobody asked does not count: a process that was frozen has not waited.
+        Time in which it did not ask does not count: a process that was frozen has not waited.
 
         Args:
             state: How far the restore has come, for the error.

@@ -8,17 +8,17 @@ before the task is restored. So the owner of a task asks, once nothing is open i
    progress record, the offsets that name it, or a record of its outputs. If nothing can be read, it was aborted. The
    progress records of transactions that cannot be read are found by reading uncommitted records (`_attempts`).
 2. Which outputs of committed transactions cannot be read? Each commit record has the offset at which its outputs begin
-   in each partition, and their count. No later record is readable after a hanging one, so what is missing in a
-   partition are the last commits there.
+   in each partition, and their count. No record after a hanging one is readable, so the missing outputs of a
+   partition are those of the last commits there.
 3. Did somebody else write to the output partitions?
 
 The restore then computes the missing outputs again along the recorded ranges, and one transaction publishes them with
-an act `repair`. That act has offsets and counts as a commit has, so a repair whose markers are lost is repaired in
-turn.
+an act `repair`. That act has offsets and counts, as a commit has, so a repair that loses its markers is itself
+repaired.
 
-A snapshot is named only when all outputs before it can be read. So after a clean stop there is nothing to read: the
-offsets alone show that nobody else wrote, because a transaction takes one offset for each record and one for its
-marker. Otherwise the last records of each output partition are read.
+A snapshot is named only when all outputs before it can be read. So after a clean stop there is nothing to read: a
+transaction takes one offset for each record and one for its marker, so the offsets alone show that nobody else wrote.
+Otherwise the last records of each output partition are read.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -30,14 +30,14 @@ from stream_app.records import ADOPT, REPAIR, RESET, RESUME, SEED, SKIP, Act, Co
 from stream_app.recovery.output_logs import MARKER_OFFSETS, OutputLogs, OutputPartition, Window, read_rows, windows_of
 
 BY_OPERATORS = frozenset({RESUME, RESET, SEED, SKIP})
-"""Acts that commands write, each by itself: they belong to no transaction of a worker."""
+"""Acts that commands write, one at a time; they belong to no transaction of a worker."""
 
 MARK_OFFSETS = 2
 """Offsets of the record with which an owner announces itself, and of its abort marker."""
 
 MAX_UNNAMED_COMMITS = 8
-"""Commits in a row whose offsets can have lost their markers. More commits than these were not lost: the group's
-offsets were reset."""
+"""The most commits in a row whose offsets can have lost their markers. If there are more, the
+group's offsets were reset."""
 
 SWEEP_KEY = b"sweep"
 """The key of records that are never committed (see `hanging_transactions`)."""
@@ -213,12 +213,12 @@ def settle(
     records = [*(one.record for one in readable), *lost]
     missing: dict[str, frozenset[int]] = {}
     foreign: dict[str, int] = {}
-    is_adopted = _last_adopt(records)
+    adopted = _last_adopt(records)
     for topic, log in partitions.items():
-        missing[topic] = log.missing(records, is_adopted)
-        stranger = log.stranger(records, is_adopted)
-        if stranger is not None:
-            foreign[topic] = stranger
+        missing[topic] = log.missing(records, adopted)
+        first = log.first_foreign(records, adopted)
+        if first is not None:
+            foreign[topic] = first
     return Settled(
         lost, {topic: found for topic, found in missing.items() if found}, {t: ends[t] for t in OUTPUT_TOPICS}, foreign
     )

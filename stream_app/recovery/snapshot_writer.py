@@ -1,4 +1,4 @@
-"""Snapshots on their way to the changelog topic. The writer says what a transaction has to carry; the caller sends it.
+"""Write snapshots to the changelog topic. The writer returns what a transaction has to carry; the caller sends it.
 
 A snapshot is written along with the task's transactions: its chunks first, a bounded number of bytes in each
 transaction, then the manifest, which holds the offsets of the chunks. Once the whole snapshot can be read, and all
@@ -32,16 +32,16 @@ from stream_app.snapshot.format import (
 from stream_app.snapshot.segments import Blob, Book
 
 TRANSACTION_BYTES = 8_000_000
-"""Bytes of snapshots in one transaction: some 50 ms of a slow disk, so that no round is delayed by more."""
+"""Most bytes of snapshots in one transaction: a slow disk writes them in 50 ms, so they delay no round by more."""
 
 TRANSACTION_RECORDS = 10_000
-"""Records of snapshots in one transaction: the chunks of a thousand quiet streams are small."""
+"""Most records of snapshots in one transaction: the chunks of a thousand quiet streams are small."""
 
 COST_SHARE = 20
 """Snapshots may cost 1 / 20 of the time: an expensive snapshot is taken less often."""
 
 SEND_BYTES_PER_S = 100e6
-"""Throughput of a client and a broker on the same two cores, roughly: the cost of a snapshot beyond packing it."""
+"""Approximate throughput of a client and a broker on the same two cores: the cost of sending a snapshot."""
 
 
 class _Chunk(NamedTuple):
@@ -87,7 +87,7 @@ class _Writing:
 
 
 class SnapshotWriter:
-    """The writer of one task's snapshots; it says what the next transaction of the task has to carry.
+    """The writer of one task's snapshots; it returns what the next transaction of the task has to carry.
 
     Args:
         partition: The number of the task.
@@ -138,8 +138,8 @@ class SnapshotWriter:
         blobs = sum(len(listed.content) for listed in self._writing.listed if isinstance(listed, Blob))
         return blobs + sum(len(chunk.value or b"") for chunk in self._writing.queue)
 
-    def begin_anew(self) -> None:
-        """Let the next snapshot list nothing of older snapshots, because the task's streams were rebuilt."""
+    def forget_older(self) -> None:
+        """List nothing of older snapshots in the next one, because the task's streams were rebuilt."""
         self._book = Book()
 
     def worked(self, seconds: float) -> None:
@@ -182,7 +182,7 @@ class SnapshotWriter:
         return size
 
     def next_records(self, room: int = TRANSACTION_BYTES) -> OutputRecords:
-        """Return what the next transaction carries of the snapshot, which may be nothing.
+        """Return the snapshot records of the next transaction; there may be none.
 
         The last chunk is not cut: the records can be larger than `room` bytes by less than one chunk.
         """
@@ -243,7 +243,9 @@ class SnapshotWriter:
             dropped=tuple((key, chunks) for key, chunks in fallen.items() if key not in kept),
         )
         writing.manifest = manifest.to_bytes()
-        self._manifest_bytes = len(writing.manifest)  # it lists every stream: it predicts the next manifest's cost
+        self._manifest_bytes = len(
+            writing.manifest
+        )  # a manifest lists every stream, so its size predicts the next one's cost
         key = manifest_key(anchor.sequence)
         writing.queue.extend(_chunks(key, writing.manifest))
         self._garbage = dict(manifest.dropped)
@@ -257,7 +259,7 @@ class SnapshotWriter:
         self._writing = None
 
     def name(self) -> None:
-        """Let the next transaction name the snapshot that is whole, because all that it needs can be read."""
+        """Let the next transaction name the snapshot that is whole: everything that it needs can be read."""
         if self._whole is None:
             raise AssertionError("only a snapshot that is whole can be named")
         self.snapshots = (self._whole, *self.snapshots[:1])

@@ -18,14 +18,14 @@ class Gap(NamedTuple):
     """The inputs that a task skips, and the state that it continues from.
 
     Attributes:
-        behind: Sequence of the commit record that this state belongs to; -1: the task begins with new models.
+        state_sequence: Sequence of the last commit record in this state; -1: the task begins with new models.
         digest: Digest of the last commit record, 32 bytes; the chain of digests continues from it.
         processed: The offsets after the last records that the state has processed.
         start: The offsets after the last records that were processed and committed.
         end: The offsets at which the task continues.
     """
 
-    behind: int
+    state_sequence: int
     digest: bytes
     processed: Offsets
     start: Offsets
@@ -43,7 +43,7 @@ class Gap(NamedTuple):
 
     def words(self) -> str:
         """Return what is lost, for people; the text follows "continues"."""
-        state = f"the snapshot of sequence {self.behind}" if self.behind >= 0 else "untrained models"
+        state = f"the snapshot of sequence {self.state_sequence}" if self.state_sequence >= 0 else "untrained models"
         lost = "{:,} offsets of examples and {:,} of labels"
         return (
             f"from {state}: skips {lost.format(*self.forgotten)} that were processed after this state, and "
@@ -52,8 +52,10 @@ class Gap(NamedTuple):
 
     def text(self) -> str:
         """Return the text of the act, as `read_gap` reads it."""
-        whole = {**self._asdict(), "digest": self.digest.hex()}
-        return json.dumps(whole, sort_keys=True, separators=(",", ":"))
+        stored = self._asdict()
+        stored["behind"] = stored.pop("state_sequence")  # its name in the stored text
+        stored["digest"] = self.digest.hex()
+        return json.dumps(stored, sort_keys=True, separators=(",", ":"))
 
 
 def read_gap(text: str) -> Gap:
@@ -64,10 +66,10 @@ def read_gap(text: str) -> Gap:
     """
     try:
         data = json.loads(text)
-        behind, digest = int(data["behind"]), bytes.fromhex(data["digest"])
+        state_sequence, digest = int(data["behind"]), bytes.fromhex(data["digest"])
         processed, start, end = ((int(one), int(two)) for one, two in (data[n] for n in ("processed", "start", "end")))
     except (ValueError, TypeError, KeyError, RecursionError) as problem:
         raise StateError(f"the text of a skip cannot be read: {problem!r}") from None
-    if behind < -1 or not all(0 <= a <= b <= c for a, b, c in zip(processed, start, end, strict=True)):
-        raise StateError(f"the text of a skip cannot be read: sequence {behind}, {processed} {start} {end}")
-    return Gap(behind, digest, processed, start, end)
+    if state_sequence < -1 or not all(0 <= a <= b <= c for a, b, c in zip(processed, start, end, strict=True)):
+        raise StateError(f"the text of a skip cannot be read: sequence {state_sequence}, {processed} {start} {end}")
+    return Gap(state_sequence, digest, processed, start, end)

@@ -134,7 +134,7 @@ class ReferenceJoin:
         return stream
 
     def reset(self, name: str) -> None:
-        """Begin a stream anew, if there is such a stream; the next record closes what it held."""
+        """Restart a stream, if there is such a stream; the next record closes what it held."""
         if name in self.streams:
             self.leftovers.append(self.streams[name])
             self.open(name, self.settings.of_stream(name))
@@ -274,7 +274,7 @@ class ReferenceJoin:
         return stream.time_ms > time_ms + self.settings.join.ttl_ms + self.settings.join.max_clock_lead_ms
 
     def expire(self, stream: Stream) -> None:
-        """Close what stream time has left behind, and forget what was closed long ago."""
+        """Close what has expired by stream time, and forget what was closed long ago."""
         join = self.settings.join
         self.close_until(stream, stream.time_ms - join.ttl_ms - join.max_clock_lead_ms - 1)
         stream.forget_until(stream.time_ms - join.closed_ttl_ms - 1)

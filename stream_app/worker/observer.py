@@ -92,7 +92,7 @@ class Observer:
         self._logger = logger or logging.getLogger("areba.worker")
         self._reported_s = clock.monotonic_s()
         self._outputs = 0
-        self._told_s: dict[int, float] = {}
+        self._restore_reported_s: dict[int, float] = {}
         self._allocated: dict[int, int] = {}
         self._offsets: dict[int, tuple[int, int]] = {}
         self._misplaced: set[int] = set()  # tasks that have been logged
@@ -147,8 +147,8 @@ class Observer:
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record a restore's progress: the task's state, and the offsets that its replay has reached."""
         now = self._clock.monotonic_s()
-        if now - self._told_s.get(task, self._reported_s) >= REPORT_INTERVAL_S:
-            self._told_s[task] = now
+        if now - self._restore_reported_s.get(task, self._reported_s) >= REPORT_INTERVAL_S:
+            self._restore_reported_s[task] = now
             events.log(
                 events.RESTORING,
                 self._logger,

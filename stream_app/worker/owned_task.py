@@ -18,11 +18,11 @@ class Restored(NamedTuple):
     """A slice of a restore.
 
     Attributes:
-        got_ahead: Whether the restore got ahead, so that it can continue at once.
+        worked: Whether the restore did any work, so that it can continue at once.
         last: Why the slice ended: a pause, a repair that is to be committed, or the task is live.
     """
 
-    got_ahead: bool
+    worked: bool
     last: Pause | Repair | LiveTask
 
 
@@ -177,7 +177,7 @@ class OwnedTask:
         """
         match self._work:
             case _Restoring(restore, steps):
-                state, got_ahead = restore.state, False
+                state, worked = restore.state, False
             case _:
                 raise AssertionError(f"task {self.number} is {self.state}, it is not being restored")
         while True:
@@ -187,12 +187,12 @@ class OwnedTask:
             except StopIteration as done:
                 live: LiveTask = done.value
                 self._work = live
-                return Restored(got_ahead, live)
+                return Restored(worked, live)
             if pause is not Pause.WORKED:
-                return Restored(got_ahead or pause is Pause.INPUTS, pause)
-            got_ahead = True
+                return Restored(worked or pause is Pause.INPUTS, pause)
+            worked = True
             if restore.state is not state or self._clock.monotonic_s() >= until_s:
-                return Restored(got_ahead, pause)
+                return Restored(worked, pause)
 
     def park(self, problem: StateError) -> None:
         """Discard the state; the other tasks of the worker continue."""

@@ -30,10 +30,10 @@ from stream_app.worker.round_transaction import CommittedRound, Part, RoundTrans
 from stream_app.worker.transaction_watch import TransactionWatch
 
 MAX_ABORTS_IN_A_ROW = 10
-"""Aborts without a commit between them: after so many rebalances in a row it is something else."""
+"""Aborts without a commit between them, after which the worker restarts: rebalances do not cause so many."""
 
 OFFSETS_TIMEOUT_S = 1.0
-"""One wait for committed offsets that an open transaction holds; the loop has other tasks to serve."""
+"""Longest wait for committed offsets that an open transaction holds: the loop has other tasks to serve."""
 
 
 class OwnedTasks:
@@ -74,7 +74,7 @@ class OwnedTasks:
         self._group: object = None
         self._partitions = 0  # the number of all tasks
         self._topic_ids = UNKNOWN.topic_ids
-        self._grown: tuple[str, ...] = ()  # what was reported of topics that have grown
+        self._grown: tuple[str, ...] = ()  # the grown topics that were reported
 
     @property
     def all(self) -> Sequence[OwnedTask]:
@@ -88,7 +88,7 @@ class OwnedTasks:
     # Assignment -----------------------------------------------------------------------------------------------------
 
     def begin(self) -> int:
-        """Learn the number of tasks of the application and the limits of its topics, and return that number."""
+        """Read the number of the application's tasks and the limits of its topics, and return that number."""
         self._partitions = partitions_of(self._ports.cluster, self._topics)
         self._look_at_topics()
         self._limit_dead_letters(self._dead_letter_bytes())
@@ -99,7 +99,7 @@ class OwnedTasks:
         self.transaction_began_s = self._ports.clock.monotonic_s()
 
     def assigned(self, numbers: Sequence[int]) -> None:
-        """Take note of an assignment, and of the group's generation.
+        """Record an assignment, and the group's generation.
 
         Read later, the generation may already belong to the next assignment, which would not fence this worker.
         """
@@ -110,7 +110,7 @@ class OwnedTasks:
         self._watch.assigned()
 
     def revoked(self, numbers: Sequence[int]) -> None:
-        """Let tasks go that the group has taken back."""
+        """Give up tasks that the group has taken back."""
         self._generation += 1
         self.new = []
         self._observer.revoked(numbers)
@@ -160,7 +160,7 @@ class OwnedTasks:
             self.park(self._tasks[number], problem)
 
     def _look_at_topics(self) -> None:
-        """Learn which topics the names stand for now, and whether they have grown."""
+        """Read the ids of the input topics, and report topics that have grown."""
         found = self._ports.cluster.topics(self._topics)
         examples, labels = (found[name].topic_id if name in found else "" for name in self._inputs)
         self._topic_ids = (examples, labels)
@@ -215,13 +215,13 @@ class OwnedTasks:
         return largest_batch_bytes(self._ports.cluster.topics([name])[name])
 
     def _limit_dead_letters(self, most_bytes: int) -> None:
-        """Change a setting of the tasks that are owned from now on: live tasks have to be restored under it."""
+        """Change a setting for tasks that are restored from now on; live tasks have to be restored under it."""
         self._settings = self._settings.model_copy(update={"dead_letter_bytes": most_bytes})
 
     def _read_limits(self) -> None:
-        """Read the limit of a topic that refused a record; where it has not changed, assume half of it.
+        """Read the limit of the topic that refused a record; if the limit has not changed, assume half of it.
 
-        What was sent is larger than what was computed if the topic refuses a record within its limit.
+        A topic that refuses a record within its limit counts more bytes than the task does.
         """
         found, before = self._dead_letter_bytes(), self._settings.dead_letter_bytes
         self._limit_dead_letters(found if found < before else before // 2)
@@ -229,7 +229,7 @@ class OwnedTasks:
     # Inputs ---------------------------------------------------------------------------------------------------------
 
     def take(self, fetched: Fetched) -> bool:
-        """Give fetched records to their task, and pause a partition whose buffer is full; say whether they count."""
+        """Give fetched records to their task, and pause a partition whose buffer is full; say whether one took them."""
         task = self.of(fetched.partition)
         if task is None or task.state not in (TaskState.LIVE, TaskState.REPLAYING):
             return False
@@ -241,7 +241,7 @@ class OwnedTasks:
         return True
 
     def _is_full(self, partition: TopicPartition, share: int) -> bool:
-        """Say whether more than 1/share of the buffer is used; a recorded range is fetched whole, though."""
+        """Say whether more than 1/share of the buffer is used; a recorded range is fetched whole all the same."""
         task = self._by_partition[partition]
         side = task.inputs.index(partition)
         return task.waiting[side].bytes > self._config.worker.buffer_bytes // share and not task.lacks(side)

@@ -127,7 +127,7 @@ class ProgressTrimmer:
         return end, is_all
 
     def _commit_from(self, reader: LogReader, offset: int) -> Generator[None, None, _Found | None]:
-        """Find the first commit record at or after this offset; None if there is none."""
+        """Find the first commit record at or after this offset; None if there is no such record."""
         reader.seek(offset)
         for _ in range(PROBE_POLLS):
             fetched = reader.poll(PROBE_RECORDS, PROBE_WAIT_S)

@@ -21,19 +21,19 @@ from stream_app.worker.round_transaction import Part
 from stream_app.worker.transaction_watch import TransactionWatch
 
 RESTORE_SLICE_S = 1.0
-"""Longest work between two polls while restoring, but for a single recorded batch of each task."""
+"""Longest work between two polls while restoring, apart from one recorded batch of each task."""
 
 RAISE_LIMIT = "Raise max.message.bytes of this topic to what it was, and start the worker again"
 
 
 class Restorer:
-    """Makes the owned tasks live, and lets tripped tasks continue once an operator has resumed them.
+    """Restores the owned tasks, and lets tripped tasks continue once an operator has resumed them.
 
     Args:
         tasks: The tasks of the worker.
         ports: Source, transaction, cluster and clock.
         observer: Reports how far each restore has come.
-        watch: Learns what a repair has written.
+        watch: Is notified of what a repair has written.
     """
 
     def __init__(self, tasks: OwnedTasks, ports: Ports, observer: Observer, watch: TransactionWatch) -> None:
@@ -43,7 +43,7 @@ class Restorer:
         self._watch = watch
 
     def run_slice(self) -> bool:
-        """Continue all restores, in one slice of time for all of them; say whether any got ahead."""
+        """Continue all restores, in one slice of time for all of them; say whether any of them worked."""
         until_s = self._ports.clock.monotonic_s() + RESTORE_SLICE_S
         worked = False
         for task in self._tasks.all:
@@ -52,7 +52,7 @@ class Restorer:
         return worked
 
     def look_for_resumes(self) -> None:
-        """Let tripped tasks continue that an operator has resumed."""
+        """Let the tripped tasks that an operator has resumed continue."""
         for task in self._tasks.all:
             if task.state is TaskState.TRIPPED:
                 try:
@@ -63,13 +63,13 @@ class Restorer:
                     self._tasks.park(task, error)
 
     def _restore(self, task: OwnedTask, until_s: float) -> bool:
-        got_ahead = False
+        worked = False
         try:
-            if task.state is TaskState.READING:  # waits for brokers, so it is no step of our own work
-                got_ahead, last = task.restore(until_s)
+            if task.state is TaskState.READING:  # it waits for brokers, so it is no step of our own work
+                worked, last = task.restore(until_s)
             else:
                 with self._observer.step(f"task {task.number}: restoring"):
-                    got_ahead, last = task.restore(until_s)
+                    worked, last = task.restore(until_s)
             if task.state.is_restoring:
                 reached = task.offsets if task.state is TaskState.REPLAYING else None
                 self._observer.restoring(task.number, task.state, reached, task.report.goal)
@@ -80,7 +80,7 @@ class Restorer:
             elif isinstance(last, Repair):
                 self._repair(task, last, until_s)
             elif isinstance(last, LiveTask):
-                got_ahead = True
+                worked = True
                 self._begin(task)
         except (StateError, OwnCodeError, ForeignRecordsError) as error:
             if self._is_overtaken(task):
@@ -89,10 +89,10 @@ class Restorer:
                 raise
             else:
                 self._tasks.park(task, error)
-        return got_ahead
+        return worked
 
     def _begin(self, task: OwnedTask) -> None:
-        """Report the end of a restore; the state is what the last owner committed."""
+        """Report the end of a restore; stop reading the inputs if the breaker has stopped the task."""
         if task.state is TaskState.TRIPPED:
             self._tasks.trip(task)
             return
@@ -101,7 +101,7 @@ class Restorer:
         self._observer.changed(task.number, report.changes)
 
     def _repair(self, task: OwnedTask, repair: Repair, until_s: float) -> None:
-        """Publish again what was committed and cannot be read, and end the restore."""
+        """Publish again the committed outputs that cannot be read, and end the restore."""
         part = Part(task, repair=repair)
         try:
             self._tasks.commit([part])
@@ -120,8 +120,8 @@ class Restorer:
     def _is_overtaken(self, task: OwnedTask) -> bool:
         """Say whether the group committed more of this task since the task was given to us.
 
-        A worker that stood still for long reads the records of the next owner: that is no damage, and the next poll
-        reports that the task was revoked.
+        A worker that was frozen for long reads the records of the next owner. That is no damage: the next poll reports
+        that the task was revoked.
         """
         try:
             target = committed_target(task.inputs, self._ports.source.committed(task.inputs, OFFSETS_TIMEOUT_S))

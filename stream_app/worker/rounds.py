@@ -19,26 +19,26 @@ from stream_app.worker.round_transaction import Part
 from stream_app.worker.transaction_watch import TransactionWatch
 
 SAVE_TIMEOUT_S = 10.0
-"""Longest that a worker that is to go saves what it has: less than the patience of a group or a supervisor."""
+"""Longest time that a stopping worker takes to save its tasks; a group or a supervisor waits longer than that."""
 
 MARKER_TIMEOUT_S = 1.0
-"""Wait for the markers of a last commit before a task goes: they are written within milliseconds, or lost."""
+"""Longest wait for the markers of a task's last commit: they are written within milliseconds, or lost."""
 
 
 class Rounds:
-    """Computes and commits the rounds of a worker, and saves tasks before the worker lets them go.
+    """Computes and commits the rounds of a worker, and saves tasks before the worker gives them up.
 
     Args:
         config: The whole configuration.
         ports: Source, transaction, cluster and clock.
         observer: Reports what was committed.
-        watch: Learns what was written.
+        watch: Is notified of what was written.
         tasks: The tasks of the worker.
         room: What one transaction takes, of all tasks together.
 
     Attributes:
-        cuts: Batches that took fewer records than were there, for these could have become too much.
-        is_starved: Whether no live task can continue without news.
+        cuts: How many batches took fewer records than were there, because their outputs could have become too large.
+        is_starved: Whether no live task can continue without new records.
         due_s: When the next round is due, by the monotonic clock.
     """
 
@@ -58,7 +58,7 @@ class Rounds:
         self._limits = BatchLimits(config.worker.max_batch_records)
 
     def run(self) -> None:
-        """Process and commit what waits, one batch of every live task."""
+        """Process and commit one batch of every live task that has records."""
         parts: list[Part] = []
         room, cuts = self._room, self.cuts
         for task in self._in_turn():
@@ -89,7 +89,7 @@ class Rounds:
             self._take_snapshot(part.task)
 
     def _in_turn(self) -> Sequence[OwnedTask]:
-        """Return all tasks; another one first after each transaction that had no room for all."""
+        """Return all tasks, beginning with another one after each transaction that had no room for all of them."""
         tasks = self._tasks.all
         first = self._turn % max(1, len(tasks))
         return (*tasks[first:], *tasks[:first])
@@ -117,7 +117,7 @@ class Rounds:
         return batch
 
     def _advance(self, part: Part) -> None:
-        """Do what a committed transaction means for one of its tasks."""
+        """Advance a task whose part of a transaction was committed, and report it."""
         task, batch = part.task, part.batch
         self._watch.note_written(part)
         live = task.live
@@ -162,9 +162,9 @@ class Rounds:
             self._observer.saving(task.number, task.point.sequence, size)
 
     def save(self, tasks: Sequence[OwnedTask]) -> None:
-        """Write snapshots of all that these tasks have processed, before they go.
+        """Write snapshots of all that these tasks have processed, before the worker gives them up.
 
-        This is given up where it takes too long, or a transaction is aborted.
+        Saving ends early if it takes too long, or if a transaction is aborted.
 
         Raises:
             FencedError: A newer worker has our name.

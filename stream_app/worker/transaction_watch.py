@@ -1,4 +1,4 @@
-"""What a worker waits for in its partitions: the end of open transactions, and its own commits to be readable.
+"""Wait for open transactions in a worker's partitions to end, and for its own commits to become readable.
 
 A task is restored only after every transaction that was open in its partitions has ended. A transaction that does not
 end is hanging (see `recovery.hanging_transactions`): the worker ends it, under its own transactional id and under the
@@ -28,7 +28,7 @@ UNREAD_INTERVAL_S = 1.0
 """Interval at which the worker asks whether its commits can be read; a snapshot takes two intervals."""
 
 OFFSETS_TIMEOUT_S = 0.1
-"""Longest wait for an answer to the question whether the group's offsets are stable."""
+"""Longest wait when asking whether the group's offsets are stable."""
 
 MARKER_WAIT_S = 0.005
 """Pause between two such questions while a worker saves its last snapshots."""
@@ -39,7 +39,7 @@ class TransactionWatch:
 
     Args:
         config: The whole configuration.
-        ports: The world.
+        ports: Source, transaction, cluster and clock.
         observer: Reports what hangs and what was ended.
     """
 
@@ -51,7 +51,7 @@ class TransactionWatch:
         self._open = OpenTransactions(ports.cluster, ports.clock)
         self._unread = OpenTransactions(ports.cluster, ports.clock)
         self._held: set[int] = set()  # tasks that wait for a hanging transaction
-        self._ended: set[int] = set()  # new tasks whose transactions of our own id were ended
+        self._ended: set[int] = set()  # new tasks whose hanging records of our own id were ended
         self._announced: set[int] = set()  # new tasks that have our transactional id in their progress
         self._unstable_s: float | None = None  # since when a transaction has held the group's offsets
         self._sent: set[TopicPartition] = set()  # inputs whose offsets were committed and may not be stable
@@ -60,13 +60,13 @@ class TransactionWatch:
     # Starting and assigning -----------------------------------------------------------------------------------------
 
     def begin(self, partitions: int) -> None:
-        """Wait for everything that is open in all partitions of the application, and end what hangs of our own id."""
+        """Wait for everything that is open in all partitions of the application, and end our own hanging records."""
         self._open.add(TopicPartition(name, number) for name in self._written for number in range(partitions))
         self._open.look()
         self.sweep(self._open.places)
 
     def assigned(self) -> None:
-        """Forget what was announced and ended for the tasks of the assignment before."""
+        """Forget what was announced and ended for the tasks of the previous assignment."""
         self._announced.clear()
         self._ended.clear()
         self._unstable_s = None
@@ -92,7 +92,7 @@ class TransactionWatch:
         self._open.add(TopicPartition(topic, number) for topic in self._written)
 
     def end_own(self, new: Sequence[int]) -> None:
-        """End at once what hangs of our own id where new tasks wait; what hangs of other ids has to last first."""
+        """End hanging records of our own id at once where new tasks wait; those of other ids only after a time."""
         held = {number for number in new if self._open.holds(number)} - self._ended
         if held:
             self._ended |= held
@@ -152,9 +152,9 @@ class TransactionWatch:
         return [TopicPartition(self._topics.progress, number) for number in new]
 
     def _confirm_offsets(self, tasks: Callable[[], Sequence[OwnedTask]], renew: Callable[[int], None]) -> None:
-        """Ask whether the group's offsets are stable, once nothing is being committed; each commit ends what hangs.
+        """Ask whether the group's offsets are stable, once nothing is being committed: a commit ends hanging offsets.
 
-        The question covers inputs that another worker owns now: that worker waits for them, and only we can end them.
+        This includes inputs that another worker owns now: it waits for their offsets, and only we can end them.
         """
         now_s = self._ports.clock.monotonic_s()
         if not self._sent or now_s - max(self._sent_s, self._asked_s) < UNREAD_INTERVAL_S:
@@ -171,7 +171,7 @@ class TransactionWatch:
         self._sent.clear()
 
     def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
-        """End what hangs: under our transactional id, and under those of processes that are gone."""
+        """End hanging records in these partitions, of our own id and of the ids of processes that are gone."""
         self._held |= {place.partition for place in places}
         self._observer.hanging(places)
         self.sweep(places)
@@ -185,7 +185,7 @@ class TransactionWatch:
             self._observer.taken_over(number, taken)
 
     def sweep(self, places: Sequence[TopicPartition]) -> None:
-        """End what hangs of our own id in these partitions and among the group's offsets, and wait for the end."""
+        """End hanging records of our own id in these partitions and among the group's offsets, and wait for the end."""
         sweep(self._ports.transaction, self._config.transactional_id, places, self._group_mark())
         self._open.add(places)
 
@@ -217,7 +217,7 @@ class TransactionWatch:
         return dict(self._unread.ends(number))
 
     def hurry(self) -> None:
-        """Ask at the next look, without an interval: a snapshot waits for the answer."""
+        """Ask at the next look, without waiting for the interval: a snapshot waits for the answer."""
         self._unread.hurry()
 
     def wait_for_readers(self, tasks: Sequence[OwnedTask]) -> None:
@@ -235,5 +235,5 @@ class TransactionWatch:
 
     @property
     def _written(self) -> Sequence[str]:
-        """Return the topics that a transaction of this worker may write to: all but the two inputs."""
+        """The topics that a transaction of this worker may write to: all but the two inputs."""
         return self._topics[2:]

@@ -2,8 +2,8 @@
 
 A turn of the loop polls, continues the restores (`restorer`), and commits a round when one is due (`rounds`).
 Partitions are given away only between rounds (the group's callbacks run inside `poll`), so a revoke never meets an open
-transaction. The callbacks only take note; what an assignment asks for is done after the poll, where an error has one
-way out.
+transaction. The callbacks only record the change; the worker acts on an assignment after the poll, where errors are
+handled in one place.
 
 After an aborted transaction the state of its tasks is thrown away and restored; after an unknown outcome the process
 starts again. Both take the path that `kill -9` takes.
@@ -28,26 +28,26 @@ from stream_app.worker.rounds import Rounds
 from stream_app.worker.transaction_watch import TransactionWatch
 
 IDLE_POLL_S = 0.1
-"""Longest wait in a poll, which returns at any news: bounds how late a stop is noticed."""
+"""Longest wait in a poll, which returns at any news: a request to stop is noticed within this time."""
 
 READING_POLL_S = 0.01
-"""The same while progress is read: news of that reader does not end a poll."""
+"""The same while progress is read: records of progress do not end a poll of the inputs."""
 
 SHORTEST_POLL_S = 0.001
-"""The client counts in milliseconds: less than one would be none, and the wait a busy loop."""
+"""The client counts in milliseconds: a shorter wait would be zero, and the loop would spin."""
 
 POLL_RECORDS = 10_000
 """Records taken from the client at once: some 10 ms of work."""
 
 FENCE_WINDOW_S = 10.0
-"""`transaction.timeout.ms`: fenced so soon, it was not our own transaction that timed out."""
+"""`transaction.timeout.ms`: a worker that is fenced sooner was not fenced because its own transaction timed out."""
 
 REFENCE_WINDOW_S = 300.0
-"""How long after a restart by fencing the next fencing counts as a second one: two workers of one name fence each other
-as fast as they start, and a start takes seconds, on a busy machine a minute."""
+"""A worker that was fenced, restarted, and is fenced within this time has a rival of the same name: two such workers
+fence each other as fast as they start, and a start takes seconds, on a busy machine a minute."""
 
 MEMORY_INTERVAL_S = 60.0
-"""From one look at what the tasks have allocated to the next."""
+"""Interval at which the memory of the tasks is reported."""
 
 
 def _has_records(task: OwnedTask) -> bool:
@@ -61,7 +61,7 @@ class Worker:
         config: The whole configuration.
         ports: Source, transaction, cluster and clock.
         observer: Reports what happens.
-        was_fenced: Whether this process was started again because it had been fenced.
+        was_fenced: Whether this process restarted because it had been fenced.
         adopts: Whether records of other writers in the output topics are accepted.
         room: What one transaction takes, of all tasks together.
     """
@@ -85,9 +85,11 @@ class Worker:
         self._restorer = Restorer(self._owned, ports, observer, self._watch)
         self._rounds = Rounds(config, ports, observer, self._watch, self._owned, room)
         self._label_watch = LabelWatch(ports.clock, observer, config.worker.max_unlabelled_share)
-        self._is_untrimmed = False  # and it was reported
-        self._worked = False  # restoring has more to do at once
-        self._lost: FencedError | UnknownOutcomeError | None = None  # met in a callback, to be raised after the poll
+        self._is_untrimmed = False  # trimming failed, and the failure was reported
+        self._worked = False  # a restore can continue at once
+        self._lost: FencedError | UnknownOutcomeError | None = (
+            None  # raised in a callback, to be raised again after the poll
+        )
         self._is_closing = False
         self._started_s = self._memory_s = 0.0
 
@@ -103,7 +105,7 @@ class Worker:
 
     @property
     def cuts(self) -> int:
-        """Batches that took fewer records than were there, for these could have become too much."""
+        """How many batches took fewer records than were there, because their outputs could have become too large."""
         return self._rounds.cuts
 
     def run(self, should_stop: Callable[[], bool]) -> None:
@@ -158,7 +160,7 @@ class Worker:
         self._observe_memory()
 
     def _observe_memory(self) -> None:
-        """Report memory once a minute: a task of thousands of streams takes tens of milliseconds to look at."""
+        """Report memory once a minute: measuring a task of thousands of streams takes tens of milliseconds."""
         now_s = self._ports.clock.monotonic_s()
         if now_s >= self._memory_s:
             self._memory_s = now_s + MEMORY_INTERVAL_S
@@ -173,7 +175,7 @@ class Worker:
                 self._observer.stopped(task.number, task.point.sequence, digest)
 
     def _raise_fenced_again(self, error: FencedError) -> None:
-        """Tell a second worker of our name from a transaction that timed out: the latter was open for long."""
+        """Raise if another worker has our name, and not if our transaction timed out: that was open for long."""
         now = self._ports.clock.monotonic_s()
         is_early = now - self._owned.transaction_began_s < FENCE_WINDOW_S
         if self._was_fenced and is_early and now - self._started_s < REFENCE_WINDOW_S:
@@ -188,19 +190,19 @@ class Worker:
         self._owned.assigned(sorted({partition.partition for partition in partitions}))
 
     def _on_revoke(self, partitions: Sequence[TopicPartition]) -> None:
-        """Save what these tasks have, while the group still takes it from us, and let them go."""
+        """Save these tasks while the group still accepts our commits, and give them up."""
         numbers = sorted({partition.partition for partition in partitions})
         if not self._is_closing and self._lost is None:
             try:
                 self._rounds.save([task for task in self.tasks if task.number in numbers])
-            except (FencedError, UnknownOutcomeError) as error:  # a callback is no place to raise
+            except (FencedError, UnknownOutcomeError) as error:  # raised after the poll, where errors are handled
                 self._lost = error
         self._owned.revoked(numbers)
 
     # Polling --------------------------------------------------------------------------------------------------------
 
     def _wait_s(self) -> float:
-        """Return how long a poll may wait for news: until there is something to do without any."""
+        """Return how long a poll may wait for news: until there is something to do without it."""
         if self._ports.is_cut_off():
             return IDLE_POLL_S
         if self._worked:
@@ -227,7 +229,7 @@ class Worker:
                 self._rounds.is_starved = False
 
     def _lose(self, error: OffsetGoneError) -> None:
-        """Restore a task whose next input was deleted; the restore finds out what is left, and parks it where it must.
+        """Restore a task whose next input was deleted; the restore finds out what is left, and parks it if it must.
 
         Raises:
             FencedError: A newer worker has our name.
@@ -237,13 +239,13 @@ class Worker:
         if task is None:
             raise error
         if task.state is TaskState.LIVE:
-            self._rounds.save([task])  # what it was made from may be gone, too
+            self._rounds.save([task])  # the inputs of what it has not saved may be gone, too
         self._owned.renew(task.number)
 
     # Progress, and the end ------------------------------------------------------------------------------------------
 
     def _trim(self) -> None:
-        """Look once, for one task, at progress that nobody needs any more; no transaction is open."""
+        """Take one step towards deleting the progress that a task no longer needs; no transaction is open now."""
         task = next((task for task in self.tasks if task.trimmer.is_busy), None)
         if task is None:
             return

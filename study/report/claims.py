@@ -123,11 +123,11 @@ def _near(step: int | None, said: float, length: int) -> tuple[str, bool]:
 def _overtakes(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary]) -> tuple[str, bool]:
     one, two, _mine, _other = _two(statement, summary)
     level = one.means[2] >= two.means[2] - LEVEL
-    behind = np.flatnonzero(~level & (one.points > SETTLED_STEPS))
-    if not len(behind):
+    below = np.flatnonzero(~level & (one.points > SETTLED_STEPS))
+    if not len(below):
         return "level from the start", (statement.value or 0.0) <= EARLY_LATE * SETTLED_STEPS
     held = max(1, round(HELD_SHARE * len(level)))
-    stays = [place for place in range(int(behind[0]), len(level)) if level[place : place + held].all()]
+    stays = [place for place in range(int(below[0]), len(level)) if level[place : place + held].all()]
     step = int(one.points[stays[0]]) if stays else None
     return _near(step, statement.value or 0.0, summary.length)
 

@@ -17,7 +17,7 @@ def _rows(folder: Path) -> dict[Key, Key]:
 
 
 def compare_repetitions(new: Path, old: Path) -> tuple[list[str], bool]:
-    """Return a line for each difference, and whether there is none.
+    """Return a line for each difference, and whether both are equal.
 
     Args:
         new: A folder of results.

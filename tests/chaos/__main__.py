@@ -27,13 +27,13 @@ from stream_app.terminal import Terminal
 from tests.chaos import record
 from tests.chaos.members import ChaosError
 from tests.chaos.restarts import measure
-from tests.chaos.round import run_round
+from tests.chaos.trial import run_trial
 
 DEFAULT_FOLDER = Path(".local/chaos")
 
 PAGE = Path("docs/chaos.md")
 
-ROUND_KILLS = 50
+TRIAL_KILLS = 50
 """Kills before everything is checked and a new cluster starts: limits what is re-processed, and what an abort loses."""
 
 
@@ -46,14 +46,14 @@ def _tell(progress: Progress, bar: TaskID, before: int, kills: int) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--kills", type=click.IntRange(1), default=30, show_default=True, help="SIGKILLs, in rounds of 50.")
+@click.option("--kills", type=click.IntRange(1), default=30, show_default=True, help="SIGKILLs, in trials of 50.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Decides on the schedule.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
     default=DEFAULT_FOLDER,
     show_default=True,
-    help="Of the record; rounds that it has are not run again. A failed round leaves its logs and topics there.",
+    help="Of the record; trials that it has are not run again. A failed trial leaves its logs and topics there.",
 )
 @click.option("--plain", is_flag=True, help="Start each worker in an interpreter of its own: slow, and all of a start.")
 @click.option(
@@ -77,24 +77,24 @@ def main(*, kills: int, seed: int, folder: Path, plain: bool, restarts: int, rep
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("kills", total=kills)
         before = 0
-        for number in range(math.ceil(kills / ROUND_KILLS)):
-            wanted = min(ROUND_KILLS, kills - number * ROUND_KILLS)
+        for number in range(math.ceil(kills / TRIAL_KILLS)):
+            wanted = min(TRIAL_KILLS, kills - number * TRIAL_KILLS)
             known = done.get((seed, number))
             if known is None or known.kills < wanted:
-                progress.update(bar, description=f"seed {seed}, round {number}")
-                place = folder / f"seed-{seed}-round-{number}"
+                progress.update(bar, description=f"seed {seed}, trial {number}")
+                place = folder / f"seed-{seed}-trial-{number}"
                 shutil.rmtree(place, ignore_errors=True)  # left by a run that was stopped
                 tell = partial(_tell, progress, bar, before)
                 try:
                     with unless_interrupted(place):
-                        known = run_round(place, seed, number, wanted, tell, forked=not plain)
+                        known = run_trial(place, seed, number, wanted, tell, forked=not plain)
                 except (ChaosError, AssertionError, ArebaError) as problem:
-                    console.print(f"seed {seed}, round {number}: {problem}", markup=False, highlight=False)
+                    console.print(f"seed {seed}, trial {number}: {problem}", markup=False, highlight=False)
                     console.print(f"logs and topics: {place}", markup=False, highlight=False)
                     sys.exit(1)
                 record.append(folder, known)
                 console.print(
-                    f"seed {seed}, round {number}: {known.kills} kills, {known.commits:,} commits, "
+                    f"seed {seed}, trial {number}: {known.kills} kills, {known.commits:,} commits, "
                     f"{known.outputs:,} outputs as they must be ({known.duration_s:.0f} s)",
                     highlight=False,
                 )

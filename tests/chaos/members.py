@@ -49,7 +49,7 @@ WRONG = ("Traceback", "parked task", "tripped task", "damaged task")
 
 
 class ChaosError(Exception):
-    """A round did not run as it must."""
+    """A trial did not run as it must."""
 
 
 class HaltedError(ChaosError):
@@ -134,7 +134,7 @@ class Member:
     Args:
         app: Its application.
         name: Its instance.
-        halt: Set when the round is abandoned.
+        halt: Set when the trial is abandoned.
         spawn: How its process is started.
         changed: Sections of the configuration that differ for this worker.
     """
@@ -267,7 +267,7 @@ class Member:
 
     def _sleep(self, seconds: float) -> None:
         if self._halt.wait(seconds):
-            raise HaltedError("the round was given up")
+            raise HaltedError("the trial was given up")
 
 
 def _tail(log: str, lines: int = 25) -> str:

@@ -1,4 +1,4 @@
-"""The record of rounds: one JSON line each, and the page that is made from them."""
+"""The record of trials: one JSON line each, and the page that is made from them."""
 
 import json
 import platform
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.restarts import Times
-from tests.chaos.round import Result
+from tests.chaos.trial import Result
 
 FILE = "record.jsonl"
 
@@ -19,7 +19,7 @@ PAGE_HEAD = """# Chaos
 
 Workers and brokers of a real Apache Kafka (three brokers on one machine, every topic replicated to all) are killed on a
 seeded schedule while records keep coming; some records are late, sent twice, contradictory or garbage. The run consists
-of rounds, each on a new cluster. At the end of a round, every output record is compared, byte for byte, with what a
+of trials, each on a new cluster. At the end of a trial, every output record is compared, byte for byte, with what a
 fresh process makes of the same inputs along the recorded ranges, and the models with those of that process; then
 `areba verify` checks that every record is accounted for. A single difference ends the run.
 
@@ -35,7 +35,7 @@ PAGE_TAIL = """
 - Workers are forked from one process that has loaded Torch (`tests/chaos/forks.py`), unless a run says `--plain`;
   otherwise a thousand kills would mean an hour of starting Python. Each worker is a process with Kafka clients of its
   own, and SIGKILL ends it.
-- A round that fails leaves its workers' logs and its brokers' data in the folder of the record. Its seed and number
+- A trial that fails leaves its workers' logs and its brokers' data in the folder of the record. Its seed and number
   make the same schedule again, though not the same moments. To read its topics, start its brokers:
   `python -m ops.local_kafka up --brokers 3 --folder FOLDER/kafka`.
 - A worker that was frozen for longer than its session (6 s here) has lost its tasks when it wakes; some workers sleep
@@ -47,7 +47,7 @@ PAGE_TAIL = """
 
 
 def read(folder: Path) -> Iterator[Result]:
-    """Yield the rounds that are finished."""
+    """Yield the trials that are finished."""
     file = folder / FILE
     names = {field.name for field in fields(Result)}
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
@@ -55,7 +55,7 @@ def read(folder: Path) -> Iterator[Result]:
 
 
 def append(folder: Path, result: Result) -> None:
-    """Add a finished round."""
+    """Add a finished trial."""
     with (folder / FILE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(result)) + "\n")
 
@@ -109,19 +109,19 @@ def _summary(results: Sequence[Result], seeds: str) -> Mapping[str, str]:
     firsts = sorted(value for result in results for value in result.first_commits_ms)
     used, left = (sum(result.changelog[number] for result in results) for number in (0, 1))
     return {
-        "result": f"{len(results)} of {len(results)} rounds: no byte differs",
+        "result": f"{len(results)} of {len(results)} trials: no byte differs",
         "kills (SIGKILL)": f"{kills:,}",
         "seeds": seeds,
         "duration": f"{duration_s / 3600:.2f} h, {duration_s / kills:.1f} s for each kill",
         "machine": f"{_several(result.cores for result in results)} cores, {platform.machine()}, three brokers on it",
-        "rounds whose workers were new interpreters": _sum(not result.forked for result in results),
+        "trials whose workers were new interpreters": _sum(not result.forked for result in results),
         "areba": _several(result.version for result in results),
         "input records, all checked": f"{sum(result.records for result in results):,}",
         "output records, all compared": f"{sum(result.outputs for result in results):,}",
         "commits": f"{sum(result.commits for result in results):,}",
         "commits for each kill": f"{sum(result.commits for result in results) / kills:.1f}",
         "transactions cut off after their commit record": f"{sum(result.aborted for result in results):,}",
-        "workers that restarted themselves (fenced, unknown outcome)": _sum(r.afresh for r in results),
+        "workers that restarted themselves (fenced, unknown outcome)": _sum(r.restarts for r in results),
         "snapshots": f"{sum(result.snapshots for result in results):,}",
         "changelog offsets used, records left by compaction": f"{used:,}, {left:,}",
         "process start to its first commit, ms (p50, p99)": f"{_quantile(firsts, 0.5):,}, {_quantile(firsts, 0.99):,}",

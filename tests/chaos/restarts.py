@@ -16,7 +16,7 @@ from stream_app.cli.warm_up import warm_up
 from tests.chaos.commits import Watch
 from tests.chaos.members import ChaosError, Member, state_of
 from tests.chaos.plan import BROKERS
-from tests.chaos.round import CALM_DEADLINE_S, Replay, ended
+from tests.chaos.trial import CALM_DEADLINE_S, Replay, ended
 from tests.support.kafka.application import App
 from tests.support.kafka.processes import spawn
 from tests.support.kafka.records import StreamOf

@@ -29,10 +29,10 @@ class Died(Exception):  # noqa: N818  (it simulates SIGKILL)
 class Dying:
     """A transaction whose owner dies at its n-th commit, before or after it."""
 
-    def __init__(self, transaction: Transaction, commits: int, *, behind: bool) -> None:
+    def __init__(self, transaction: Transaction, commits: int, *, dies_after: bool) -> None:
         self._transaction = transaction
         self._left = commits
-        self._behind = behind
+        self._dies_after = dies_after
         self.initialise, self.begin = transaction.initialise, transaction.begin
         self.produce, self.send_offsets = transaction.produce, transaction.send_offsets
         self.flush, self.abort = transaction.flush, transaction.abort
@@ -40,7 +40,7 @@ class Dying:
     def commit(self) -> None:
         """Commit; the last commit kills the owner."""
         self._left -= 1
-        if not self._left and not self._behind:
+        if not self._left and not self._dies_after:
             raise Died
         self._transaction.commit()
         if not self._left:
@@ -50,7 +50,7 @@ class Dying:
         """Do nothing: a killed process closes nothing."""
 
 
-class Told(NamedTuple):
+class Letter(NamedTuple):
     """A dead letter to be written: its reason, and the original record."""
 
     reason: str
@@ -87,7 +87,7 @@ class DeadLetterTopics:
         """The client for administration."""
         return self.backend.cluster()
 
-    def write(self, letters: Sequence[Told], transaction: Transaction | None = None, partition: int = 0) -> None:
+    def write(self, letters: Sequence[Letter], transaction: Transaction | None = None, partition: int = 0) -> None:
         """Write dead letters as a worker does; in a transaction that stays open, if one is given."""
         written = [
             fitted(Fields(letter.key, letter.value, letter.headers), self._headers(letter), letter.most_bytes)
@@ -111,7 +111,7 @@ class DeadLetterTopics:
         transaction.close()
         wait_for_markers(self.cluster, place)
 
-    def _headers(self, letter: Told) -> list[Header]:
+    def _headers(self, letter: Letter) -> list[Header]:
         topic = getattr(self.names, letter.topic, letter.topic)
         texts = (topic, str(letter.partition), str(letter.offset), "areba.x", "the detail", letter.reason)
         return [(name, text.encode()) for name, text in zip(DEAD_LETTER_HEADERS, texts, strict=True)]
@@ -152,8 +152,8 @@ def _examples(count: int) -> list[bytes | None]:
     return [codec.encode(Example("pumps", str(number), [0.5, number])) for number in range(count)]
 
 
-def _told(count: int) -> list[Told]:
+def _letters(count: int) -> list[Letter]:
     return [
-        Told("unknown-stream", value, offset, timestamp_ms=START_MS + offset)
+        Letter("unknown-stream", value, offset, timestamp_ms=START_MS + offset)
         for offset, value in enumerate(_examples(count))
     ]

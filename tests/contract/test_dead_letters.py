@@ -19,7 +19,7 @@ from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, Outpu
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, read_replay
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
-from tests.contract.dead_letters import EVERYTHING, TRACE, DeadLetterTopics, Died, Dying, Told, _examples, _told
+from tests.contract.dead_letters import EVERYTHING, TRACE, DeadLetterTopics, Died, Dying, Letter, _examples, _letters
 
 
 @pytest.fixture
@@ -32,9 +32,11 @@ def test_what_came_is_sent_back_once(world: Callable[..., DeadLetterTopics]) -> 
     """Key, value, headers, event time and partition equal those of the original, for any bytes; it is sent once."""
     here = world()
     letters = [
-        Told("undecodable", bytes(range(256)), 3, "examples", START_MS + 5, b"\xff", (("a", b"1"), ("a", None), TRACE)),
-        Told("unknown-stream", codec.encode(Label("pumps", "1", 1)), 7, "labels", START_MS + 6),
-        Told("undecodable", None, 4, "examples", START_MS + 7, None),
+        Letter(
+            "undecodable", bytes(range(256)), 3, "examples", START_MS + 5, b"\xff", (("a", b"1"), ("a", None), TRACE)
+        ),
+        Letter("unknown-stream", codec.encode(Label("pumps", "1", 1)), 7, "labels", START_MS + 6),
+        Letter("undecodable", None, 4, "examples", START_MS + 7, None),
     ]
     here.write(letters)
     assert here.replay(dry_run=True).sent.total() == 3
@@ -47,11 +49,11 @@ def test_what_came_is_sent_back_once(world: Callable[..., DeadLetterTopics]) -> 
     for row, letter in ((one, letters[0]), (three, letters[1]), (two, letters[2])):
         assert (row.timestamp_ms, row.key, row.value) == (letter.timestamp_ms, letter.key, letter.value)
         assert tuple(row.headers[: len(letter.headers)]) == tuple(letter.headers)
-        told = read_replay(row.headers)
-        assert told is not None
-        assert told[:2] == (here.names.dead_letters, 0)
-        assert told[3:7] == (getattr(here.names, letter.topic), 0, letter.offset, 1)
-        assert len(row.headers) == len(letter.headers) + len(told)
+        replay_mark = read_replay(row.headers)
+        assert replay_mark is not None
+        assert replay_mark[:2] == (here.names.dead_letters, 0)
+        assert replay_mark[3:7] == (getattr(here.names, letter.topic), 0, letter.offset, 1)
+        assert len(row.headers) == len(letter.headers) + len(replay_mark)
     assert here.marks() == [0, 1, 2]
     before = len(here.rows(here.names.dead_letters))
     again = here.replay()
@@ -60,18 +62,20 @@ def test_what_came_is_sent_back_once(world: Callable[..., DeadLetterTopics]) -> 
     assert len(here.rows(here.names.examples)) == 2
 
 
-@pytest.mark.parametrize(("commits", "behind"), [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True)])
+@pytest.mark.parametrize(
+    ("commits", "dies_after"), [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True)]
+)
 def test_a_kill_on_the_way(
-    world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch, commits: int, *, behind: bool
+    world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch, commits: int, *, dies_after: bool
 ) -> None:
     """A tool that is killed before or after any commit: the next run sends exactly what is left."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 4)
     here = world()
-    here.write(_told(10))
+    here.write(_letters(10))
     with pytest.raises(Died):
-        here.replay(dies=lambda transaction: Dying(transaction, commits, behind=behind))
+        here.replay(dies=lambda transaction: Dying(transaction, commits, dies_after=dies_after))
     # the first transaction records that a replay begins
-    sent = 4 * max(0, commits - 1 - (not behind))
+    sent = 4 * max(0, commits - 1 - (not dies_after))
     done = here.replay()
     assert (done.sent.total(), done.before) == (10 - sent, sent)
     assert [row.value for row in here.rows(here.names.examples)] == _examples(10)
@@ -81,14 +85,14 @@ def test_a_kill_on_the_way(
 def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics]) -> None:
     """An open transaction of a worker must not make the tool believe that nothing was sent back before."""
     here = world()
-    here.write(_told(3))
+    here.write(_letters(3))
     worker = here.backend.transaction(f"{here.config.application.id}-w2")
-    here.write([Told("undecodable", b"x", 9)], worker)
+    here.write([Letter("undecodable", b"x", 9)], worker)
     place = TopicPartition(here.names.dead_letters, 0)
     wait_for_records(here.backend, place, 5)  # three letters, their commit, the open one
     mine = Selection(reasons=frozenset({"unknown-stream"}))
     with pytest.raises(Died):  # the start is written, but readers cannot see it before the worker's transaction ends
-        here.replay(mine, dies=lambda transaction: Dying(transaction, 1, behind=True))
+        here.replay(mine, dies=lambda transaction: Dying(transaction, 1, dies_after=True))
     first = here.backend.transaction(here.config.replay_transactional_id)
     first.begin()
     first.produce(TopicPartition(here.names.examples, 0), OutputRecords([None], [b"sent before"], [START_MS]))
@@ -111,7 +115,7 @@ def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], mo
     """Two operators at once: the first one gets an error, and no record is sent twice."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 2)
     here = world()
-    here.write(_told(6))
+    here.write(_letters(6))
     others: list[ReplayResult] = []
 
     class Slow(Dying):
@@ -121,7 +125,7 @@ def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], mo
                 others.append(here.replay())
 
     with pytest.raises(FencedError):
-        here.replay(dies=lambda transaction: Slow(transaction, -1, behind=True))
+        here.replay(dies=lambda transaction: Slow(transaction, -1, dies_after=True))
     assert others[0].sent.total() == 6
     assert [row.value for row in here.rows(here.names.examples)] == _examples(6)
 
@@ -130,19 +134,19 @@ def test_what_comes_back_again_counts_its_attempts(world: Callable[..., DeadLett
     """A record that is sent back before the cause is fixed becomes a new dead letter, with one set of headers."""
     here = world()
     value = _examples(1)[0]
-    here.write([Told("unknown-stream", value, 0, headers=(TRACE,))])
+    here.write([Letter("unknown-stream", value, 0, headers=(TRACE,))])
     here.replay()
     (back,) = here.rows(here.names.examples)
-    here.write([Told("undecodable", value, back.offset, headers=back.headers)])
+    here.write([Letter("undecodable", value, back.offset, headers=back.headers)])
     second = here.rows(here.names.dead_letters)[-1].offset
     text = "\n".join(show_letter(here.cluster, here.config, RecordId(0, second)))
     assert f"{here.names.dead_letters}[0] offset 0, sent back " in text
     assert "(attempt 1)" in text
     assert here.replay().sent == {("undecodable", here.names.examples): 1}
     last = here.rows(here.names.examples)[-1]
-    told = read_replay(last.headers)
-    assert told is not None
-    assert (told.offset, told.origin_offset, told.attempt) == (second, back.offset, 2)
+    replay_mark = read_replay(last.headers)
+    assert replay_mark is not None
+    assert (replay_mark.offset, replay_mark.origin_offset, replay_mark.attempt) == (second, back.offset, 2)
     assert last.headers[0] == TRACE
     assert len(last.headers) == len(back.headers)
 
@@ -158,10 +162,10 @@ def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[.
     here.backend.delete_before(TopicPartition(here.names.labels, 0), 1)
     reasons = ("orphan-label", "orphan-label", "late-label", "orphan-label")
     late = [
-        Told(reason, value, number, "labels", START_MS + 60_000)
+        Letter(reason, value, number, "labels", START_MS + 60_000)
         for number, (reason, value) in enumerate(zip(reasons, labels, strict=True))
     ]
-    here.write([*reversed(late), Told("orphan-label", b"another", 3, "labels", START_MS + 60_000)])
+    here.write([*reversed(late), Letter("orphan-label", b"another", 3, "labels", START_MS + 60_000)])
     done = here.replay()
     assert [(why, count) for why, count in done.refused_counts.items()] == [
         ("only the input record had its event time, and it was deleted", 2)
@@ -180,13 +184,13 @@ def test_what_cannot_go_back_is_named(world: Callable[..., DeadLetterTopics]) ->
     stranger = codec.encode(Example("fans", "1", [1.0]))
     here.write(
         [
-            Told("bad-time", _examples(1)[0], 0, timestamp_ms=1),
-            Told("unknown-stream", stranger, 1, key=b"fans"),
-            Told("undecodable", b"x", 2, topic="elsewhere"),
-            Told("undecodable", b"x", 3, partition=7),
-            Told("too-large", b"x" * 1_048_300, 4),
-            Told("undecodable", b"y", 5),
-            Told("wrong-key", stranger, 6, key=b"1"),
+            Letter("bad-time", _examples(1)[0], 0, timestamp_ms=1),
+            Letter("unknown-stream", stranger, 1, key=b"fans"),
+            Letter("undecodable", b"x", 2, topic="elsewhere"),
+            Letter("undecodable", b"x", 3, partition=7),
+            Letter("too-large", b"x" * 1_048_300, 4),
+            Letter("undecodable", b"y", 5),
+            Letter("wrong-key", stranger, 6, key=b"1"),
         ]
     )
     done = here.replay()
@@ -203,27 +207,27 @@ def test_what_cannot_go_back_is_named(world: Callable[..., DeadLetterTopics]) ->
 LARGE: Sequence[Header] = (("source", b"h" * 400), ("none", None))
 
 
-def _large_inputs(here: DeadLetterTopics, count: int) -> list[Told]:
+def _large_inputs(here: DeadLetterTopics, count: int) -> list[Letter]:
     """Return records of an input, and dead letters that left out headers, then the value, then the key."""
     sender = here.backend.sender()
-    told = []
+    large = []
     for number in range(count):
         key, value = b"pumps" + b"k" * 600, b"%d" % number * 1_000
         sender.send(here.names.examples, key, value, START_MS + number, LARGE, 0)
         most = 700 * (3 - number % 3)
-        told.append(Told("too-large", value, number, "examples", START_MS + number, key, LARGE, most_bytes=most))
+        large.append(Letter("too-large", value, number, "examples", START_MS + number, key, LARGE, most_bytes=most))
     sender.flush(DEADLINE_S)
-    return told
+    return large
 
 
 def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLetterTopics]) -> None:
     """List, show and replay return the whole record, even if its dead letter had no room for it."""
     here = world()
-    told = _large_inputs(here, 3)
-    here.write(told)
+    large = _large_inputs(here, 3)
+    here.write(large)
     letters = here.rows(here.names.dead_letters)
-    assert [row.value for row in letters] == [told[0].value, None, None]
-    assert [row.key for row in letters] == [told[0].key, told[1].key, None]
+    assert [row.value for row in letters] == [large[0].value, None, None]
+    assert [row.key for row in letters] == [large[0].key, large[1].key, None]
     assert [line.cells[-1] for line in list_letters(here.cluster, here.config, EVERYTHING, 9).lines] == ["1,000"] * 3
     for number in range(3):
         text = list(show_letter(here.cluster, here.config, RecordId(0, number)))
@@ -233,7 +237,7 @@ def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLette
     assert here.replay().sent == {("too-large", here.names.examples): 3}
     back = here.rows(here.names.examples)[3:]
     assert [(row.key, row.value, row.timestamp_ms) for row in back] == [
-        (letter.key, letter.value, letter.timestamp_ms) for letter in told
+        (letter.key, letter.value, letter.timestamp_ms) for letter in large
     ]
     assert all(tuple(row.headers[:2]) == tuple(LARGE) for row in back)
     assert here.marks() == [0, 1, 2]
@@ -242,10 +246,10 @@ def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLette
 def test_what_cannot_be_read_again_is_named(world: Callable[..., DeadLetterTopics]) -> None:
     """If retention deleted the input, or its offset has another record, `replay` sends nothing instead, and says so."""
     here = world()
-    told = _large_inputs(here, 4)
+    large = _large_inputs(here, 4)
     here.backend.delete_before(TopicPartition(here.names.examples, 0), 1)
-    wrong = [letter._replace(offset=3, value=letter.value and letter.value + b"?") for letter in told[1:3]]
-    here.write([told[0], *wrong, told[1]])
+    wrong = [letter._replace(offset=3, value=letter.value and letter.value + b"?") for letter in large[1:3]]
+    here.write([large[0], *wrong, large[1]])
     for number, why in enumerate((INPUT_DELETED, INPUT_DIFFERS, INPUT_DIFFERS)):
         with pytest.raises(BooksError) as caught:
             list(show_letter(here.cluster, here.config, RecordId(0, number)))
@@ -254,22 +258,22 @@ def test_what_cannot_be_read_again_is_named(world: Callable[..., DeadLetterTopic
     done = here.replay()
     assert done.refused == {INPUT_DELETED: ["0:0"], INPUT_DIFFERS: ["0:1", "0:2"]}
     assert not done.ok
-    assert [row.value for row in here.rows(here.names.examples)][3:] == [told[1].value]
+    assert [row.value for row in here.rows(here.names.examples)][3:] == [large[1].value]
 
 
 def test_headers_that_nobody_can_read_are_not_dropped_on_the_way(world: Callable[..., DeadLetterTopics]) -> None:
     """The record that is sent back would have lost its headers silently."""
     here = world()
-    here.write([Told("unknown-stream", _examples(1)[0], 0, headers=UNREADABLE_HEADERS)])
+    here.write([Letter("unknown-stream", _examples(1)[0], 0, headers=UNREADABLE_HEADERS)])
     done = here.replay()
     assert list(done.refused.values()) == [["0:0"]]
     assert not here.rows(here.names.examples)
 
 
-def test_what_is_older_than_the_inputs_keep_is_told(world: Callable[..., DeadLetterTopics]) -> None:
+def test_what_is_older_than_the_inputs_keep_is_reported(world: Callable[..., DeadLetterTopics]) -> None:
     """A record keeps its own time, by which Kafka deletes it: the operator must have a worker running."""
     here = world(retention_ms=86_400_000)
-    here.write([Told("undecodable", b"x", 0), Told("undecodable", b"y", 1, timestamp_ms=SystemClock().now_ms())])
+    here.write([Letter("undecodable", b"x", 0), Letter("undecodable", b"y", 1, timestamp_ms=SystemClock().now_ms())])
     text = f"1 are older than retention.ms of {here.names.examples}: they may be deleted before a worker reads them"
     assert text in (line.strip() for line in here.replay(dry_run=True).texts())
 
@@ -284,13 +288,13 @@ def test_dead_letters_are_chosen(world: Callable[..., DeadLetterTopics]) -> None
     here = world(2)
     here.write(
         [
-            Told("undecodable", b"a", 0, timestamp_ms=START_MS + 40),
-            Told("unknown-stream", _examples(1)[0], 1, timestamp_ms=START_MS + 30, key=b"other"),
-            Told("undecodable", b"c", 2, timestamp_ms=START_MS + 20, key=b"fans"),
-            Told("late-label", codec.encode(Label("fans", "1", 0)), 3, "labels", START_MS + 10),
+            Letter("undecodable", b"a", 0, timestamp_ms=START_MS + 40),
+            Letter("unknown-stream", _examples(1)[0], 1, timestamp_ms=START_MS + 30, key=b"other"),
+            Letter("undecodable", b"c", 2, timestamp_ms=START_MS + 20, key=b"fans"),
+            Letter("late-label", codec.encode(Label("fans", "1", 0)), 3, "labels", START_MS + 10),
         ]
     )
-    here.write([Told("undecodable", b"d", 0, timestamp_ms=START_MS, partition=1)], partition=1)
+    here.write([Letter("undecodable", b"d", 0, timestamp_ms=START_MS, partition=1)], partition=1)
     assert _chosen(here) == [0, 3, 2, 1, 0], "in order of event time"
     assert _chosen(here, reasons=frozenset({"undecodable", "late-label"})) == [0, 3, 2, 0]
     assert _chosen(here, streams=frozenset({"pumps"})) == [0, 1, 0], "the value's stream goes before the key"
@@ -325,8 +329,8 @@ def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
     headers: Sequence[Header] = (("source", b"a scale\x1b[2J"), ("raw", b"\xff\x00"), ("none", None))
     here.write(
         [
-            Told("conflicting-example", _examples(1)[0], 12, headers=headers),
-            Told("undecodable", b"\x00" * 5_000, 13, key=None),
+            Letter("conflicting-example", _examples(1)[0], 12, headers=headers),
+            Letter("undecodable", b"\x00" * 5_000, 13, key=None),
         ]
     )
     text = list(show_letter(here.cluster, here.config, RecordId(0, 0)))
@@ -358,7 +362,7 @@ def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
 def test_what_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) -> None:
     """A typing error must not look like an empty topic."""
     here = world()
-    here.write(_told(1))
+    here.write(_letters(1))
     here.replay()
     end = here.cluster.watermarks(TopicPartition(here.names.dead_letters, 0)).high
     mark = here.rows(here.names.dead_letters)[-1].offset

@@ -64,7 +64,9 @@ def test_start_at_inside_the_assignment(backend: Backend, topic: Callable[..., s
     assert read(source, to_end(place)).values == {place: _values(place, 20, 50)}
 
 
-def test_whoever_is_not_assigned_cannot_be_started(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+def test_a_partition_must_be_assigned_before_it_is_started(
+    backend: Backend, topic: Callable[..., str], prefix: str
+) -> None:
     """Two workers would process the same partition."""
     member = _member(backend, prefix, topic("in"))
     with pytest.raises(ValueError, match="not assigned"):
@@ -169,7 +171,7 @@ def test_a_pause_ends_with_the_assignment(backend: Backend, topic: Callable[...,
     assert seen.offsets == {place: list(range(4, 10))}
 
 
-def test_the_end_is_told_and_ends_with_the_next_record(
+def test_the_end_is_reported_and_ends_with_the_next_record(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
     """The merge takes records of one side only while it knows that the other side is at its end."""

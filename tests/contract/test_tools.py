@@ -72,7 +72,7 @@ def test_a_reader_of_an_empty_partition_comes_to_its_end(backend: Backend, topic
     reader.close()
 
 
-def test_a_reader_comes_to_the_end_behind_aborted_records(
+def test_a_reader_comes_to_the_end_after_aborted_records(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
     """A tool that counts records up to the last offset would wait forever for records that nobody may read."""
@@ -94,7 +94,7 @@ def test_a_reader_comes_to_the_end_behind_aborted_records(
     reader.close()
 
 
-def test_a_reader_goes_on_where_it_is_told_to(backend: Backend, topic: Callable[..., str]) -> None:
+def test_a_reader_continues_at_the_given_offset(backend: Backend, topic: Callable[..., str]) -> None:
     """A snapshot names offsets of the changelog; other records would make another state."""
     place = TopicPartition(topic("log"), 0)
     sender = backend.sender()
@@ -122,7 +122,7 @@ def test_a_reader_hears_of_what_is_appended(backend: Backend, topic: Callable[..
     reader.close()
 
 
-def test_an_offset_behind_the_end_is_an_error(backend: Backend, topic: Callable[..., str]) -> None:
+def test_an_offset_after_the_end_is_an_error(backend: Backend, topic: Callable[..., str]) -> None:
     """The log is shorter than it was: records were lost, and waiting would hide that."""
     reader = backend.cluster().reader(TopicPartition(topic("log"), 0))
 

@@ -218,17 +218,17 @@ class _Records:
     """A reader of these records."""
 
     def __init__(self, rows: Sequence[tuple[int, bytes | None, bytes | None]]) -> None:
-        self._rows, self._from, self._told = rows, 0, False
+        self._rows, self._from, self._is_read = rows, 0, False
 
     def seek(self, offset: int) -> None:
         """Continue at this offset."""
-        self._from, self._told = offset, False
+        self._from, self._is_read = offset, False
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:  # noqa: ARG002  (it never waits)
         """Return the rest, once."""
-        if self._told:
+        if self._is_read:
             return None
-        self._told = True
+        self._is_read = True
         rows = [row for row in self._rows if row[0] >= self._from][:max_records]
         offsets = np.array([row[0] for row in rows], np.int64)
         records = RawRecords(offsets, offsets.copy(), [row[1] for row in rows], [row[2] for row in rows])

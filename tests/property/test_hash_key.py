@@ -34,12 +34,12 @@ CANDIDATES = 64 * ROWS
 
 def story(chosen: TaskSettings, batches: Sequence[tuple[list[Record], list[Record]]], key: bytes) -> list[object]:
     """Return all that a worker writes: outputs, digests, snapshots after each batch, and digests of models."""
-    task, digest, told = Task(PARTITION, chosen, TOPICS, key), bytes(32), []
+    task, digest, written = Task(PARTITION, chosen, TOPICS, key), bytes(32), []
     for examples, labels in batches:
         outputs = task.step(columns(examples), columns(labels))
         digest = chain_digest(digest, (0, 0, 0, 0), outputs)
-        told.append((outputs.topics, digest, exported(task)))
-    return [*told, task.model_digests()]
+        written.append((outputs.topics, digest, exported(task)))
+    return [*written, task.model_digests()]
 
 
 KEYS = st.binary(min_size=HASH_KEY_BYTES, max_size=HASH_KEY_BYTES)
@@ -114,10 +114,10 @@ def test_the_hash_is_siphash_1_3() -> None:
         assert join.arrays()["hashes"][: len(texts)].tolist() == [sip_1_3(key, text) for text in texts]
     program = f"import sys; print(sys.hash_info.algorithm, *(hash(text) % 2**64 for text in {texts!r}))"
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     ).stdout.split()
-    assert told == ["siphash13", *(str(sip_1_3(NO_HASH_KEY, text)) for text in texts)]
+    assert output == ["siphash13", *(str(sip_1_3(NO_HASH_KEY, text)) for text in texts)]
 
 
 def _steps(join: StreamJoin, count: int) -> float:

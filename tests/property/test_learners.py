@@ -64,7 +64,7 @@ def test_cuts_do_not_show(kind: dict[str, Any], entries: list[tuple[int, int, in
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @settings(max_examples=25, deadline=None)
 @given(entries=histories(), at=st.integers(0, 60))
-def test_a_loaded_learner_goes_on_to_the_same_bits(
+def test_a_loaded_learner_continues_to_the_same_bits(
     kind: dict[str, Any], entries: list[tuple[int, int, int]], at: int
 ) -> None:
     """This is what recovery from a snapshot does."""

@@ -28,7 +28,7 @@ DELAYS = st.sampled_from(
 
 @given(SPECS, st.lists(st.integers(1, 60), min_size=1, max_size=8))
 @settings(max_examples=40, deadline=None)
-def test_a_stream_is_the_same_in_whatever_pieces_it_is_made(spec: SyntheticSpec, sizes: list[int]) -> None:
+def test_a_stream_is_the_same_in_any_pieces(spec: SyntheticSpec, sizes: list[int]) -> None:
     """Runs of different lengths, or in pieces, would otherwise see different streams."""
     total = sum(sizes)
     whole = generate(spec, 0, total)

@@ -1,4 +1,4 @@
-"""A changed configuration between two batches: what continues, what starts anew, and that a restore does the same."""
+"""A changed configuration between two batches: what continues, what restarts, and that a restore does the same."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -78,14 +78,14 @@ def run_changed(
     return result, task
 
 
-def told(run: Run, topic: str) -> list[Any]:
+def records_of(run: Run, topic: str) -> list[Any]:
     """Return the records of a topic."""
     return [codec.decode_one(row.value or b"") for row in run.rows[topic]]
 
 
 def of_learner(run: Run, learner: str, topics: Sequence[str] = ("predictions", "metrics")) -> list[Any]:
     """Return everything that is published about a learner."""
-    return [record for topic in topics for record in told(run, topic) if record.learner == learner]
+    return [record for topic in topics for record in records_of(run, topic) if record.learner == learner]
 
 
 def models_of(run: Run, learner: str) -> dict[str, bytes]:
@@ -112,7 +112,7 @@ def prompt(count: int, start: int = 0) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_learners_that_did_not_change_go_on(name: str) -> None:
+def test_learners_that_did_not_change_continue(name: str) -> None:
     """A challenger that is added or tuned must not affect the champion: its scores, its figures, its model."""
     before, examples, labels = fixed_input(400)
     after = with_learners(before, VARIANTS[name])
@@ -131,7 +131,7 @@ def test_learners_that_did_not_change_go_on(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["new last", "another budget", "another net", "no scaler", "a scaler", "another method"]
 )
-def test_who_starts_afresh_is_as_if_new(name: str) -> None:
+def test_a_learner_that_restarts_is_as_if_new(name: str) -> None:
     """If nothing is pending at the change, the learner equals that of a new application with the later records."""
     before, _, _ = fixed_input(1)
     after = with_learners(before, VARIANTS[name])
@@ -175,11 +175,11 @@ def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> Non
     before, examples, labels = fixed_input(600, join=SMALL.model_copy(update={"corrections": corrections}), delay_ms=30)
     after = with_learners(before, VARIANTS["new last"])
     found, _ = run_changed(before, after, halves(examples, labels))
-    predicted = {(p.stream, p.id) for p in told(found, "predictions") if p.learner == "new"}
-    joined = [o for o in told(found, "outcomes") if isinstance(o, Outcome) and o.outcome == "joined"]
+    predicted = {(p.stream, p.id) for p in records_of(found, "predictions") if p.learner == "new"}
+    joined = [o for o in records_of(found, "outcomes") if isinstance(o, Outcome) and o.outcome == "joined"]
     assert predicted
-    last = {m.stream: m for m in told(found, "metrics") if isinstance(m, Metric) and m.learner == "new"}
-    ones = {m.stream: m for m in told(found, "metrics") if isinstance(m, Metric) and m.learner == "one"}
+    last = {m.stream: m for m in records_of(found, "metrics") if isinstance(m, Metric) and m.learner == "new"}
+    ones = {m.stream: m for m in records_of(found, "metrics") if isinstance(m, Metric) and m.learner == "one"}
     for stream, metric in last.items():
         labelled = [o for o in joined if o.stream == stream][: metric.labelled]
         own = [o for o in labelled if (stream, o.id) in predicted]
@@ -188,7 +188,9 @@ def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> Non
         assert metric.updates > 0
     if corrections == "first":
         for stream, metric in last.items():
-            answers = {p.id: p.label for p in told(found, "predictions") if p.learner == "new" and p.stream == stream}
+            answers = {
+                p.id: p.label for p in records_of(found, "predictions") if p.learner == "new" and p.stream == stream
+            }
             sums = [0.0, 0.0, 0.0, 0.0]
             for outcome in [o for o in joined if o.stream == stream][: metric.labelled]:
                 if outcome.id in answers:
@@ -218,7 +220,7 @@ def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
 
     later = [*prompt(4, start=10), correction(3, 500), correction(10, 501), *prompt(1, start=60)]
     found, _ = run_changed(before, after, (prompt(6), later))
-    metrics = [m for m in told(found, "metrics") if isinstance(m, Metric)]
+    metrics = [m for m in records_of(found, "metrics") if isinstance(m, Metric)]
     totals = {m.learner: (m.positive_total, m.negative_total) for m in metrics}
     # Of 0 to 5, two are positive (0, 3); of 10 to 13, one (12); 60 is. Id 3 becomes negative, id 10 positive.
     assert totals == {"one": (4.0, 7.0), "two": (4.0, 7.0), "new": (3.0, 2.0)}
@@ -231,9 +233,9 @@ def test_a_champion_that_was_promoted_stays_it_in_another_order() -> None:
     parts = halves(examples, labels)
     plain, found = run_changed(before, before, parts)[0], run_changed(before, after, parts)[0]
     assert found.rows["outcomes"] == plain.rows["outcomes"]
-    assert [p.learner for p in told(found, "predictions")[-2:]] == ["two", "one"]
-    champions = [(p.id, p.learner) for p in told(found, "predictions") if p.champion]
-    assert champions == [(p.id, p.learner) for p in told(plain, "predictions") if p.champion]
+    assert [p.learner for p in records_of(found, "predictions")[-2:]] == ["two", "one"]
+    champions = [(p.id, p.learner) for p in records_of(found, "predictions") if p.champion]
+    assert champions == [(p.id, p.learner) for p in records_of(plain, "predictions") if p.champion]
 
 
 def test_what_only_the_task_has() -> None:
@@ -246,9 +248,9 @@ def test_what_only_the_task_has() -> None:
     assert found.rows["outcomes"] == plain.rows["outcomes"]
     assert found.models == plain.models
     assert len(found.rows["metrics"]) > 2 * len(plain.rows["metrics"])
-    champions = [p for p in told(found, "predictions") if isinstance(p, Prediction) and p.champion]
-    assert champions == told(plain, "predictions")
-    assert len(told(found, "predictions")) > len(champions)
+    champions = [p for p in records_of(found, "predictions") if isinstance(p, Prediction) and p.champion]
+    assert champions == records_of(plain, "predictions")
+    assert len(records_of(found, "predictions")) > len(champions)
 
 
 @pytest.mark.slow(10)
@@ -290,7 +292,7 @@ def changes_are_refused(before: TaskSettings, after: TaskSettings, part: Sequenc
 
 
 class Rebook(Changelog):
-    """A changelog that starts anew when the streams were rebuilt, as `SnapshotWriter.begin_anew` does."""
+    """A changelog that forgets older snapshots when the streams were rebuilt, as `SnapshotWriter.forget_older` does."""
 
     def relay(self, task: Task) -> Task:
         """Return another task in the same state."""

@@ -19,7 +19,7 @@ from tests.support.tasks import FADING, FEW, PARTITION, SMALL, TOPICS, cut_at, f
 @pytest.mark.slow(10)
 @FEW
 @given(task_settings(), one_side(Side.EXAMPLES), one_side(Side.LABELS), st.data())
-def test_a_loaded_task_goes_on_to_the_same_bits(
+def test_a_loaded_task_continues_to_the_same_bits(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record], data: st.DataObject
 ) -> None:
     """Anything that a snapshot leaves out would appear later as another prediction or outcome."""

@@ -319,7 +319,7 @@ def test_a_correction_of_a_correction_and_what_it_costs_the_sums() -> None:
 def test_cuts_do_not_show(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record], data: st.DataObject
 ) -> None:
-    """Clock and network decide where a batch ends, and a restored task cuts anew: no byte or weight may differ."""
+    """Clock and network decide where a batch ends, and a restored task cuts elsewhere: no byte or weight may differ."""
     sequence = list(merge(examples, labels))
     ends = data.draw(st.lists(st.integers(0, len(sequence)), max_size=12))
     assert run(task_settings, cut_at(sequence, ends)) == run(task_settings, [(examples, labels)])

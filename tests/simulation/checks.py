@@ -243,14 +243,14 @@ def _along_progress(world: World, number: int, inputs: Sequence[RawRecords]) -> 
             _check_room(world, number, record, inputs)
         whole = acts.add(record) if isinstance(record, Act) else record
         if whole is not None:
-            fresh = _go_on(world, number, fresh, whole, inputs, story)
+            fresh = _process(world, number, fresh, whole, inputs, story)
             story.append(whole)
     if fresh is not None:
         _count(world, fresh)
     return fresh
 
 
-def _go_on(
+def _process(
     world: World,
     number: int,
     fresh: Fresh | None,
@@ -260,7 +260,7 @@ def _go_on(
 ) -> Fresh | None:
     """Process one record of progress; `story` has the records before it."""
     if isinstance(record, Act) and record.kind == SKIP:
-        return _behind_gap(world, number, fresh, read_gap(record.text), inputs, story)
+        return _after_gap(world, number, fresh, read_gap(record.text), inputs, story)
     if isinstance(record, Act):
         return _redo_act(world, number, fresh, record)
     if fresh is None:
@@ -269,7 +269,7 @@ def _go_on(
     return fresh
 
 
-def _behind_gap(
+def _after_gap(
     world: World,
     number: int,
     fresh: Fresh | None,
@@ -280,8 +280,8 @@ def _behind_gap(
     """Return the older state at the place where it continues; everything that was published stays."""
     again: Fresh | None = None
     for place, record in enumerate(story):
-        if record.sequence <= gap.behind or (isinstance(record, Act) and record.kind != SKIP):
-            again = _go_on(world, number, again, record, inputs, story[:place])
+        if record.sequence <= gap.state_sequence or (isinstance(record, Act) and record.kind != SKIP):
+            again = _process(world, number, again, record, inputs, story[:place])
     if fresh is None or again is None:
         raise WrongError(f"progress[{number}] begins with a gap")
     if gap.start != fresh.at:

@@ -132,7 +132,7 @@ class Event(StrEnum):
     TIMED_OUT = "transaction timed out"
     COMMITTED_LATE = "late commit came through"
     CLIENT_REPLACED = "client of a lost transaction replaced"
-    STARTED_AFRESH = "process restarted itself"
+    RESTARTED = "process restarted itself"
     STARTED = "process started by its supervisor"
     RESTORED = "task restored from progress"
     LOADED = "task restored from a snapshot"
@@ -295,7 +295,7 @@ class Faults:
         return self._count(fault)
 
     def anywhere(self, call: str) -> Fault | None:
-        """Return the fault that occurs at this port call; None: there is none."""
+        """Return the fault that occurs at this port call; None without a fault."""
         if self.is_calm or not self._left or not self._anywhere:
             return None
         factor = FOCUS_FACTOR if call == self._swarm.focus else 1.0

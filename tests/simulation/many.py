@@ -197,7 +197,7 @@ def last_line(text: str) -> str:
 def show(total: Sum, console: Console) -> None:
     """Print the counts, the failures, and how to run them again."""
     console.print(_table("fault", total.hits, {kind: MEANINGS[kind] for kind in Fault}))
-    console.print(_table("came of it", total.events, dict.fromkeys(Event, "")))
+    console.print(_table("event", total.events, dict.fromkeys(Event, "")))
     speed = f"{1000 * total.cpu_s / max(1, total.seeds):.0f} ms of CPU a seed"
     console.print(
         f"{total.seeds:,} seeds in {total.seconds:.0f} s ({total.seeds / max(total.seconds, 0.001):.0f} a second, "

@@ -1,7 +1,7 @@
-"""Ways to break the code, each of which must be found: a proof that the simulation and the tests can fail.
+"""Mutants: known ways to break the code. The simulation or a test must find each, which proves that they can fail.
 
-Each is a change of some lines of one file, made while that file is imported; the file itself stays. A mutant whose
-lines are no longer there is an error: it would prove nothing. To add one, add a row; `hunt` runs it.
+A mutant replaces some lines of one file while that file is imported; the file itself does not change. A mutant whose
+lines are no longer in the file is an error, since it would prove nothing. To add a mutant, add a row; `hunt` runs it.
 """
 
 import ast
@@ -22,12 +22,12 @@ class Mutant(NamedTuple):
     """One way to break the code.
 
     Attributes:
-        what: What is wrong with it.
-        file: Below the root.
-        function: Where the lines stand, `Class.method`; "" for the whole file.
-        lines: What stands there once; the second line and those after it without the first one's indentation.
-        instead: What stands there in the mutant.
-        found_by: The tests that must fail; by none of them but by a seed of the simulation, if there are none.
+        what: The fault that the mutant causes.
+        file: The file, relative to the root.
+        function: The function or method that has the lines, as `Class.method`; "" for the whole file.
+        lines: The lines to replace, which occur once; all but the first without the first one's indentation.
+        instead: The lines of the mutant.
+        found_by: The tests that must fail; if there are none, a seed of the simulation must fail.
     """
 
     what: str
@@ -46,7 +46,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "transaction.send_offsets(offsets, group)",
         "pass",
     ),
-    "offsets-behind": Mutant(
+    "offsets-one-short": Mutant(
         "the offset of the last record is committed, not the next offset",
         "stream_app/recovery/live_task.py",
         "LiveTask.step",
@@ -54,21 +54,21 @@ MUTANTS: Mapping[str, Mutant] = {
         "int(examples.offsets[-1]) if len(examples) > 1",
     ),
     "room-unheeded": Mutant(
-        "a batch is not cut by what it can close",
+        "a batch is not cut to the records that it may close",
         "stream_app/recovery/live_task.py",
         "LiveTask._open",
         "if fitting == rows:",
         "if fitting:",
     ),
     "rest-lost": Mutant(
-        "what a batch has no room for is forgotten",
+        "records for which a batch has no room are lost",
         "stream_app/recovery/live_task.py",
         "LiveTask._open",
         "waiting.put_back(rows_of(records, count, len(records)))",
         "pass",
     ),
     "progress-apart": Mutant(
-        "progress is written in its own transaction, before the transaction with the outputs",
+        "outputs and progress are committed first, and the offsets in a second transaction",
         "stream_app/worker/round_transaction.py",
         "RoundTransaction.commit",
         "transaction.send_offsets(offsets, group)",
@@ -97,7 +97,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/worker/test_wrong_records.py::test_a_limit_that_was_lowered_is_read_again",),
     ),
     "state-kept": Mutant(
-        "after an abort the state is kept, although it has learned the batch",
+        "after an abort the state is kept, although it has already learned from the batch",
         "stream_app/worker/owned_tasks.py",
         "OwnedTasks.start_over",
         "for task in tasks:",
@@ -125,7 +125,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "if False:",
     ),
     "zombies-unchecked": Mutant(
-        "offsets of a zombie are taken: neither member nor generation is looked at",
+        "offsets of a zombie are accepted: neither member nor generation is checked",
         "stream_app/backends/memory/groups.py",
         "GroupCoordinator.offsets_problem",
         "if metadata.member not in group.members:",
@@ -150,7 +150,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "records, at_end = columns(entries), following == self._broker._log(partition).stable()",
     ),
     "replay-skips": Mutant(
-        "re-processing takes the last label of a range in the next one, and digests are not compared",
+        "a replay takes the last label of a range in the next range, and digests are not compared",
         "stream_app/recovery/replay.py",
         "Replay._replay_commit",
         "take(labels))\n"
@@ -160,14 +160,14 @@ MUTANTS: Mapping[str, Mutant] = {
         "take(labels - (labels > 2)))\ndigest = commit.digest\nif False:",
     ),
     "replay-further": Mutant(
-        "re-processing takes all that was fetched, not the recorded range",
+        "a replay takes all records that were fetched, not only the recorded range",
         "stream_app/recovery/replay.py",
         "Replay._rows_of_range",
         "return self._state.waiting[side].rows_below(end)",
         "return self._state.waiting[side].rows_below(end) and len(self._state.waiting[side])",
     ),
     "configuration-skipped": Mutant(
-        "re-processing passes over a change of the configuration",
+        "a replay ignores a change of the configuration",
         "stream_app/recovery/replay.py",
         "Replay._replay_act",
         "if whole is not None and state.task.apply(whole):",
@@ -181,35 +181,35 @@ MUTANTS: Mapping[str, Mutant] = {
         "for kind, text in self._pending_acts if self.position.point.sequence < 0 else ():",
     ),
     "breaker-forgotten": Mutant(
-        "the breaker does not count what is re-processed",
+        "the breaker does not count records that are replayed",
         "stream_app/recovery/replay.py",
         "Replay._replay_commit",
         "state.breaker.count(outputs.unreadable)",
         "pass",
     ),
     "zombie-parked": Mutant(
-        "who reads the progress of the next owner takes it for damage",
+        "a worker that reads the progress of the next owner takes it for damage",
         "stream_app/worker/restorer.py",
         "Restorer._restore",
         "if self._is_overtaken(task):",
         "if False:",
     ),
     "snapshot-breaker": Mutant(
-        "what the breaker has counted is not taken from the snapshot",
+        "the counts of the breaker are not loaded from the snapshot",
         "stream_app/recovery/restore.py",
         "Restore._move_to",
         "self._breaker.load(manifest.unreadable)",
         "pass",
     ),
     "snapshot-chunks": Mutant(
-        "the manifest tells places that are those of the chunks before",
+        "the manifest names the offset before each chunk",
         "stream_app/recovery/snapshot_writer.py",
         "SnapshotWriter.committed",
         "places.setdefault(chunk.key, offset)",
         "places.setdefault(chunk.key, offset - 1)",
     ),
     "snapshot-anchor": Mutant(
-        "a snapshot holds a batch more than its inputs' offsets say",
+        "a snapshot names the input offsets before its last batch, not after it",
         "stream_app/recovery/live_task.py",
         "LiveTask.advance",
         "Anchor(*batch.point, batch.offsets, progress_offsets[-1])",
@@ -230,7 +230,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "position.point.digest",
     ),
     "hanging-published": Mutant(
-        "a task commits where a transaction hangs",
+        "a task commits while a transaction hangs in its partitions",
         "stream_app/recovery/hanging_transactions.py",
         "OpenTransactions.holds",
         "return any(place.partition == number for place in self._waiting)",
@@ -244,7 +244,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "pass",
     ),
     "resume-forgotten": Mutant(
-        "a restore counts bad records from before a resume",
+        "a restore counts unreadable records from before a resume",
         "stream_app/recovery/replay.py",
         "Replay._replay_act",
         "state.breaker.reset()",
@@ -259,91 +259,91 @@ MUTANTS: Mapping[str, Mutant] = {
         "tripped=None,",
     ),
     "one-sided-merge": Mutant(
-        "the merge does not wait for the other side's head",
+        "the merge does not wait for the next label",
         "stream_app/worker/rounds.py",
         "Rounds._step",
         "labels_at_end=labels.at_end and len(labels) <= limit",
         "labels_at_end=True",
     ),
     "growth-followed": Mutant(
-        "the number of tasks follows a topic that was given more partitions",
+        "the number of tasks grows with a topic that was given more partitions",
         "stream_app/backends/partition_count.py",
         "partitions_of",
         "return tasks_of(cluster, found[names.progress]) or found[names.progress].partitions",
         "return found[names.progress].partitions",
     ),
     "reset-forgets": Mutant(
-        "what a stream held when it was reset gets no end",
+        "examples and labels that a stream held when it was reset get no outcome",
         "stream_app/pipeline/task.py",
         "Task.run",
         "close(leftovers, self._streams, collector)",
         "pass",
     ),
     "reset-unread": Mutant(
-        "who restores a task passes over the reset of a stream",
+        "a restore ignores the reset of a stream",
         "stream_app/recovery/replay.py",
         "Replay._replay_act",
         "if whole is not None and state.task.apply(whole):",
         "if whole is not None and whole.kind != 'reset' and state.task.apply(whole):",
     ),
     "keys-unread": Mutant(
-        "a record whose key is not its stream's name comes to that stream",
+        "a record whose key is not its stream's name is given to that stream",
         "stream_app/pipeline/batch.py",
         "_refuse_wrong_keys",
         "decoded.kinds[wrong] = Kind.MALFORMED",
         "pass",
     ),
     "never-resumed": Mutant(
-        "a partition that was paused for its size is not read again",
+        "a partition that was paused because its buffer was full is never resumed",
         "stream_app/worker/owned_tasks.py",
         "OwnedTasks.resume_drained",
         "self._ports.source.resume(drained)",
         "pass",
     ),
     "dead-time": Mutant(
-        "a dead letter of a record without a time has the time of its writing",
+        "a dead letter of a record without a timestamp gets the time at which it is written",
         "stream_app/pipeline/outputs.py",
         "Collector._times",
         ".clip(min=1)",
         "",
     ),
-    "recommit-behind": Mutant(
-        "the operator commits again where the last commit began, not where it ended",
+    "recommit-early": Mutant(
+        "`recommit` commits the offsets at which the last commit began, not those at which it ended",
         "stream_app/admin/recommit.py",
         "look",
         "(last.examples_end, last.labels_end)",
         "(last.examples_start, last.labels_start)",
     ),
     "outputs-unrepaired": Mutant(
-        "who restores a task finds that all committed outputs can be read",
+        "a restore assumes that all committed outputs can be read",
         "stream_app/recovery/output_logs.py",
         "OutputPartition.missing",
         "return frozenset(outstanding)",
         "return frozenset()",
     ),
     "lost-progress": Mutant(
-        "who restores a task takes every transaction whose progress record cannot be read for aborted",
+        "a restore takes every transaction whose progress record cannot be read for aborted",
         "stream_app/recovery/settle.py",
         "_committed",
         "return best",
         "return []",
     ),
     "named-unread": Mutant(
-        "a snapshot is named before what it needs, and the outputs before it, can be read",
+        "a snapshot is named before it, and the outputs before it, can be read",
         "stream_app/recovery/live_task.py",
         "LiveTask.advance",
         "self.unnamed_ends = dict(written)",
         "self.name_snapshot()",
     ),
     "never-taken-over": Mutant(
-        "what hangs of a process that is gone is left to it",
+        "a worker does not end the hanging transactions of a process that is gone",
         "stream_app/worker/transaction_watch.py",
         "TransactionWatch._end_hanging",
         "taken = take_over(gone,",
         "taken = take_over((),",
     ),
     "offsets-unconfirmed": Mutant(
-        "nobody asks whether the group's last offsets can be read",
+        "a worker does not check whether the offsets that it committed last can be read",
         "stream_app/worker/transaction_watch.py",
         "TransactionWatch._confirm_offsets",
         "now_s = self._ports.clock.monotonic_s()\nif not self._sent",
@@ -351,7 +351,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/recovery/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
     ),
     "moved-unconfirmed": Mutant(
-        "nobody asks for offsets of tasks that another worker has now",
+        "a worker does not check the offsets of tasks that another worker owns now",
         "stream_app/worker/transaction_watch.py",
         "TransactionWatch.assigned",
         "self._unstable_s = None",
@@ -359,24 +359,24 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/recovery/test_moved_offsets.py::test_offsets_of_a_task_that_has_moved_are_ended",),
     ),
     "configuration-early": Mutant(
-        "a configuration is applied though its batch, and its act, may have no room",
+        "a configuration is applied although its batch, and so its act, may not fit the transaction",
         "stream_app/recovery/live_task.py",
         "LiveTask.step",
         "if not must:",
         "if False:",
         ("tests/unit/pipeline/test_bounds.py::test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot",),
     ),
-    "gap-behind": Mutant(
-        "the operator names snapshots that an accepted gap does not lead on from",
+    "gap-ignored": Mutant(
+        "`recommit` names snapshots that a task cannot be restored from after an accepted gap",
         "stream_app/admin/recommit.py",
-        "_Commits.leads_on_from",
-        "return sequence > at or sequence == behind",
+        "_Commits.can_restore_from",
+        "return sequence > at or sequence == state_sequence",
         "return True",
-        ("tests/unit/admin/test_recommit.py::test_a_snapshot_that_a_gap_has_left_behind_is_not_named",),
+        ("tests/unit/admin/test_recommit.py::test_a_snapshot_older_than_a_gap_is_not_named",),
     ),
-    # Found by tests: the simulation has one code on both sides, or never comes to such a place.
+    # Found by tests: the simulation runs the same code on both sides, or never reaches such a state.
     "turned-forgotten": Mutant(
-        "after a restore the count of corrected labels is lost",
+        "a restore loses the count of corrected labels",
         "stream_app/pipeline/stream_state.py",
         "",
         "LABEL_COUNTERS = (join.Counter.POSITIVES, join.Counter.CORRECTED_POSITIVES)",
@@ -384,7 +384,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/property/test_snapshot.py::test_corrected_classes_are_counted_after_a_restore",),
     ),
     "anchor-unchecked": Mutant(
-        "a snapshot of another history is taken at an equal sequence",
+        "a snapshot of another history is accepted if its sequence is the same",
         "stream_app/recovery/progress_script.py",
         "ProgressScript._check_anchor",
         "or record.digest != position.point.digest:",
@@ -392,7 +392,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/recovery/test_changelog_damage.py::test_a_snapshot_of_another_history_is_refused",),
     ),
     "mark-excluded": Mutant(
-        "verify does not miss the outcome of an example of the very time of a pair of marks",
+        "verify expects no outcome of an example that has exactly the time of a pair of marks",
         "stream_app/verify/reference_join.py",
         "ReferenceJoin.mark",
         "self.close_until(stream, mark.time_ms)",
@@ -400,7 +400,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/verify/test_verify_join_rules.py::test_an_example_of_the_very_time_of_a_mark_that_was_left_open",),
     ),
     "digest-without-headers": Mutant(
-        "headers of outputs are not in the chain of digests",
+        "the chain of digests leaves out the headers of outputs",
         "stream_app/pipeline/outputs.py",
         "chain_digest",
         "digest.update(repr(sorted((row, list(headers)) for row, headers in records.headers.items())).encode())",
@@ -408,7 +408,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/pipeline/test_outputs.py::test_the_digest_sees_every_cell",),
     ),
     "seeds-run-together": Mutant(
-        "names of streams and learners that run together to one text have one seed",
+        "learners get the same seed if their names and their streams' concatenate to the same text",
         "stream_app/pipeline/stream.py",
         "seed_of",
         'struct.pack("<I", len(part)) + part for part in parts',
@@ -416,7 +416,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/learners/test_task_learners.py::test_no_two_learners_have_one_seed",),
     ),
     "gap-unread": Mutant(
-        "a worker does not look at what others wrote between its own records",
+        "a worker does not notice records that others wrote between its own",
         "stream_app/worker/round_transaction.py",
         "RoundTransaction._check_gaps",
         "for part in parts:",
@@ -424,16 +424,16 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/recovery/test_settle.py::test_the_second_of_two_writers_ends",),
     ),
     "foreign-unread": Mutant(
-        "who restores a task takes records of other writers for its own",
+        "a restore takes records of other writers for those of the task",
         "stream_app/recovery/output_logs.py",
-        "OutputPartition.stranger",
+        "OutputPartition.first_foreign",
         "own = list(self._windows(records))",
         "return None",
         ("tests/unit/recovery/test_settle.py::test_a_first_start_on_outputs_of_somebody_else_is_refused",),
     ),
-    # These files are compiled, which takes minutes for each mutant: three, one for each stage.
+    # These files are compiled, which takes minutes for each mutant: so there is one for each of three stages.
     "tie-to-labels": Mutant(
-        "of two records of one time the label goes first",
+        "of an example and a label with the same time, the label goes first",
         "stream_app/pipeline/merge.py",
         "_merge",
         "example_times[example] <= label_times[label]",
@@ -441,7 +441,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/property/test_task.py::test_task_does_what_the_model_does",),
     ),
     "majority-as-large": Mutant(
-        "AREBA's majority has the minority's capacity, not one less",
+        "AREBA's majority queue has the capacity of the minority queue, not one less",
         "stream_app/learners/methods/areba.py",
         "_adapt",
         "capacities[minority] - 1",
@@ -449,7 +449,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/property/test_learner_oracle.py::test_memories_over_whole_runs",),
     ),
     "second-moment": Mutant(
-        "Adam's second moment moves as fast as its first",
+        "Adam's second moment decays as fast as its first",
         "stream_app/learners/networks/adam.py",
         "",
         "_KEEP2, _TAKE2 = np.float32(BETA2), np.float32(1 - BETA2)",
@@ -457,14 +457,14 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/property/test_learner_oracle.py::test_scores_of_a_task",),
     ),
 }
-"""By name. Most are found by the simulation; `found_by` says which tests find the others."""
+"""The mutants by name. The simulation finds most of them; `found_by` names the tests that find the others."""
 
 
 def change(name: str) -> tuple[Path, str]:
     """Apply a mutant to the source of its file; return the file's path and the changed source.
 
     Raises:
-        LookupError: There is no such mutant, or its lines are not there once.
+        LookupError: There is no such mutant, or its lines do not occur exactly once.
     """
     mutant = MUTANTS[name]
     path = ROOT / mutant.file
@@ -475,14 +475,16 @@ def change(name: str) -> tuple[Path, str]:
     indent = "\n" + first[: len(first) - len(first.lstrip())]
     lines, instead = (text.replace("\n", indent) for text in (mutant.lines, mutant.instead))
     if part.count(lines) != 1:
-        raise LookupError(f"mutant {name}: its lines are {part.count(lines)} times in {mutant.file} {mutant.function}")
+        raise LookupError(
+            f"mutant {name}: its lines occur {part.count(lines)} times in {mutant.file} {mutant.function}"
+        )
     changed = source[:start] + part.replace(lines, instead) + source[end:]
     ast.parse(changed)
     return path, changed
 
 
 def _place(source: str, function: str) -> tuple[int, int]:
-    """Where a function begins and ends."""
+    """Return where a function begins and ends in the source."""
     nodes: list[ast.stmt] = ast.parse(source).body
     node: ast.stmt | None = None
     for name in function.split("."):
@@ -498,7 +500,7 @@ def _place(source: str, function: str) -> tuple[int, int]:
 
 
 def _copy_unaffected(path: Path, folder: Path) -> None:
-    """Copy the compiled code of all files that do not compile in this one."""
+    """Copy the compiled code of all files that do not include this one."""
     for source in PACKAGE.rglob("*.py"):
         if is_compiled_in(source) and path not in sources_of(source):
             kept = folder_of(source)
@@ -509,8 +511,8 @@ def _copy_unaffected(path: Path, folder: Path) -> None:
 def mutated(name: str) -> Iterator[dict[str, str]]:
     """Yield the environment in which a Python process, and each that it starts, runs a mutant (`site`).
 
-    Compiled code is kept by the contents of the file, which does not change here: a mutant of compiled code gets a
-    cache of its own, with the code of all files that do not compile it in.
+    The cache finds compiled code by the contents of a file, which do not change here. So a mutant of compiled code
+    gets a cache of its own, with the code of all files that do not include it.
     """
     path, changed = change(name)
     paths = (str(Path(__file__).parent / "site"), str(ROOT), os.environ.get("PYTHONPATH", ""))

@@ -27,7 +27,7 @@ class Opinion:
         self._second.oracle.reconfigure(settings)
 
     def reset(self, stream: str) -> None:
-        """Start a stream anew."""
+        """Restart a stream."""
         self._second.oracle.reset(stream)
 
     def check(self, examples: RawRecords, labels: RawRecords, outputs: Outputs) -> None:

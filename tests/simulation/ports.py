@@ -138,7 +138,7 @@ class SimulatedSource:
     def __init__(self, gate: Gate, inner: EmbeddedSource) -> None:
         self._gate = gate
         self._inner = inner
-        self._untold: set[TopicPartition] = set()  # at their ends, which the worker does not know yet
+        self._held_ends: set[TopicPartition] = set()  # partitions read to their ends, not reported to the worker yet
         self._lags_until_s: dict[TopicPartition, float] = {}
         self._kept: dict[TopicPartition, list[Fetched]] = {}  # fetched, but not returned yet
 
@@ -183,7 +183,7 @@ class SimulatedSource:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Read no more of these partitions for now."""
         paused = sorted(partitions)
-        self._untold.difference_update(paused)
+        self._held_ends.difference_update(paused)
         self._local("pause", lambda: self._inner.pause(paused))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -194,7 +194,7 @@ class SimulatedSource:
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget what was fetched of these partitions."""
         for partition in partitions:
-            self._untold.discard(partition)
+            self._held_ends.discard(partition)
             self._kept.pop(partition, None)
 
     def _local(self, name: str, inner: Callable[[], None]) -> None:
@@ -242,19 +242,19 @@ class SimulatedSource:
     def _late_ends(self, given: Sequence[Fetched]) -> list[Fetched]:
         """Hold back some ends of partitions, and report some earlier ones if no record came since."""
         faults, result = self._gate.faults, []
-        untold = sorted(self._untold)
+        held = sorted(self._held_ends)
         for fetched in given:
-            self._untold.discard(fetched.partition)
+            self._held_ends.discard(fetched.partition)
             if fetched.at_end and faults.hit(Fault.LATE_END):
-                self._untold.add(fetched.partition)
+                self._held_ends.add(fetched.partition)
                 if len(fetched.records):
                     result.append(Fetched(fetched.partition, fetched.records, at_end=False))
             else:
                 result.append(fetched)
         heard = {fetched.partition for fetched in given}
-        for partition in untold:
+        for partition in held:
             if partition not in heard and (faults.is_calm or faults.draw.random() < 0.4):
-                self._untold.discard(partition)
+                self._held_ends.discard(partition)
                 result.append(Fetched(partition, NO_RECORDS, at_end=True))
         return result
 

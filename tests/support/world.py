@@ -210,7 +210,7 @@ class _Failing(EmbeddedTransaction):
         failure = self._failures.get(self.commits)
         if failure is not None:
             self.abort()
-            raise failure("told to")
+            raise failure("injected")
         super().commit()
 
 

@@ -36,8 +36,8 @@ def test_a_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """A line feed in a name must not forge a line."""
     say(HOSTILE)
     say(HOSTILE, err=True)
-    told = capsys.readouterr()
-    assert (told.out, told.err) == (f"{SHOWN}\n", f"{SHOWN}\n")
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == (f"{SHOWN}\n", f"{SHOWN}\n")
 
 
 def test_a_table_is_no_markup() -> None:

@@ -53,8 +53,8 @@ class KafkaTransaction:
 
     A client that fails, or does not return in time, is replaced by a new one. Where the old client would wait for its
     timeouts, or forever, `init_transactions` of the new client settles the transaction (KIP-98: the coordinator aborts
-    it, or completes the commit that it had begun) and fences whatever the old client still has in flight. The group's
-    committed offsets say whether the transaction was committed.
+    it, or completes the commit that it had begun) and fences everything that the old client still has in flight. The
+    group's committed offsets say whether the transaction was committed.
     """
 
     def __init__(

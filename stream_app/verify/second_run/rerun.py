@@ -313,7 +313,7 @@ class Rerun:
             self._before_acts = state_of(self._task, self._last[1], self._last[0])
 
     def state(self) -> TaskState | None:
-        """Return the state after the last commit record; None if there is none, or the run ended early."""
+        """Return the state after the last commit record; None without a commit record, or if the run ended early."""
         if self.stopped is not None:
             return None
         self._keep_state()

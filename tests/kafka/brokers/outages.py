@@ -102,7 +102,7 @@ class Probe(threading.Thread):
         return True
 
     def first_after(self, moment_s: float) -> float | None:
-        """Return the end of the first commit that began after this moment; None: there is none yet."""
+        """Return the end of the first commit that began after this moment; None before it."""
         return next((end for begin, end in self.commits if begin >= moment_s), None)
 
     def want(self, *, wanted: bool) -> None:

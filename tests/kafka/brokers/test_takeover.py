@@ -40,7 +40,7 @@ FROZEN_S = 0.1
 
 
 def _freeze_in_transaction(app: App, worker: WorkerProcess) -> TopicPartition:
-    """Stop a worker by SIGSTOP while a transaction of it has records in an output partition; return the partition."""
+    """Stop a worker by SIGSTOP while its transaction has records in an output partition; return the partition."""
     topics = [getattr(app.config.topics, name.replace("-", "_")) for name in OUTPUT_TOPICS]
     places = [TopicPartition(topic, number) for topic in topics for number in range(app.partitions)]
     for attempt in range(MAX_FREEZES):

@@ -1,4 +1,4 @@
-"""A challenger becomes the champion while its stream is running, and remains it whatever happens to the worker."""
+"""A challenger becomes the champion while its stream is running, and stays champion after any crash of the worker."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ LATE = 5
 """A label comes so many examples after its own example."""
 
 
-def _records(first: int, behind: int, start_ms: int) -> list[Sent]:
+def _records(first: int, end: int, start_ms: int) -> list[Sent]:
     """Return examples, and the labels of earlier ones."""
     records = []
-    for number in range(first, behind):
+    for number in range(first, end):
         now_ms = start_ms + 10 * number
         records.append(example(STREAM, str(number), [number % 7, number % 3], now_ms, PARTITION))
         if number >= LATE:

@@ -32,7 +32,7 @@ FANS = 6_000
 BAD = 5
 
 KNOWN: Mapping[str, Section] = {"pumps": {"features": 2}}
-MENDED: Mapping[str, Section] = {**KNOWN, "fans": {"features": 2}}
+COMPLETED: Mapping[str, Section] = {**KNOWN, "fans": {"features": 2}}
 NO_BREAKER: Mapping[str, Section] = {"breaker": {"in_a_row": 1_000}}
 
 
@@ -92,7 +92,7 @@ def _kill_on_the_way(app: App, file: Path) -> None:
             tool.communicate()
 
 
-def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+def test_dead_letters_are_sent_back_after_a_fix(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """A stream that is missing in the configuration loses nothing: later it is learned with its original times.
 
     Otherwise a user would lose the records of a bad day, or get an example twice if the tool is killed and run again.
@@ -119,7 +119,7 @@ def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) 
         assert f"{2 * FANS:,} not sent: stream fans is still not configured" in early.stdout
         assert areba(file, "dlq", "replay").returncode == 2, "nothing was chosen"
 
-        file = app.file("w", streams=MENDED)
+        file = app.file("w", streams=COMPLETED)
         worker.start()
         _kill_on_the_way(app, file)
         sent = len(_marks(app))
@@ -158,7 +158,7 @@ def test_put_aside_mended_sent_back(kafka: Broker, prefix: str, tmp_path: Path) 
     assert f"models of task 0 after a fresh run: {models}" in books.stdout
 
 
-def test_errors_are_told_in_a_line(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+def test_errors_are_one_line(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """For a missing broker, topic or offset an operator needs its name, not a traceback."""
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, {"streams": KNOWN})

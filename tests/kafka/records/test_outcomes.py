@@ -132,12 +132,12 @@ def story(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Story:
     app = App(kafka.bootstrap_servers, f"t{uuid.uuid4().hex[:8]}-", tmp_path_factory.mktemp("outcomes"), SECTIONS)
     app.create_topics()
     start_ms = int(time.time() * 1000) - CASE_MS * (len(CASES) + 1)
-    told = Story()
-    told.send(app, {name: _of_case(name, number, start_ms) for number, name in enumerate(CASES)})
+    result = Story()
+    result.send(app, {name: _of_case(name, number, start_ms) for number, name in enumerate(CASES)})
     run_to(app.config, app.input_ends())
-    told.read(app)
+    result.read(app)
     check_exactly_once(app)
-    return told
+    return result
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -68,9 +68,9 @@ def _check_stopped(worker: WorkerProcess, file: Path) -> None:
     metrics = _get(worker, "/metrics")[1]
     assert 'areba_task_state{state="tripped",task="0"} 1.0' in metrics
     assert 'areba_task_state{state="live",task="1"} 1.0' in metrics
-    told = areba(file, "inspect")
-    assert told.returncode == 1, told.stderr
-    assert f"task 0: {REASON}; fix the producer, then: areba resume --task 0\n" in told.stdout
+    result = areba(file, "inspect")
+    assert result.returncode == 1, result.stderr
+    assert f"task 0: {REASON}; fix the producer, then: areba resume --task 0\n" in result.stdout
     plain = json.loads(areba(file, "inspect", "--json").stdout)
     assert plain["tasks"][0]["state"] == "tripped"
     assert (plain["ok"], plain["workers"]) == (False, 1)
@@ -82,8 +82,8 @@ def _check_runs(worker: WorkerProcess, file: Path) -> None:
     metrics = _get(worker, "/metrics")[1]
     assert 'areba_task_state{state="live",task="0"} 1.0' in metrics
     assert 'areba_task_state{state="tripped",task="0"} 0.0' in metrics
-    told = areba(file, "inspect")
-    assert told.returncode == 0, told.stdout
+    result = areba(file, "inspect")
+    assert result.returncode == 0, result.stdout
 
 
 def test_a_bad_run_stops_one_task_until_resume(kafka: Broker, prefix: str, tmp_path: Path) -> None:

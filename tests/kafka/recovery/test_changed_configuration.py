@@ -35,7 +35,7 @@ def test_a_new_stream_is_taken_over_on_restart(done: App) -> None:
     assert [act.kind for act in acts] == ["configuration"] * 2
 
 
-def test_a_changed_budget_starts_that_learner_afresh(done: App) -> None:
+def test_a_changed_budget_restarts_that_learner(done: App) -> None:
     """Progress records the change, so every later reader makes it at the same place; other learners keep their bits."""
     learners = {"areba": {"method": "areba", "budget": 10}, "baseline": {"method": "baseline"}}
     changed = done.config_of("w", learners=learners, metrics={"every_labels": 10})
@@ -46,7 +46,7 @@ def test_a_changed_budget_starts_that_learner_afresh(done: App) -> None:
     assert run_to(changed, done.input_ends()) == models
 
 
-def test_a_saved_model_goes_on_in_another_application(done: App, tmp_path: Path) -> None:
+def test_a_saved_model_continues_in_another_application(done: App, tmp_path: Path) -> None:
     """The operator's commands on both sides; the outputs of the second application are those of a new process."""
     model, first = tmp_path / "model.safetensors", done.file("w")
     saved = areba(first, "state", "export", "alpha", "areba", str(model), "--task", "0")
@@ -54,9 +54,9 @@ def test_a_saved_model_goes_on_in_another_application(done: App, tmp_path: Path)
     second = App(done.servers, f"{done.prefix}2-", tmp_path / "second", SECTIONS, partitions=2)
     second.folder.mkdir()
     second.create_topics()
-    told = areba(second.file("w"), "state", "import", str(model), "alpha", "areba", "--task", "0")
-    assert told.returncode == 0, told.stderr
-    assert told.stdout.split()[-1] == saved.stdout.split()[-1], "the same digest"
+    result = areba(second.file("w"), "state", "import", str(model), "alpha", "areba", "--task", "0")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split()[-1] == saved.stdout.split()[-1], "the same digest"
     second.send(all_records(STREAMS, 100, int(time.time() * 1000) - 30_000, seed=29))
     models = run_to(second.config, second.input_ends())
     expected = check_exactly_once(second)

@@ -1,4 +1,4 @@
-"""Thirty kills on a seeded schedule, in every build: `make chaos N=30`, in one round."""
+"""Thirty kills on a seeded schedule, in every build: `make chaos N=30`, in one trial."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stream_app.errors import ConfigurationError
-from tests.chaos.round import run_round
+from tests.chaos.trial import run_trial
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(220), pytest.mark.timeout(1_800)]
 
@@ -22,7 +22,7 @@ def test_thirty_kills_leave_no_trace(tmp_path: Path) -> None:
     It covers what the other tests of recovery cover, in cases where two of their faults coincide.
     """
     try:
-        result = run_round(tmp_path / "round", SEED, 0, KILLS, lambda _: None)
+        result = run_trial(tmp_path / "trial", SEED, 0, KILLS, lambda _: None)
     except ConfigurationError as problem:
         if os.environ.get("CI") == "true":
             raise

@@ -101,7 +101,7 @@ def test_inputs_older_than_a_snapshot_are_not_needed(done: App, admin: AdminClie
     assert models == {number: result.models for number, result in expected.items()}
 
 
-def test_progress_behind_retention_is_deleted(app: App, admin: AdminClient) -> None:
+def test_progress_beyond_retention_is_deleted(app: App, admin: AdminClient) -> None:
     """Progress has no time limit: its owner deletes what is not needed, and the next owner restores the same bits."""
     small = {"max_batch_records": 20, "commit_interval_ms": 1, "snapshot_after_ms": 0}
     config = app.config_of("w", worker=small)

@@ -223,7 +223,7 @@ class World:
             return
         process.say(f"ends with status {error.exit_code}: {type(error).__name__}: {error}")
         if isinstance(error, RestartNeededError):
-            self._start_afresh(process, error)
+            self._restart(process, error)
         elif isinstance(error, FencedAgainError):
             self.faults.events[Event.FENCED_AGAIN] += 1
         elif isinstance(error, ConfigurationError) and not isinstance(error, WrongTopicError):
@@ -233,13 +233,13 @@ class World:
         elif not (isinstance(error, StateError) and (self.lost or error.code is ErrorCode.RECORD_TOO_LARGE)):
             self.wrong.append(f"{process.name} ended with {type(error).__name__}: {error}")
 
-    def _start_afresh(self, process: Process, error: RestartNeededError) -> None:
+    def _restart(self, process: Process, error: RestartNeededError) -> None:
         """Restart a process as `stream_app.cli.restart` does."""
         now_s = self.scheduler.now_s
         recent = [moment for moment in process.restarted_at if now_s - moment < RESTART_WINDOW_S]
         if process.is_asked_to_stop or self._is_closed or len(recent) >= process.config.worker.max_restarts:
             return
-        self.faults.events[Event.STARTED_AFRESH] += 1
+        self.faults.events[Event.RESTARTED] += 1
         self._start(process.instance, (*recent, now_s), was_fenced=isinstance(error, FencedError))
 
     def _supervise(self) -> None:

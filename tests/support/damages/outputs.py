@@ -11,7 +11,7 @@ from tests.support.verified_log import TOPICS, Log, Stored, processed, put
 
 
 def a_lost_prediction(log: Log) -> Found:
-    """The champion's."""
+    """Lose a prediction of the champion."""
     offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
     put(log, TOPICS.predictions, offset, None)
     return [
@@ -21,7 +21,7 @@ def a_lost_prediction(log: Log) -> Found:
 
 
 def a_doubled_prediction(log: Log) -> Found:
-    """A customer is answered twice."""
+    """Repeat the predictions of an example: its customer is answered twice."""
     offset, _ = prediction_where(log, lambda record: record.champion and record.id == "sea-50")
     records = log.records[TOPICS.predictions]
     records[offset + 2 : offset + 2] = records[offset : offset + 2]
@@ -42,7 +42,7 @@ def a_doubled_prediction(log: Log) -> Found:
 
 
 def two_predictions_swapped(log: Log) -> Found:
-    """Of one stream: its order is what a subscriber builds on."""
+    """Swap the predictions of two examples of a stream, on whose order a subscriber relies."""
     records = log.records[TOPICS.predictions]
     place = next(place for place in range(20, 200, 2) if records[place].key == records[place + 2].key == b"slow")
     records[place : place + 4] = [*records[place + 2 : place + 4], *records[place : place + 2]]
@@ -50,7 +50,7 @@ def two_predictions_swapped(log: Log) -> Found:
 
 
 def a_truncated_tail(log: Log) -> Found:
-    """A broker lost the last records."""
+    """Lose the last records, as a broker can."""
     gone = log.records[TOPICS.predictions][-2:]
     del log.records[TOPICS.predictions][-2:]
     last = codec.decode_one(gone[0].value or b"")
@@ -63,7 +63,7 @@ def a_truncated_tail(log: Log) -> Found:
 
 
 def a_bit_of_a_score(log: Log) -> Found:
-    """The champion's; the outcome still has the true one."""
+    """Change a bit of the champion's score; the outcome still has the right score."""
     offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
     put(log, TOPICS.predictions, offset, replace(prediction, score=next_score(prediction.score)))
     outcome, _ = outcome_where(log, lambda record: record.outcome == "joined" and record.id == "sine-40")
@@ -79,7 +79,7 @@ def a_bit_of_a_score(log: Log) -> Found:
 
 
 def a_bit_of_a_challengers_score(log: Log) -> Found:
-    """No other record tells it again: only a fresh run knows."""
+    """Change a bit that no other record repeats: only a fresh run can find it."""
     offset, prediction = prediction_where(log, lambda record: not record.champion and record.id == "sea-50")
     put(log, TOPICS.predictions, offset, replace(prediction, score=next_score(prediction.score)))
     name = f"the record of stream sea, id sea-50, learner {prediction.learner} is not that of a fresh run: score "
@@ -87,7 +87,7 @@ def a_bit_of_a_challengers_score(log: Log) -> Found:
 
 
 def a_prediction_of_another_learner(log: Log) -> Found:
-    """The name of the one that answered."""
+    """Change the name of the learner that predicted."""
     offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
     put(log, TOPICS.predictions, offset, replace(prediction, learner="nobody"))
     return [
@@ -102,14 +102,14 @@ def a_prediction_of_another_learner(log: Log) -> Found:
 
 
 def two_champions(log: Log) -> Found:
-    """A subscriber who takes the champion's has two."""
+    """Mark a challenger's prediction as the champion's: a subscriber gets two answers."""
     offset, prediction = prediction_where(log, lambda record: not record.champion and record.id == "sea-50")
     put(log, TOPICS.predictions, offset, replace(prediction, champion=True))
     return [(Code.WRONG_PREDICTION, TOPICS.predictions, offset, "champion is True, must be False")]
 
 
-def an_aborted_round_is_shown(log: Log) -> Found:
-    """A reader that is not read_committed, or a transaction that was ended wrongly: a round is there twice."""
+def an_aborted_transaction_is_shown(log: Log) -> Found:
+    """Repeat the records of a transaction, as a reader sees that is not read_committed."""
     records = log.records[TOPICS.predictions]
     records[60:60] = records[40:60]
     first = codec.decode_one(records[60].value or b"")
@@ -121,7 +121,7 @@ def an_aborted_round_is_shown(log: Log) -> Found:
 
 
 def an_output_of_another_partition(log: Log) -> Found:
-    """Written by who thought that it owned this task."""
+    """Add a record of another task's stream, as a worker could that owns the wrong task."""
     record = replace(prediction_where(log, lambda record: record.champion)[1], stream="elsewhere", id="1")
     log.records[TOPICS.predictions].insert(30, Stored(1_500, b"elsewhere", codec.encode(record)))
     return [
@@ -136,14 +136,14 @@ def an_output_of_another_partition(log: Log) -> Found:
 
 
 def a_prediction_with_another_key(log: Log) -> Found:
-    """Who reads one stream by its key does not see the answer."""
+    """Change the key of a prediction: a subscriber that filters by stream misses it."""
     offset, _ = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
     log.records[TOPICS.predictions][offset] = replace(log.records[TOPICS.predictions][offset], key=b"sea")
     return [(Code.WRONG_PREDICTION, TOPICS.predictions, offset, "key is b'sea', must be the stream; it belongs to ")]
 
 
 def a_lost_trace(log: Log) -> Found:
-    """The header that ties a prediction to the request that asked for it."""
+    """Remove the header that ties a prediction to the request for it."""
     offset = next(n for n, stored in enumerate(log.records[TOPICS.predictions]) if stored.headers)
     log.records[TOPICS.predictions][offset] = replace(log.records[TOPICS.predictions][offset], headers=())
     return [
@@ -171,7 +171,7 @@ def a_lost_outcome(log: Log) -> Found:
 
 
 def a_label_in_two_outcomes(log: Log) -> Found:
-    """It would count twice in every report."""
+    """Let two outcomes name the same label, which every report would count twice."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sine")
     other, victim = outcome_where(
         log,
@@ -184,7 +184,7 @@ def a_label_in_two_outcomes(log: Log) -> Found:
 
 
 def an_outcome_at_another_time(log: Log) -> Found:
-    """Event time is part of the record: windows of a subscriber are cut by it."""
+    """Change the event time of an outcome, by which subscribers form windows."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sine")
     records = log.records[TOPICS.outcomes]
     records[offset] = replace(records[offset], timestamp_ms=records[offset].timestamp_ms + 1)
@@ -196,7 +196,7 @@ def an_outcome_at_another_time(log: Log) -> Found:
 
 
 def an_outcome_with_another_key(log: Log) -> Found:
-    """The key is the stream: a table that is made of the topic would have it under another one."""
+    """Change the key of an outcome: a table made of the topic files it under another stream."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sine")
     log.records[TOPICS.outcomes][offset] = replace(log.records[TOPICS.outcomes][offset], key=b"sea")
     return [
@@ -210,7 +210,7 @@ def an_outcome_with_another_key(log: Log) -> Found:
 
 
 def an_end_that_became_a_repeat(log: Log) -> Found:
-    """An example that was answered, and given up without a label, is called a repeat: nobody misses its label."""
+    """Turn the outcome `unlabelled` into `duplicate`, so that nobody misses the label."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "unlabelled" and record.stream == "sine")
     put(log, TOPICS.outcomes, offset, replace(outcome, outcome="duplicate"))
     text = f"outcome is duplicate, must be unlabelled (stream sine, id {outcome.id})"
@@ -218,7 +218,7 @@ def an_end_that_became_a_repeat(log: Log) -> Found:
 
 
 def dead_letter_where(log: Log, reason: bytes, topic: str = TOPICS.examples) -> tuple[int, int]:
-    """Its offset, and that of the input record that it was."""
+    """Return the offset of the first such dead letter, and the offset of its input record."""
     for offset, stored in enumerate(log.records[TOPICS.dead_letters]):
         headers = dict(stored.headers)
         if (headers["areba.reason"], headers["__connect.errors.topic"]) == (reason, topic.encode()):
@@ -227,14 +227,14 @@ def dead_letter_where(log: Log, reason: bytes, topic: str = TOPICS.examples) -> 
 
 
 def a_lost_dead_letter(log: Log) -> Found:
-    """Nothing is lost silently."""
+    """Lose a dead letter, the only trace of its input record."""
     offset, origin = dead_letter_where(log, b"undecodable")
     del log.records[TOPICS.dead_letters][offset]
     return [(Code.MISSING_DEAD_LETTER, TOPICS.examples, origin, "the dead letter undecodable")]
 
 
 def a_changed_dead_letter(log: Log) -> Found:
-    """It could not be sent back as it came."""
+    """Change the value of a dead letter, which can then not be sent back as it was."""
     offset, origin = dead_letter_where(log, b"wrong-dimension")
     log.records[TOPICS.dead_letters][offset] = replace(log.records[TOPICS.dead_letters][offset], value=b"x")
     return [
@@ -248,7 +248,7 @@ def a_changed_dead_letter(log: Log) -> Found:
 
 
 def a_dead_letter_with_another_reason(log: Log) -> Found:
-    """Possible for this record, but not what it was."""
+    """Give a dead letter a reason that its record could have, but does not have."""
     offset, origin = dead_letter_where(log, b"conflicting-example")
     stored = log.records[TOPICS.dead_letters][offset]
     headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"wrong-dimension")]
@@ -260,7 +260,7 @@ def a_dead_letter_with_another_reason(log: Log) -> Found:
 
 
 def a_label_with_another_reason(log: Log) -> Found:
-    """Late, says the dead letter; but its example had its label."""
+    """Give a dead letter the reason `late-label`, although its example was joined."""
     offset, origin = dead_letter_where(log, b"conflicting-label", TOPICS.labels)
     stored = log.records[TOPICS.dead_letters][offset]
     headers = [*stored.headers[:-1], (DEAD_LETTER_HEADERS[-1], b"late-label")]
@@ -270,7 +270,7 @@ def a_label_with_another_reason(log: Log) -> Found:
 
 
 def _sent_back(log: Log, times: int, marks: int) -> tuple[int, int]:
-    """A dead letter among the last inputs of this log, sent back so often, with so many records that say so."""
+    """Send a dead letter back so often, with so many marks; return the first new input and the last dead letter."""
     for number in range(times):
         replay = Replay(TOPICS.dead_letters, 0, 3, TOPICS.examples, 0, 17, 1, number)
         log.records[TOPICS.examples].append(Stored(9_000 + number, b"\xff", b"garbage", tuple(replay.headers())))
@@ -284,21 +284,21 @@ def _sent_back(log: Log, times: int, marks: int) -> tuple[int, int]:
 
 
 def a_dead_letter_sent_back_twice(log: Log) -> Found:
-    """Each once is the promise of the tool."""
+    """Send a dead letter back twice, although the tool promises to do it once."""
     first, _ = _sent_back(log, 2, 1)
     text = f"is the dead letter {TOPICS.dead_letters}[0] offset 3, sent back a second time"
     return [(Code.SENT_BACK_TWICE, TOPICS.examples, first + 1, f"{text}: {TOPICS.examples}[0] offset {first}")]
 
 
 def a_dead_letter_sent_back_without_a_mark(log: Log) -> Found:
-    """The next run of the tool would send it again."""
+    """Send a dead letter back without a mark: the next run of the tool would send it again."""
     first, _ = _sent_back(log, 1, 0)
     text = f"is the dead letter {TOPICS.dead_letters}[0] offset 3, but no record there says that it was sent back"
     return [(Code.SENT_BACK_UNMARKED, TOPICS.examples, first, text)]
 
 
 def a_dead_letter_marked_twice(log: Log) -> Found:
-    """Two runs of the tool both believe that they have sent it."""
+    """Mark a dead letter twice, as if two runs of the tool had sent it."""
     _, last = _sent_back(log, 1, 2)
     return [
         (
@@ -319,7 +319,7 @@ DAMAGES = (
     a_bit_of_a_challengers_score,
     a_prediction_of_another_learner,
     two_champions,
-    an_aborted_round_is_shown,
+    an_aborted_transaction_is_shown,
     an_output_of_another_partition,
     a_prediction_with_another_key,
     a_lost_trace,

@@ -12,7 +12,7 @@ from tests.support.verified_log import TOPICS, Log, Stored, put, where
 
 
 def a_lost_commit_record(log: Log) -> Found:
-    """Nobody can re-process along the recorded ranges."""
+    """Lose a commit record, without which nobody can replay the recorded ranges."""
     del log.records[TOPICS.progress][3]
     return [
         (Code.WRONG_SEQUENCE, TOPICS.progress, 3, "sequence 4 follows 2"),
@@ -21,7 +21,7 @@ def a_lost_commit_record(log: Log) -> Found:
 
 
 def a_doubled_commit_record(log: Log) -> Found:
-    """The same range twice."""
+    """Repeat a commit record, and so its range."""
     log.records[TOPICS.progress].insert(4, log.records[TOPICS.progress][3])
     return [
         (Code.WRONG_SEQUENCE, TOPICS.progress, 4, "sequence 3 follows 3"),
@@ -30,14 +30,14 @@ def a_doubled_commit_record(log: Log) -> Found:
 
 
 def a_forged_digest(log: Log) -> Found:
-    """In the middle: the last one, which the offsets name, is as it should be."""
+    """Change a digest in the middle; the last one, which the offsets name, is right."""
     commit = commit_at(log, 3)
     log.records[TOPICS.progress][3] = Stored(0, None, codec.encode(replace(commit, digest=b"x" * 32)))
     return [(Code.WRONG_DIGEST, TOPICS.progress, 3, "sequence 3: digest 7878787878787878, a fresh run has ")]
 
 
 def a_range_that_overlaps(log: Log) -> Found:
-    """A record that two rounds claim."""
+    """Let two commits claim the same record."""
     commit = commit_at(log, 3)
     changed = replace(commit, examples_start=commit.examples_start - 1)
     log.records[TOPICS.progress][3] = Stored(0, None, codec.encode(changed))
@@ -46,7 +46,7 @@ def a_range_that_overlaps(log: Log) -> Found:
 
 
 def offsets_of_another_history(log: Log) -> Found:
-    """The committed offsets name a digest that is not that of the commit record."""
+    """Commit offsets that name another digest than the commit record has."""
     for place, committed in list(log.offsets.items()):
         words = committed.metadata.split()
         log.offsets[place] = Committed(committed.offset, " ".join([*words[:2], "0" * 64]))
@@ -61,7 +61,7 @@ def offsets_of_another_history(log: Log) -> Found:
 
 
 def offsets_that_were_moved(log: Log) -> Found:
-    """With what is stored beside them kept: the next records would be skipped, or read again."""
+    """Move the committed offsets but not their metadata: records would be skipped or read again."""
     place = TopicPartition(TOPICS.examples, 0)
     committed = log.offsets[place]
     log.offsets[place] = Committed(committed.offset - 1, committed.metadata)
@@ -85,7 +85,7 @@ def metric_where(log: Log, learner: str) -> tuple[int, Metric]:
 
 
 def a_bit_of_a_gmean(log: Log) -> Found:
-    """The figure that decides which learner is promoted."""
+    """Change a bit of the G-mean, which decides which learner is promoted."""
     offset, metric = metric_where(log, "baseline")
     other = math.nextafter(metric.gmean or 0, 2)
     put(log, TOPICS.metrics, offset, replace(metric, gmean=other))
@@ -94,7 +94,7 @@ def a_bit_of_a_gmean(log: Log) -> Found:
 
 
 def a_changed_sum(log: Log) -> Found:
-    """What a dashboard adds up over streams."""
+    """Change a sum, which dashboards add up over streams."""
     offset, metric = metric_where(log, "areba")
     put(log, TOPICS.metrics, offset, replace(metric, positive_correct=metric.positive_correct + 1))
     return [
@@ -108,7 +108,7 @@ def a_changed_sum(log: Log) -> Found:
 
 
 def a_changed_queue_length(log: Log) -> Found:
-    """Of the learner's inside, which no other topic tells."""
+    """Change a figure of a learner's state, which no other topic reports."""
     offset, metric = metric_where(log, "areba")
     put(log, TOPICS.metrics, offset, replace(metric, positive_queue=metric.positive_queue + 1))
     text = f"positive_queue {metric.positive_queue + 1}, not {metric.positive_queue}"
@@ -123,14 +123,14 @@ def a_changed_queue_length(log: Log) -> Found:
 
 
 def a_lost_metric(log: Log) -> Found:
-    """A point that is missing in a curve."""
+    """Lose a metric, and so a point of a curve."""
     offset, metric = metric_where(log, "baseline")
     put(log, TOPICS.metrics, offset, None)
     return [missing(TOPICS.metrics, offset, f"stream {metric.stream}, learner baseline, which is missing")]
 
 
 def two_metrics_swapped(log: Log) -> Found:
-    """A curve that goes back in time."""
+    """Swap two metrics, so that a curve goes back in time."""
     records = log.records[TOPICS.metrics]
     first, metric = metric_where(log, "baseline")
     second = next(
@@ -144,15 +144,15 @@ def two_metrics_swapped(log: Log) -> Found:
     return [(Code.DECREASED_METRIC, TOPICS.metrics, second, f"counts of {metric.stream}/baseline went back")]
 
 
-def a_metric_too_much(log: Log) -> Found:
-    """Behind the last one: a curve ends twice."""
+def a_repeated_metric(log: Log) -> Found:
+    """Repeat the last metric."""
     log.records[TOPICS.metrics].append(log.records[TOPICS.metrics][-1])
     last = len(log.records[TOPICS.metrics]) - 1
     return [(Code.NOT_WRITTEN_BY_RERUN, TOPICS.metrics, last, "the record of stream ")]
 
 
 def an_input_that_was_changed_afterwards(log: Log) -> Found:
-    """Features that are not those that were predicted: a fresh run comes to other scores, and another model."""
+    """Change the features of an example that was predicted: a fresh run gives other scores and another model."""
     offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
     place, stored = next(
         (place, stored)
@@ -177,6 +177,6 @@ DAMAGES = (
     a_changed_queue_length,
     a_lost_metric,
     two_metrics_swapped,
-    a_metric_too_much,
+    a_repeated_metric,
     an_input_that_was_changed_afterwards,
 )

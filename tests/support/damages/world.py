@@ -1,4 +1,4 @@
-"""Damage that an operator or a lost topic can do to what the group and the topics say about an application."""
+"""Damage of committed offsets and of topics, as an operator or a lost topic can cause it."""
 
 from collections.abc import Callable
 
@@ -85,12 +85,12 @@ def _lose_labels_of(world: World, number: int) -> None:
 COUNT = 40
 
 
-def _processed(after_ms: int = 0) -> tuple[World, Worker]:
-    """Return a world in which a worker processed so many records, took snapshots, and died."""
+def _processed(count: int = COUNT, *, after_ms: int = 0) -> tuple[World, Worker]:
+    """Run a worker until it has processed so many records of each partition and written its snapshots."""
     world = World(_config(worker={"snapshot_after_ms": after_ms}))
-    world.send(COUNT)
+    world.send(count)
     member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
+    _turns(member, until=_all_at(member, count))
     _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
     return world, member
 

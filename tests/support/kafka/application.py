@@ -129,10 +129,10 @@ class App:
 class Load(threading.Thread):
     """Sends some moments of each stream per second until it is asked to stop; then it sends the closing marks.
 
-    The first timestamp is `BEHIND_MS` before the clock, and they advance more slowly: none is in the future.
+    The first timestamp is `START_LAG_MS` before the clock, and they advance more slowly: none is in the future.
     """
 
-    BEHIND_MS = 5_000
+    START_LAG_MS = 5_000
     INTERVAL_S = 0.025
 
     def __init__(self, app: App, streams: Sequence[StreamOf], seed: int) -> None:
@@ -152,7 +152,7 @@ class Load(threading.Thread):
             self._failure = error
 
     def _send(self, sender: KafkaSender) -> None:
-        start_ms = int(time.time() * 1000) - self.BEHIND_MS
+        start_ms = int(time.time() * 1000) - self.START_LAG_MS
         sources = [stream_records(*stream, 10**6, start_ms, self._seed) for stream in self._streams]
         last_ms, begin_s = start_ms, time.monotonic()
         for number, moments in enumerate(zip(*sources, strict=True)):

@@ -39,7 +39,7 @@ RECOMMIT = "areba state recommit"
 
 
 def test_a_healthy_application() -> None:
-    """Where every task is, how far behind, and which snapshot it would continue from: before, in and after a run."""
+    """The report says where every task is, its lag, and its snapshot, before, during and after a run."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(3)
     nothing = inspect(world.cluster, world.config)
@@ -126,7 +126,7 @@ def test_a_task_that_cannot_be_restored(damage: Callable[[World], None], code: E
     ],
 )
 def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) -> None:
-    """Everything from the first offset on is needed then."""
+    """Without a snapshot, a restore needs all inputs from the first offset on."""
     world = World()
     world.send(20)
     member = _started(world.worker())
@@ -141,7 +141,7 @@ def test_without_a_snapshot(damage: Callable[[World], None], code: ErrorCode) ->
 
 
 def test_progress_that_is_another_one() -> None:
-    """A topic that was deleted and made anew has not what the group committed; nor has one with foreign records."""
+    """A topic that was created again lacks what the group committed, and so does a topic with foreign records."""
     world, _ = _processed()
     for number in range(PARTITIONS):
         world.broker.delete_before(TopicPartition(world.config.topics.progress, number), 10**6)
@@ -153,7 +153,7 @@ def test_progress_that_is_another_one() -> None:
     assert found.tasks[1].code is ErrorCode.STATE_UNUSABLE
 
 
-def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_continues_meanwhile_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read at different moments never looks like offsets that were reset."""
     world, member = _processed()
     read = history.progress_tail
@@ -175,7 +175,7 @@ def test_a_worker_that_goes_on_meanwhile_is_no_damage(monkeypatch: pytest.Monkey
 
 
 def test_only_the_tail_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A year of progress is not read; but as much as it takes to find the last commit."""
+    """The command reads progress from its end, only as far as it needs to find the last commit."""
     monkeypatch.setattr(history, "TAIL_RECORDS", 2)
     world, member = _processed()
     starts = []
@@ -201,7 +201,7 @@ def _world_without(topic: str) -> World:
 
 
 def test_what_is_not_there_is_named() -> None:
-    """A slip of the operator gets a line, not a traceback."""
+    """A mistake of the operator gives one line, not a traceback."""
     world = World()
     with pytest.raises(ConfigurationError, match="there is no task 2: the application has 2"):
         inspect(world.cluster, world.config, [2])
@@ -221,9 +221,9 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "app: 1 worker" in shown.output
     assert shown.output.endswith("fix the producer, then: areba resume --task 0\n")
     assert CliRunner().invoke(cli, ["inspect", "-c", str(file), "--task", "1"]).exit_code == 0
-    told = CliRunner().invoke(cli, ["inspect", "-c", str(file), "--json"])
-    assert told.exit_code == 1
-    plain = json.loads(told.stdout)
+    result = CliRunner().invoke(cli, ["inspect", "-c", str(file), "--json"])
+    assert result.exit_code == 1
+    plain = json.loads(result.stdout)
     assert (plain["application"], plain["workers"], plain["ok"]) == ("app", 1, False)
     assert plain["tasks"][0] == {
         "task": 0,
@@ -247,7 +247,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_offsets_beyond_the_end() -> None:
-    """Inputs that were deleted and made anew are not those that were read."""
+    """Inputs that were deleted and created again are not those that were read."""
     world, _ = _processed()
     log = world.broker._logs[TopicPartition("labels", 1)]
     log.entries.clear()

@@ -1,4 +1,4 @@
-"""`areba promote`: where its mark goes, with which timestamp, and what is refused."""
+"""`areba promote` writes its mark to the right partition, with the right timestamp, or refuses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ EXAMPLES = CONFIG.topics.examples
 
 @dataclass
 class PromotedLog:
-    """A log, its clock, and the command."""
+    """A log with its clock, on which the command runs."""
 
     clock: ManualClock = field(default_factory=ManualClock)
     broker: EmbeddedBroker = field(init=False)
@@ -48,13 +48,13 @@ class PromotedLog:
     def promote(
         self, stream: str = "sine", learner: str = "baseline", partition: int | None = None, config: Config = CONFIG
     ) -> tuple[TopicPartition, int]:
-        """Run it."""
+        """Run the command."""
         return promote(
             config, EmbeddedCluster(self.broker), EmbeddedSender(self.broker), self.clock, stream, learner, partition
         )
 
     def read(self, place: TopicPartition) -> RawRecords:
-        """All records of a partition."""
+        """Return all records of a partition."""
         return self.broker.read(place, self.broker.watermarks(place).low, 10_000)[0]
 
 
@@ -62,7 +62,7 @@ PLACE = TopicPartition(EXAMPLES, java_partition_of(b"sine", PARTITIONS))
 
 
 def test_the_mark_goes_where_the_stream_is() -> None:
-    """In another partition it would change the champion of a model that nobody feeds, and nobody would notice."""
+    """In another partition the mark would change the champion of a model without records, and nobody would notice."""
     world = PromotedLog()
     now_ms = world.clock.now_ms()
     for partition in range(PARTITIONS):
@@ -78,7 +78,7 @@ def test_the_mark_goes_where_the_stream_is() -> None:
 
 
 def test_the_mark_has_the_time_of_the_last_record() -> None:
-    """A replay of last year: a mark from now would let all labels pass before the next example."""
+    """When old records are replayed, a mark with the present time would let all labels go before the next example."""
     world = PromotedLog()
     then_ms = world.clock.now_ms() - YEAR_MS
     world.fill([then_ms + 7, then_ms + 3], PLACE.partition)
@@ -87,7 +87,7 @@ def test_the_mark_has_the_time_of_the_last_record() -> None:
 
 
 def test_the_merge_takes_the_mark_at_once() -> None:
-    """Whatever labels wait, only those go before it that would go before an example of that time."""
+    """Only those labels go before the mark that would go before an example of the same time."""
     world = PromotedLog()
     then_ms = world.clock.now_ms() - YEAR_MS
     world.fill([then_ms, then_ms + 10], PLACE.partition)
@@ -108,7 +108,7 @@ def test_the_merge_takes_the_mark_at_once() -> None:
 
 
 def test_a_clock_that_runs_ahead_is_not_followed() -> None:
-    """A mark's own timestamp never lies in the future."""
+    """The timestamp of a mark is never in the future, even if the last record's is."""
     world = PromotedLog()
     world.fill([world.clock.now_ms() + 1_000_000], PLACE.partition)
     world.promote()
@@ -116,7 +116,7 @@ def test_a_clock_that_runs_ahead_is_not_followed() -> None:
 
 
 def test_control_records_at_the_end_are_passed_over() -> None:
-    """A transactional producer that aborts a lot leaves offsets without records behind."""
+    """A transactional producer that aborts often leaves many offsets without readable records."""
     world = PromotedLog()
     then_ms = world.clock.now_ms() - YEAR_MS
     world.fill([then_ms], PLACE.partition)
@@ -131,8 +131,8 @@ def test_control_records_at_the_end_are_passed_over() -> None:
     assert world.read(place).timestamps.tolist() == [then_ms, then_ms]
 
 
-def test_where_all_records_were_deleted_the_clock_tells_the_time() -> None:
-    """After a quiet month nothing is left; records that come next are from now."""
+def test_without_records_the_mark_has_the_present_time() -> None:
+    """After a quiet month all records are deleted, and the next ones will have the present time."""
     world = PromotedLog()
     world.fill([world.clock.now_ms() - YEAR_MS], PLACE.partition)
     world.broker.delete_before(PLACE, 1)
@@ -159,7 +159,7 @@ def test_what_is_refused(stream: str, learner: str, partition: int | None, line:
 
 
 def test_streams_that_no_file_names() -> None:
-    """Where models are made on the fly, any stream may be promoted, if its name can be one."""
+    """If unknown streams get models, the command accepts any valid stream name."""
     world = PromotedLog()
     open_config = CONFIG.model_copy(update={"unknown_streams": "model"})
     place = TopicPartition(EXAMPLES, java_partition_of(b"new", PARTITIONS))
@@ -171,7 +171,7 @@ def test_streams_that_no_file_names() -> None:
 
 
 class _Silent(EmbeddedCluster):
-    """Its readers never have anything to say."""
+    """A cluster whose readers never return anything."""
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Open a reader whose polls return nothing."""
@@ -181,7 +181,7 @@ class _Silent(EmbeddedCluster):
 
 
 def test_a_silent_broker() -> None:
-    """A tool that waits for ever says nothing."""
+    """If no broker answers, the command ends with an error and does not wait forever."""
     world = PromotedLog()
     world.fill([world.clock.now_ms()], PLACE.partition)
     sender = EmbeddedSender(world.broker)

@@ -28,7 +28,7 @@ def _label(world: World, stream: str, id_: str, time_ms: int) -> None:
 
 
 def _process(world: World, member: Worker) -> None:
-    """All that was sent."""
+    """Let a worker process everything that was sent."""
     _turns(member, until=lambda: len(member.tasks) > 0)
     read = [world.broker.read(place, 0, 10**6)[0].offsets for place in member.tasks[0].inputs]
     ends = tuple(int(offsets[-1]) + 1 if len(offsets) else 0 for offsets in read)
@@ -57,7 +57,7 @@ def test_all_records_of_a_stream_become_dead_letters() -> None:
 
 
 def test_dead_letters_that_were_looked_after() -> None:
-    """Sent back, or an hour ago in event time: nobody has to look again. The wall clock does not matter."""
+    """Dead letters that were sent back, or are an hour old in event time, are no problem, at any wall-clock time."""
     world = World()
     member = _started(world.worker())
     _example(world, "s0", "wrong", 1_000, features=2)
@@ -104,7 +104,7 @@ def _usual(world: World, stream: str, count: int, first: int = 0, *, labelled: b
 
 
 def test_labels_that_stopped() -> None:
-    """Named with both figures, while another stream of the task is well; over when they come again."""
+    """`inspect` names a stream without labels, with both figures, until labels come again."""
     config = _config(
         streams={"s0": {"features": 1}, "well": {"features": 1}}, worker={"max_batch_records": 500}, metrics={}
     )

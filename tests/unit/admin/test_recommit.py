@@ -1,4 +1,4 @@
-"""Offsets of the group that were lost or changed from outside are found again in progress and changelog."""
+"""`areba state recommit` finds offsets that were lost, or changed from outside, in progress and the changelog."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +46,7 @@ from tests.support.world import (
 
 
 def _recommit(world: World, *tasks: int, dry_run: bool = False) -> list[str]:
-    """Once the group has heard that its members are dead."""
+    """Run the command after the group has noticed that its members are dead."""
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
     return list(recommit(world.cluster, world.config, tasks, dry_run=dry_run))
 
@@ -69,8 +69,8 @@ def _lose_labels(world: World) -> None:
         _other_digest,
     ],
 )
-def test_the_way_back(damage: Callable[[World], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refused unless asked for; then the very offsets, with the very metadata, and the same bits from there on."""
+def test_damaged_offsets_are_committed_again(damage: Callable[[World], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker refuses such offsets; the command commits the right ones, and later outputs are the same bytes."""
     monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world, member = _processed()
     right, digests = _committed(world), [task.live.model_digest() for task in member.tasks]
@@ -92,7 +92,7 @@ def test_the_way_back(damage: Callable[[World], None], monkeypatch: pytest.Monke
 
 
 def test_what_is_right_stays() -> None:
-    """Run twice, or on a healthy application: nothing is changed, and it says so."""
+    """On a healthy task, or when run twice, the command changes nothing and says so."""
     world, _ = _processed()
     before = _committed(world)
     lines = _recommit(world)
@@ -106,7 +106,7 @@ def test_what_is_right_stays() -> None:
 
 
 def test_looking_changes_nothing() -> None:
-    """`--dry-run` says what would be; `--task` chooses."""
+    """`--dry-run` prints what the command would commit; `--task` chooses the tasks."""
     world, _ = _processed()
     right = _committed(world)
     _to_the_first(world)
@@ -121,7 +121,7 @@ def test_looking_changes_nothing() -> None:
 
 
 def test_workers_must_be_stopped() -> None:
-    """A live worker builds upon what is committed: nobody changes that under its feet."""
+    """A live worker relies on the committed offsets, so the command does not change them under it."""
     world, _ = _processed()
     _to_the_first(world)
     lost = _committed(world)
@@ -131,7 +131,7 @@ def test_workers_must_be_stopped() -> None:
 
 
 def test_a_task_that_never_committed() -> None:
-    """Nothing to go back to; offsets that somebody has set for it are named."""
+    """There is nothing to commit again; the command names offsets that somebody else has set."""
     world = World()
     assert _recommit(world) == [f"task {number}: never committed anything" for number in range(PARTITIONS)]
     _commit_offsets(world, lambda _: ("", (0, 0)))
@@ -141,7 +141,7 @@ def test_a_task_that_never_committed() -> None:
 
 
 def test_an_application_without_snapshots() -> None:
-    """Then restoring begins at the first offset."""
+    """Without a snapshot, the next restore begins at the first offset."""
     world, member = _processed(after_ms=10_000)
     digests = [task.live.model_digest() for task in member.tasks]
     _lose_offsets(world)
@@ -162,7 +162,7 @@ def _forget(world: World, number: int, keep: Callable[[bytes], bool]) -> None:
 
 
 def test_a_snapshot_with_a_hole_is_not_named() -> None:
-    """Of several the newest two that are whole; a manifest alone restores nothing."""
+    """The command names the two newest snapshots that are whole; a manifest alone restores nothing."""
     world, _ = _processed()
     newest = parse_metadata(next(iter(_committed(world).values())).metadata, "test").point.sequence
     before = _named(world)
@@ -176,8 +176,8 @@ def test_a_snapshot_with_a_hole_is_not_named() -> None:
     _turns(again, until=_all_at(again, COUNT))
 
 
-def test_a_snapshot_that_was_given_up_is_not_named() -> None:
-    """Its manifest has a tombstone: compaction may take what it lists at any moment."""
+def test_a_snapshot_with_a_tombstone_is_not_named() -> None:
+    """Once a manifest has a tombstone, compaction may delete what it lists at any moment."""
     world, _ = _processed()
     before = _named(world)
     place = TopicPartition(world.config.topics.changelog, 0)
@@ -190,7 +190,7 @@ def test_a_snapshot_that_was_given_up_is_not_named() -> None:
 
 
 def test_a_snapshot_of_another_history_is_not_named() -> None:
-    """A changelog that was copied, a progress that was restored: sequences are equal, digests are not."""
+    """If a changelog was copied or progress was restored from a backup, sequences can be equal, but digests are not."""
     world, _ = _processed()
     before = _named(world)
     records, *_ = world.broker.read(TopicPartition(world.config.topics.changelog, 0), before[0].manifest.offset, 1)
@@ -203,7 +203,7 @@ def test_a_snapshot_of_another_history_is_not_named() -> None:
 
 
 def test_a_compacted_changelog() -> None:
-    """Only what the two newest manifests list is left of it, and that is found."""
+    """Compaction leaves only what the two newest manifests list, and that is enough."""
     world, _ = _processed()
     before = _committed(world)
     for number in range(PARTITIONS):
@@ -216,7 +216,7 @@ def test_a_compacted_changelog() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("commits", range(1, 9))
 def test_whenever_the_last_worker_died(commits: int) -> None:
-    """A snapshot that nobody has named yet is as good as one that was; half of one is none."""
+    """A whole snapshot counts even if no offsets named it yet; an incomplete one does not."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(COUNT)
     with pytest.raises(UnknownOutcomeError):
@@ -229,7 +229,7 @@ def test_whenever_the_last_worker_died(commits: int) -> None:
 
 
 def test_long_progress_is_read_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weeks of commits need not be decoded to find the last; older snapshots make it look farther back."""
+    """The command finds the last commit without decoding weeks of others; for older snapshots it reads further back."""
     monkeypatch.setattr(recommit_module, "TAIL_RECORDS", 2)
     world, _ = _processed()
     before = _committed(world)
@@ -238,8 +238,8 @@ def test_long_progress_is_read_from_its_end(monkeypatch: pytest.MonkeyPatch) -> 
     assert _committed(world) == before
 
 
-def test_progress_that_is_not_ours_is_refused() -> None:
-    """Nothing is made up from it."""
+def test_foreign_progress_is_refused() -> None:
+    """The command commits no offsets that it derived from records of another program."""
     world, _ = _processed()
     world.put("progress", 0, None, b"not ours")
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
@@ -247,7 +247,7 @@ def test_progress_that_is_not_ours_is_refused() -> None:
 
 
 def test_the_metadata_of_the_release_before() -> None:
-    """Offsets and point are right, but a snapshot is there and not named: it is, from now on."""
+    """Older metadata has the right point but names no snapshots; the command adds those that exist."""
     world, _ = _processed()
     right = _committed(world)
     old = {place: parse_metadata(known.metadata, "test").point.metadata() for place, known in right.items()}
@@ -258,7 +258,7 @@ def test_the_metadata_of_the_release_before() -> None:
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As an operator calls it."""
+    """The command line prints what was committed and what is committed now."""
     world, _ = _processed()
     _lose_offsets(world)
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
@@ -274,12 +274,12 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert len(_committed(world)) == 2 * PARTITIONS
 
 
-def test_a_snapshot_that_a_gap_has_left_behind_is_not_named() -> None:
+def test_a_snapshot_older_than_a_gap_is_not_named() -> None:
     """An accepted gap fixed the state from which the task continues; an older snapshot is of another history."""
     world, _ = _processed()
     last = [record for record in world.progress(0) if isinstance(record, Commit)][-1]
     ends = last.examples_end, last.labels_end
-    gap = Gap(behind=-1, digest=last.digest, processed=(0, 0), start=ends, end=ends)
+    gap = Gap(state_sequence=-1, digest=last.digest, processed=(0, 0), start=ends, end=ends)
     world.put("progress", 0, None, codec.encode(Act(last.sequence + 1, SKIP, "0", gap.text())))
     _lose_offsets(world)
     _recommit(world)

@@ -1,4 +1,4 @@
-"""`areba reset`: a stream begins anew; what it held has a counted end, and every restore comes to the same bits."""
+"""`areba reset` restarts a stream: what it held gets a counted outcome, and every restore gives the same bits."""
 
 from collections import Counter
 from pathlib import Path
@@ -63,8 +63,8 @@ def _labels(world: World, first: int, count: int, time_ms: int = 100) -> None:
         world.put("labels", 0, b"s0", codec.encode(Label("s0", f"x{number}", number % 2)), time_ms + number)
 
 
-def _spoilt(snapshot_after_ms: int) -> World:
-    """One wrong example, then five right ones, which are refused; their labels wait."""
+def _wrong_dimension(snapshot_after_ms: int) -> World:
+    """Send one example with a wrong dimension, then five right ones, which are refused, and whose labels wait."""
     world = World(_config(streams={"s0": {}}, worker={"snapshot_after_ms": snapshot_after_ms}))
     _examples(world, 0, 1, features=1)
     _examples(world, 1, 5)
@@ -80,12 +80,12 @@ def _digests(member: Worker) -> object:
 
 
 @pytest.mark.parametrize("snapshot_after_ms", [0, 3_600_000])
-def test_a_dimension_that_the_first_example_spoilt(snapshot_after_ms: int) -> None:
-    """One wrong example refused all right ones for ever; only another stream name helped.
+def test_a_wrong_first_example(snapshot_after_ms: int) -> None:
+    """A first example with a wrong dimension makes all right ones be refused, until the stream is reset.
 
-    After the reset they are taken, what was open is closed and counted once, and a fresh run is equal to the bit.
+    After the reset they are accepted, open examples are closed and counted once, and a fresh run gives the same bits.
     """
-    world = _spoilt(snapshot_after_ms)
+    world = _wrong_dimension(snapshot_after_ms)
     first, second = _reset(world)
     assert (first, second.split(" (")[0]) == (
         "stream 's0' of task 0 (1 features) starts again",
@@ -110,8 +110,8 @@ def test_a_dimension_that_the_first_example_spoilt(snapshot_after_ms: int) -> No
 
 
 def test_a_process_that_dies_between_the_act_and_its_batch() -> None:
-    """The act is replayed until a batch has closed what it left open, and by everybody after that."""
-    world = _spoilt(0)
+    """Every restore replays the act, before and after the batch that closes what the reset left open."""
+    world = _wrong_dimension(0)
     _reset(world)
     for _ in range(2):
         _reaches(world, (6, 5))
@@ -127,7 +127,7 @@ def test_a_process_that_dies_between_the_act_and_its_batch() -> None:
 
 
 def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that was reset is written whole: a snapshot must not list what older ones have of it."""
+    """A snapshot after a reset holds the whole stream: it must not list segments of older snapshots."""
     monkeypatch.setattr("stream_app.snapshot.segments.CLOSED_ROWS", 4)
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(30)
@@ -146,8 +146,8 @@ def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum("was reset" in note for note in report.notes) == 2
 
 
-def test_metrics_begin_anew() -> None:
-    """What was counted before belongs to a model that is gone; `verify` does not take that for a loss."""
+def test_metrics_restart() -> None:
+    """Earlier counts belong to a model that is gone, and `verify` does not report them as lost."""
     world = World(_config(metrics={"every_labels": 2}))
     world.send(10)
     _reaches(world, (10, 10))
@@ -165,7 +165,7 @@ def test_metrics_begin_anew() -> None:
 
 def test_a_reset_that_closes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit finds examples and labels that stay open although their stream was reset."""
-    world = _spoilt(0)
+    world = _wrong_dimension(0)
     _reset(world)
     monkeypatch.setattr("stream_app.pipeline.task.close", lambda *_: None)
     _examples(world, 10, 1, time_ms=150)
@@ -176,15 +176,15 @@ def test_a_reset_that_closes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As an operator types it."""
-    world = _spoilt(0)
+    """The command line names the stream that starts again, and writes one act."""
+    world = _wrong_dimension(0)
     file = tmp_path / "areba.yaml"
     file.write_text("{}")
     monkeypatch.setattr("stream_app.cli.clients.open_place", lambda _: _place(world))
     monkeypatch.setattr("stream_app.cli.clients.open_sender", lambda _: _closable(world))
-    told = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
-    assert told.exit_code == 0, told.output
-    assert "stream 's0' of task 0 (1 features) starts again\n" in told.output
+    result = CliRunner().invoke(cli, ["reset", "s0", "-c", str(file), "--task", "0"])
+    assert result.exit_code == 0, result.output
+    assert "stream 's0' of task 0 (1 features) starts again\n" in result.output
     assert [act.text for act in world.progress(0) if isinstance(act, Act) and act.kind == RESET] == ["s0"]
 
 
@@ -195,7 +195,7 @@ def _closable(world: World) -> Any:  # noqa: ANN401
 
 
 def test_what_is_refused() -> None:
-    """Nothing is written: the line says what is the matter, and names are shown as what they are."""
+    """A refused command writes nothing; its error says why, with control characters of names escaped."""
     world = World(_config())
     with pytest.raises(ConfigurationError, match=r"task 0 has no stream 's0'; it has none yet"):
         _reset(world)

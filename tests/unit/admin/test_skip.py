@@ -21,6 +21,7 @@ from stream_app.task_state import TaskState
 from stream_app.verify.results import Code
 from stream_app.verify.verify import verify
 from stream_app.worker.worker import Worker
+from tests.support.damages.world import _processed
 from tests.support.world import MAX_POLL_INTERVAL_S, PARTITIONS, World, _all_at, _config, _started, _turns
 
 COUNT = 40
@@ -29,13 +30,9 @@ OFTEN = {"snapshot_after_ms": 0}
 NEVER = {"snapshot_after_ms": 3_600_000}
 
 
-def _ran(**worker: object) -> tuple[World, Worker]:
-    """So many records were processed; then the worker was killed."""
-    world = World(_config(worker=worker))
-    world.send(COUNT)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
-    _turns(member, until=lambda: not any(task.is_saving for task in member.tasks))
+def _ran(*, snapshot_after_ms: int) -> tuple[World, Worker]:
+    """Run a worker over so many records of each task, then kill it."""
+    world, member = _processed(COUNT, after_ms=snapshot_after_ms)
     _kill(world)
     return world, member
 
@@ -75,7 +72,7 @@ def _passes(world: World) -> bool:
     return False
 
 
-def _goes_on(world: World, start: int, count: int = 20) -> Worker:
+def _check_continues(world: World, start: int, count: int = 20) -> Worker:
     """Check that a worker continues at this offset, and that its successor restores the same bits."""
     member = _started(world.worker())
     _turns(member, until=_all_at(member, start))
@@ -95,7 +92,7 @@ def _updates(member: Worker) -> int:
 
 
 def test_inputs_that_nobody_processed_are_gone() -> None:
-    """A desk was closed for longer than its topics keep: the models are as they were, and only the records are lost."""
+    """If an application stood still for longer than its topics keep records, only records are lost, and no model."""
     world, member = _ran(**OFTEN)
     before = [task.live.model_digest() for task in member.tasks]
     world.send(30, first=COUNT)
@@ -116,7 +113,7 @@ def test_inputs_that_nobody_processed_are_gone() -> None:
     _turns(again, until=_all_at(again, COUNT + 30))
     assert [task.live.model_digest() for task in again.tasks] == before
     _kill(world)
-    _goes_on(world, COUNT + 30)
+    _check_continues(world, COUNT + 30)
     progress = TopicPartition(world.config.topics.progress, 0)
     recorded = progress_of(world.cluster, progress, world.cluster.watermarks(progress).low)
     commits = [record for record in recorded if isinstance(record, Commit)]
@@ -157,7 +154,7 @@ def test_what_would_be_processed_again_is_gone() -> None:
         f"task 0: continues from untrained models: skips {COUNT} offsets of examples and {COUNT} of labels "
         "that were processed after this state, and 0 offsets of examples and 0 of labels that were never processed"
     )
-    member = _goes_on(world, COUNT)
+    member = _check_continues(world, COUNT)
     assert _updates(member) == 20, "of the new ones alone"
     for place, rows in world.outputs().items():
         assert rows[: len(outputs[place])] == outputs[place]
@@ -165,18 +162,18 @@ def test_what_would_be_processed_again_is_gone() -> None:
 
 
 def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
-    """The state that a task continues from may not know the stream yet: its reset is nothing then, and stops nobody."""
+    """If the state from which a task continues does not have the stream yet, the reset of it has no effect."""
     world, _ = _ran(**NEVER)
     place = Place(world.config, world.cluster, world.clock)
     assert list(reset(place, EmbeddedSender(world.broker), "s0", 0))
     _delete(world, 7)
     assert _parked(world) is ErrorCode.INPUTS_DELETED
     _skip(world)
-    _goes_on(world, COUNT)
+    _check_continues(world, COUNT)
 
 
 def test_nothing_is_skipped_that_is_there() -> None:
-    """Said for all tasks, by mistake or again, it changes none that can be restored."""
+    """Run for all tasks, or twice, the command changes no task that can be restored."""
     world, _ = _ran(**OFTEN)
     assert _skip(world) == [f"task {number}: no input that it needs was deleted" for number in range(PARTITIONS)]
     world.send(30, first=COUNT)
@@ -193,12 +190,12 @@ def test_said_again_before_a_snapshot_is_whole() -> None:
     world, _ = _ran(**NEVER)
     _delete(world, 7)
     _skip(world)
-    _goes_on(world, COUNT)
+    _check_continues(world, COUNT)
     _delete(world, COUNT + 3)
     assert _parked(world) is ErrorCode.INPUTS_DELETED
     _skip(world)
     assert [gap.end for gap in _gaps(world)] == [(COUNT, COUNT), (COUNT + 20, COUNT + 20)]
-    member = _goes_on(world, COUNT + 20)
+    member = _check_continues(world, COUNT + 20)
     assert _updates(member) == 20
     point = member.tasks[0].offsets
     held = rebuild(Place(world.config, world.cluster, world.clock), 0, point).task
@@ -216,11 +213,11 @@ def test_one_side_alone() -> None:
     _turns(member, until=_all_at(member, COUNT + 30))
     assert _updates(member) == COUNT + 20
     _kill(world)
-    _goes_on(world, COUNT + 30)
+    _check_continues(world, COUNT + 30)
 
 
 def test_said_twice_at_once() -> None:
-    """Two operators at two desks: the second record is as good as none."""
+    """If two operators skip inputs at the same time, the second record has no effect."""
     world, _ = _ran(**OFTEN)
     world.send(30, first=COUNT)
     _delete(world, COUNT + 10)
@@ -232,7 +229,7 @@ def test_said_twice_at_once() -> None:
 
 
 def test_inspect_and_verify_know_of_it() -> None:
-    """An operator who comes later sees what was done, and no damage where there is none."""
+    """An operator who comes later sees what was done, and no damage where nothing is damaged."""
     world, _ = _ran(**NEVER)
     _delete(world, 7)
     broken = inspect(world.cluster, world.config)
@@ -240,15 +237,15 @@ def test_inspect_and_verify_know_of_it() -> None:
     assert {view.command for view in broken.tasks} == {"areba state skip"}
     _skip(world)
     assert inspect(world.cluster, world.config).ok
-    _goes_on(world, COUNT)
+    _check_continues(world, COUNT)
     assert inspect(world.cluster, world.config).ok
     report = verify(world.cluster, world.config)
     assert [note for note in report.notes if "accepted it: the task continues from untrained models" in note]
     assert not {Code.WRONG_RANGE, Code.WRONG_SEQUENCE} & {finding.code for finding in report.findings}
 
 
-def test_a_gap_behind_another_snapshot_is_refused() -> None:
-    """The bits of its models would be others; said again, it names the state that is left."""
+def test_a_gap_after_another_snapshot_is_refused() -> None:
+    """A restore from another state would give other models; run again, the command names the state that is left."""
     world, _ = _ran(**OFTEN)
     world.send(30, first=COUNT)
     _delete(world, COUNT + 10)
@@ -264,7 +261,7 @@ def test_a_gap_behind_another_snapshot_is_refused() -> None:
 
 
 def test_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written: the line says what is the matter."""
+    """A refused command writes nothing, and its error says why."""
     world, _ = _ran(**NEVER)
     member = _started(world.worker())
     _turns(member, until=_all_at(member, COUNT))

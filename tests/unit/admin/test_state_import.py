@@ -42,12 +42,12 @@ def _import(place: Place, world: World, file: Path, learner: str = "areba", stre
 
 
 def _kill(world: World) -> None:
-    """Its workers are dead, and the group knows."""
+    """Advance the clock until the group has noticed that its members are dead."""
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
 
 
 def _digests(member: Worker) -> Mapping[str, str]:
-    """Of task 0, by stream and learner."""
+    """Return the digests of the models of task 0, by stream and learner."""
     [task] = [owned.live.task for owned in member.tasks if owned.number == 0]
     return task.model_digests()
 
@@ -87,8 +87,8 @@ def test_a_new_application_begins_with_it(saved: Path) -> None:
     assert report.ok, report.findings
 
 
-def test_a_stopped_application_goes_on_with_it(saved: Path) -> None:
-    """A model that was spoilt is put back; predictions that waited keep theirs, and every restore goes through it."""
+def test_a_stopped_application_continues_with_it(saved: Path) -> None:
+    """A saved model replaces a bad one; pending examples keep their predictions, and restores apply the import."""
     config = _config(**SAVED)
     world, member = _ran(config, 60)
     _kill(world)
@@ -128,7 +128,7 @@ def test_a_challenger_that_only_the_file_has(saved: Path) -> None:
 
 
 def test_what_does_not_fit_is_refused(saved: Path) -> None:
-    """Nothing is written: the line says what is the matter."""
+    """A refused command writes nothing, and its error says why."""
     config = _config(**SAVED)
     world, _ = _ran(config)
     before = world.rows("progress", 0)

@@ -50,7 +50,7 @@ def test_any_committed_point_can_be_rebuilt() -> None:
 
 
 def test_points_that_were_never_committed_are_named() -> None:
-    """A typing error is answered with the points beside it."""
+    """For a point without a commit, the error names the commits next to it."""
     world = _ran()
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
         rebuild(_place(world), 0, (1, 0))
@@ -61,7 +61,7 @@ def test_points_that_were_never_committed_are_named() -> None:
 
 
 def test_an_exported_network_predicts_in_plain_torch(tmp_path: Path) -> None:
-    """The file is of use without us: the snippet of the documentation gives the very scores."""
+    """The file can be used without areba: the program of the documentation gives the same scores."""
     world = _ran(learners={"areba": {"method": "areba", "hidden": [5, 3]}})
     path = tmp_path / "model.safetensors"
     line = export(_place(world), "s0", "areba", path, 0, None)
@@ -116,7 +116,7 @@ def test_two_files_are_compared(tmp_path: Path) -> None:
 
 
 def test_names_that_are_not_there(tmp_path: Path) -> None:
-    """The answer has the names that are."""
+    """The error lists the names that exist."""
     world = _ran(10)
     with pytest.raises(ConfigurationError, match=r"task 0 has no stream 's1'; it has s0"):
         export(_place(world), "s1", "areba", tmp_path / "x", 0, None)
@@ -127,7 +127,7 @@ def test_names_that_are_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 17, 39])
 def test_a_prediction_of_the_past_is_made_again(number: int) -> None:
-    """A customer asks why: the very score comes out of the state of that moment, with its features and outcome."""
+    """The state of that moment gives the published score again; the answer has features and outcome, too."""
     world = _ran()
     found = explain(_place(world), "s0", str(number), 0)
     assert found.is_same
@@ -137,7 +137,7 @@ def test_a_prediction_of_the_past_is_made_again(number: int) -> None:
     assert any("the same bits as published" in line for line in found.lines())
 
 
-def test_a_prediction_that_is_not_what_was_published_is_told() -> None:
+def test_a_prediction_that_is_not_what_was_published_is_reported() -> None:
     """A forged prediction is no explanation."""
     world = _ran()
     first = codec.decode_one(world.rows("predictions", 0)[0][1])
@@ -151,7 +151,7 @@ def test_a_prediction_that_is_not_what_was_published_is_told() -> None:
 
 
 def test_what_cannot_be_explained() -> None:
-    """An example that never came, or that waits."""
+    """The command answers for an example that never came, and for one that is pending."""
     world = _ran()
     with pytest.raises(StateError, match=ErrorCode.EXAMPLE_UNKNOWN):
         explain(_place(world), "s0", "nobody", 0)

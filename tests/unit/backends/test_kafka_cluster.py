@@ -66,7 +66,7 @@ def test_a_topic_that_not_all_brokers_know_yet_is_asked_for_again(monkeypatch: p
 
 def _failed(code: int) -> Future[Any]:
     failed = Future[Any]()
-    failed.set_exception(KafkaException(KafkaError(code, "told to")))
+    failed.set_exception(KafkaException(KafkaError(code, "injected")))
     return failed
 
 
@@ -74,12 +74,14 @@ def _failed(code: int) -> Future[Any]:
     ("code", "expected"),
     [(KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicError), (KafkaError.REQUEST_TIMED_OUT, UnknownOutcomeError)],
 )
-def test_a_refusal_is_told_from_silence(code: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_distinguished_from_silence(
+    code: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A missing permission to delete records cannot be fixed by a retry; a broker that is away can."""
     cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("progress", 3)
     admin = SimpleNamespace(delete_records=lambda places, **_: {places[0]: _failed(code)})
     monkeypatch.setattr(cluster, "_admin", admin)
-    with pytest.raises(expected, match=r"progress\[3\]: records below offset 7 cannot be deleted: told to"):
+    with pytest.raises(expected, match=r"progress\[3\]: records below offset 7 cannot be deleted: injected"):
         cluster.delete_records(place, 7)
 
 
@@ -87,7 +89,7 @@ def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     """A broker answers for each partition; otherwise an operator would believe that a refused offset was committed."""
     cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("examples", 0)
     done = Future[Any]()
-    refused = KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "told to")
+    refused = KafkaError(KafkaError.UNKNOWN_MEMBER_ID, "injected")
     done.set_result(SimpleNamespace(topic_partitions=[SimpleNamespace(error=None), SimpleNamespace(error=refused)]))
     monkeypatch.setattr(cluster, "_admin", SimpleNamespace(alter_consumer_group_offsets=lambda _, **__: {"app": done}))
     with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
@@ -95,7 +97,7 @@ def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members", "committed"])
-def test_a_process_that_was_frozen_while_it_asked_starts_afresh(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+def test_a_process_that_was_frozen_while_it_asked_restarts(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
     """When it wakes, its timeout has passed, and it would end with a traceback instead of restarting."""
     for patience in ("LEADER_REQUEST_S", "REQUEST_S", "STABLE_OFFSETS_S"):
         monkeypatch.setattr(timeouts, patience, -1.0)

@@ -163,7 +163,7 @@ def test_an_error_of_one_partition_costs_the_others_no_record(client: _Client, s
 
 @pytest.mark.parametrize("new_client_is_cut_off", [True, False])
 def test_a_client_that_lost_its_broker_for_good(monkeypatch: pytest.MonkeyPatch, new_client_is_cut_off: bool) -> None:
-    """A worker whose client does not find a restarted broker again would wait for ever, although others work."""
+    """A worker whose client does not find a restarted broker again would wait forever, although others work."""
     member, new = _Client(), _Client()
     member.is_cut_off, new.is_cut_off = True, new_client_is_cut_off
     monkeypatch.setattr("stream_app.backends.kafka.source.Consumer", lambda _: member)

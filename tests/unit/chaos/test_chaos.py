@@ -10,7 +10,7 @@ from tests.chaos.commits import first_commits_ms
 from tests.chaos.members import Life, lines_of, state_of
 from tests.chaos.plan import Kind, waves
 from tests.chaos.restarts import Times
-from tests.chaos.round import Result
+from tests.chaos.trial import Result
 
 NAMES = ("one", "two", "three")
 
@@ -23,7 +23,7 @@ RESULT = Result(
     duration_s=100.0,
     commits=1_000,
     aborted=4,
-    afresh=1,
+    restarts=1,
     records=20_000,
     outputs=30_000,
     snapshots=90,

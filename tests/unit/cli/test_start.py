@@ -80,7 +80,7 @@ def test_code_that_is_not_in_the_cache_is_noticed() -> None:
 class _Cluster:
     """A cluster of which no broker answers; `silence` is the client's reason."""
 
-    no_answer_text = "no Kafka broker answers at nowhere: told to"
+    no_answer_text = "no Kafka broker answers at nowhere: injected"
 
     def broker_count(self, _: float) -> int:
         return 0
@@ -94,9 +94,9 @@ def test_the_wait_for_a_broker_is_logged_every_five_seconds(
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(checks, "time", clock)
     config = Config.model_validate({"worker": {"start_timeout_ms": 21_000}})
-    with pytest.raises(ConfigurationError, match="told to"):
+    with pytest.raises(ConfigurationError, match="injected"):
         checks.wait_for_topics(config, _Cluster(), lambda: False, restarted=False)  # type: ignore[arg-type]
-    assert caplog.text.count("told to") == 5
+    assert caplog.text.count("injected") == 5
     assert now[0] == 21.0
     end_s = now[0] + HOUR_S
     found = checks.wait_for_topics(config, _Cluster(), lambda: now[0] > end_s, restarted=True)  # type: ignore[arg-type]

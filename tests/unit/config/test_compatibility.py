@@ -23,7 +23,7 @@ FRAUD = Running(features=30, champion="areba", awaited=frozenset({"areba"}))
 
 
 class TestChanges:
-    """The effect of each setting of a changed file on a running application: taken over, started anew, or refused."""
+    """The effect of each setting of a changed file on a running application: taken over, restarted, or refused."""
 
     def between(self, folder: Path, old: str, new: str, running: Mapping[str, Running] | None = None) -> Changes:
         """Return the changes from one text to another."""

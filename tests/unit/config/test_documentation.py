@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from stream_app.config import Config, LearnerSettings, begins_afresh
+from stream_app.config import Config, LearnerSettings, must_restart
 from stream_app.config.compatibility import LEARNER_SETTINGS_TAKEN_OVER, TASK_SETTINGS_TAKEN_OVER
 from tests.unit.config.support import EXAMPLE, ROOT
 
@@ -84,4 +84,4 @@ def test_the_example_marks_what_the_code_does() -> None:
 def test_a_mark_of_a_learner_is_what_happens(name: str, value: object) -> None:
     """A learner marked [change] whose state is dropped would be an untrained champion."""
     old = LearnerSettings(method="areba")
-    assert begins_afresh(old, old.model_copy(update={name: value})) == (_marks()[name] == "learner")
+    assert must_restart(old, old.model_copy(update={name: value})) == (_marks()[name] == "learner")

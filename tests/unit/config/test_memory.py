@@ -153,8 +153,8 @@ def test_full_tables_take_a_third_to_all_of_the_bound(header_bytes: int) -> None
     """An operator sets the limit of a container by this figure: 2,000 rows of everything, buffers, and a snapshot."""
     largest = header_bytes + 700
     arguments = [sys.executable, "-c", FULL, str(header_bytes), str(largest)]
-    told = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
-    grown, bound, allocated = map(int, told.split())
+    output = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    grown, bound, allocated = map(int, output.split())
     assert bound / 3 < grown < bound, f"{grown:,} of {bound:,}"
     assert bound / 10 < allocated < grown, f"{allocated:,} allocated"
 
@@ -195,7 +195,7 @@ def test_a_bound_above_the_memory_that_there_is_is_warned_of(caplog: pytest.LogC
     assert f"limit={6 << 30} of the cgroup" in caplog.text
 
 
-def test_what_is_allocated_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_allocated_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """The log reports memory when it has grown, `/metrics` always; `inspect` reports the size of the snapshots."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     observer = Observer(world.clock)

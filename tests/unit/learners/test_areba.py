@@ -118,7 +118,7 @@ def test_the_newest_examples_stay_in_order_with_their_ids() -> None:
         assert np.array_equal(areba.arrays()[f"{name}_examples"], examples[newest])
 
 
-def test_a_corrected_example_moves_behind_the_newest_of_its_class() -> None:
+def test_a_corrected_example_moves_after_the_newest_of_its_class() -> None:
     """B = 6: the order, the oldest example of the full queue, the rest of the other queue, the next label's rules."""
     labels = np.array([0] * 8 + [1] * 8 + [0] * 2, np.int8)
     areba = learner(budget=6)

@@ -121,7 +121,7 @@ def test_any_cut_gives_the_same_bits(method: str, scaler: str, cut: int) -> None
 
 @every
 @pytest.mark.parametrize("at", [0, 1, 2, 30, 31, 330])
-def test_a_state_that_was_bytes_goes_on_to_the_same_bits(method: str, at: int) -> None:
+def test_a_state_that_was_bytes_continues_to_the_same_bits(method: str, at: int) -> None:
     """Recovery depends on it: generators, costs, counters and queues are all in the arrays, for any learner.
 
     The last cut comes after the first change of Adaptive_CS's costs, at the 251st label.

@@ -34,10 +34,10 @@ def test_what_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Starting another broker would be wrong where the user names one, by option or by environment."""
     monkeypatch.setattr(jars, "missing_tools", list)
     monkeypatch.setenv(broker.VARIABLE, "elsewhere:9092")
-    told: list[str] = []
-    with broker.choose("here:9092", tell=told.append) as chosen:
+    messages: list[str] = []
+    with broker.choose("here:9092", tell=messages.append) as chosen:
         assert chosen.bootstrap_servers == "here:9092"
-        assert told == [chosen.reason] == ["Kafka: the cluster at here:9092, because it was given"]
+        assert messages == [chosen.reason] == ["Kafka: the cluster at here:9092, because it was given"]
     with broker.choose() as chosen:
         assert chosen.bootstrap_servers == "elsewhere:9092"
         assert broker.VARIABLE in chosen.reason
@@ -45,19 +45,19 @@ def test_what_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_of_our_own_with_java_and_maven(monkeypatch: pytest.MonkeyPatch) -> None:
     """The start takes some seconds, during which a user should know what happens."""
-    told: list[str] = []
+    messages: list[str] = []
 
     @contextmanager
     def start(brokers: int) -> Iterator[_Cluster]:
-        assert told, "nothing was said before"
+        assert messages, "nothing was said before"
         with _start(brokers) as cluster:
             yield cluster
 
     monkeypatch.setattr(jars, "missing_tools", list)
     monkeypatch.setattr(cluster, "start", start)
-    with broker.choose(tell=told.append) as chosen:
+    with broker.choose(tell=messages.append) as chosen:
         assert chosen.bootstrap_servers == "127.0.0.1:1"
-        assert told == [chosen.reason]
+        assert messages == [chosen.reason]
         assert "because Java and Maven are here" in chosen.reason
 
 
@@ -76,11 +76,11 @@ def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(jars, "missing_tools", list)
     monkeypatch.setattr(cluster, "start", start)
-    told: list[str] = []
-    with broker.choose(tell=told.append) as chosen:
+    messages: list[str] = []
+    with broker.choose(tell=messages.append) as chosen:
         assert chosen.bootstrap_servers is None
         assert "Maven could not fetch" in chosen.reason
-    assert told[-1] == chosen.reason
+    assert messages[-1] == chosen.reason
 
 
 def test_without_java_the_launcher_says_what_is_missing() -> None:

@@ -175,7 +175,7 @@ def test_each_fault_is_on_the_topics_as_often_as_the_manifest_says() -> None:
     assert all(found[0] == truth[number] for number, found in classes.items())
 
     counts = asdict(said.faults)
-    assert counts.pop("out_of_order") == sum(_behind_later(sender.sent, topic) for topic in ("examples", "labels"))
+    assert counts.pop("out_of_order") == sum(_out_of_order(sender.sent, topic) for topic in ("examples", "labels"))
     assert counts.pop("garbage_examples") == garbage["examples"]
     assert counts.pop("garbage_labels") == garbage["labels"]
     assert counts == {name: len(getattr(numbers, name)) for name in counts}
@@ -185,7 +185,7 @@ def test_each_fault_is_on_the_topics_as_often_as_the_manifest_says() -> None:
     assert said.never_labelled == 0
 
 
-def _behind_later(records: Sequence[Sent], topic: str) -> int:
+def _out_of_order(records: Sequence[Sent], topic: str) -> int:
     latest, count = 0, 0
     for record in records:
         if record.topic == topic:
@@ -288,15 +288,18 @@ def test_speed_is_event_time() -> None:
     assert np.allclose(sender.times_s, [(record.timestamp_ms - NOW_MS) / 60_000 for record in sender.sent], atol=1e-6)
 
 
-def test_progress_is_told_up_to_the_end() -> None:
+def test_progress_is_reported_up_to_the_end() -> None:
     """A progress bar that stops before its end looks like a failure."""
     sender = ListSender()
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     replay(
-        plan_of(stream_plan("sea:length=5000")), sender, sender.clock, lambda sent, total: told.append((sent, total))
+        plan_of(stream_plan("sea:length=5000")),
+        sender,
+        sender.clock,
+        lambda sent, total: reported.append((sent, total)),
     )
-    assert told[-1] == (10_002, 10_002)
-    assert len(told) > 2
+    assert reported[-1] == (10_002, 10_002)
+    assert len(reported) > 2
 
 
 def test_a_failed_delivery_ends_the_replay() -> None:

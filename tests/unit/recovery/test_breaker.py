@@ -34,20 +34,20 @@ def _batch(examples: str, labels: str = "") -> tuple[NDArray[np.bool_], NDArray[
     ],
 )
 def test_trips(batches: list[str], trips: bool) -> None:
-    """A run counts across batches; a share only once there were enough records to say."""
+    """A run is counted across batches; a share counts only after enough records."""
     breaker = Breaker(SETTINGS)
     found = [breaker.count(_batch(batch)) for batch in batches]
     assert [problem is not None for problem in found] == [False] * (len(batches) - 1) + [trips]
 
 
 def test_says_why() -> None:
-    """The operator reads which limit it was, and both numbers."""
+    """The reason names the limit that was exceeded, and both numbers."""
     assert Breaker(SETTINGS).count(_batch("..xxxxx")) == "5 unreadable examples in a row (limit 4)"
     assert Breaker(SETTINGS).count(_batch("xxx." * 10)) == "75.0% of 40 examples unreadable (limit 50.0%)"
 
 
 def test_each_input_counts_by_itself() -> None:
-    """Sound labels must not hide that no example can be read: each example has its label, so no run is ever long."""
+    """Readable labels must not hide that no example can be read: counted together, they would break every run."""
     breaker = Breaker(SETTINGS)
     assert [breaker.count(_batch("x", ".")) for _ in range(3)] == [None] * 3
     assert breaker.count(_batch("x", ".")) == "4 unreadable examples in a row (limit 4)"
@@ -57,7 +57,7 @@ def test_each_input_counts_by_itself() -> None:
 
 
 def test_reset() -> None:
-    """After `areba resume` counting begins anew."""
+    """After `areba resume`, the breaker counts from zero."""
     breaker = Breaker(SETTINGS)
     assert breaker.count(_batch("xxxx"))
     breaker.reset()

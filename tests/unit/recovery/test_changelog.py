@@ -54,7 +54,7 @@ def test_a_revoked_task_is_saved_for_its_next_owner() -> None:
 
 @pytest.mark.parametrize("lives", [2, 7])
 def test_a_killed_worker_does_again_what_its_last_snapshot_does_not_have(lives: int) -> None:
-    """Bit for bit what one life gives; and only the last records, not all, are processed twice."""
+    """The outputs equal those of one process, and only the last records are processed twice."""
     world = snapshot_world()
     world.send(70)
     for life in range(lives):
@@ -86,7 +86,7 @@ def test_a_large_snapshot_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_abort_takes_its_part_of_a_snapshot_along() -> None:
-    """The next owner of the state knows nothing of chunks that were never committed."""
+    """The next owner does not rely on chunks that were never committed."""
     world = snapshot_world()
     world.send(60)
     failing = _Failing(world.broker, dict.fromkeys((2, 3, 5, 8, 9, 10, 14), TransactionAbortedError))
@@ -100,14 +100,14 @@ def test_an_abort_takes_its_part_of_a_snapshot_along() -> None:
 
 
 def _living_keys(world: World, number: int) -> set[bytes]:
-    """Keys whose last record is no tombstone: what compaction keeps for good."""
+    """Return the keys whose last record is not a tombstone: those that compaction keeps."""
     world.broker.compact(changelog_of(world, number))
     return {key for key, value, *_ in world.rows("changelog", number) if value is not None}
 
 
 @pytest.mark.slow
 def test_nothing_is_left_in_the_changelog_for_good() -> None:
-    """Whenever a writer dies, compaction in the end keeps what the two newest snapshots list, and not a key more."""
+    """Whenever a writer dies, compaction finally keeps the keys that the two newest snapshots list, and no others."""
     world = snapshot_world()
     for commits in range(1, 12):
         world.send(30, first=30 * (commits - 1))
@@ -139,7 +139,7 @@ def test_nothing_is_left_in_the_changelog_for_good() -> None:
 
 
 def test_compaction_while_running() -> None:
-    """The cleaner may come at any moment: what it removes is never what a restore needs."""
+    """Compaction at any moment never removes what a restore needs."""
     world = snapshot_world()
     for life in range(6):
         world.send(10, first=10 * life)
@@ -155,7 +155,7 @@ def test_compaction_while_running() -> None:
 
 
 def test_a_quiet_stream_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """What no record touches is written once, and all later snapshots live on it."""
+    """Segments that no record changes are written once, and later snapshots list them again."""
     world = snapshot_world(streams={"s0": {"features": 1}, "s1": {"features": 1}, "quiet": {"features": 1}})
     world.put("examples", 0, b"quiet", codec.encode(Example("quiet", "1", [1.0])), 1)
     world.send(40)
@@ -173,8 +173,8 @@ def test_a_quiet_stream_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     assert again.tasks[0].report.loaded_sequence == newest.sequence
 
 
-def test_inputs_may_be_deleted_behind_a_snapshot() -> None:
-    """Retention is short, the application runs for years: what a snapshot has is not asked for again."""
+def test_inputs_may_be_deleted_before_a_snapshot() -> None:
+    """A restore never needs inputs from before its snapshot, so retention may be short."""
     world = saved_world(21)
     for number in range(PARTITIONS):
         for topic in (world.config.topics.examples, world.config.topics.labels):

@@ -51,7 +51,7 @@ def _cut(world: World, number: int, offset: int) -> None:
 
 
 def _core_of(world: World, number: int, offset: int) -> int:
-    """Where the core is that the manifest at this offset lists."""
+    """Return the place of the core that the manifest at this offset lists."""
     entries = manifest_at(world, number, offset).entries
     return next(entry.offset for entry in entries if entry.kind == "core")
 
@@ -63,7 +63,7 @@ def _core_of(world: World, number: int, offset: int) -> int:
 def test_damaged_snapshots(
     damage: Callable[[World, int, int], None], of_core: bool, both: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The one before is used, or everything is re-processed: the same bits, and a line that names offset and cause."""
+    """A restore uses the previous snapshot or none, gives the same bits, and logs offset and cause."""
     world = saved_world(21)
     newest, before = target_of(world, 0).snapshots
     again_at = sum(manifest_at(world, 0, before.manifest.offset).offsets)
@@ -85,7 +85,7 @@ def test_damaged_snapshots(
 
 
 class _Hidden(EmbeddedCluster):
-    """Another worker died with records of its own among the snapshots: until this time their end is not to be seen."""
+    """Let another worker die with open records among the snapshots; their end is hidden until this time."""
 
     def __init__(self, world: World, end: int, until_s: float) -> None:
         super().__init__(world.broker)
@@ -100,17 +100,17 @@ class _Hidden(EmbeddedCluster):
 
 
 class _Stopping:
-    """A reader for which a log ends early, for a while."""
+    """A reader for which the log ends early, for a while."""
 
     def __init__(self, reader: LogReader, end: int, is_hidden: Callable[[], bool]) -> None:
         self._reader, self._end, self._is_hidden = reader, end, is_hidden
         self._place = 0
-        self._is_told = False  # that this is the end
+        self._is_reported = False  # that this is the end
         self.close = reader.close
 
     def seek(self, offset: int) -> None:
         """Continue at this offset."""
-        self._place, self._is_told = offset, False
+        self._place, self._is_reported = offset, False
         self._reader.seek(offset)
 
     def poll(self, max_records: int, timeout_s: float) -> Fetched | None:
@@ -120,13 +120,13 @@ class _Stopping:
             return fetched
         rows = int(np.searchsorted(fetched.records.offsets, self._end))
         self._reader.seek(min(self._end, self._place if not rows else int(fetched.records.offsets[rows - 1]) + 1))
-        self._is_told, was_told = True, self._is_told
-        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True) if not was_told else None
+        self._is_reported, was_reported = True, self._is_reported
+        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True) if not was_reported else None
 
 
 @pytest.mark.parametrize(("hidden_s", "snapshots"), [(20.0, "newest"), (100.0, "older")])
-def test_a_snapshot_behind_an_open_transaction_is_waited_for(hidden_s: float, snapshots: str) -> None:
-    """It is committed and named; a dead worker's transaction hides it until it times out. It is no damage till then."""
+def test_a_snapshot_after_an_open_transaction_is_waited_for(hidden_s: float, snapshots: str) -> None:
+    """A dead worker's transaction hides a named snapshot until it times out; until then the snapshot is not damaged."""
     world = saved_world()
     target = target_of(world, 0)
     newest = target.snapshots[0]
@@ -177,7 +177,7 @@ def test_a_stop_by_the_breaker_outlives_a_snapshot() -> None:
 
 
 def test_a_snapshot_of_another_history_is_refused() -> None:
-    """A changelog that was copied from another application fits in every number but one: models would be another's."""
+    """A changelog copied from another application matches in all but its digest, and its models must not be loaded."""
     world, other = saved_world(), saved_world(first=1)
     for number in range(PARTITIONS):
         mine, theirs = target_of(world, number), target_of(other, number)

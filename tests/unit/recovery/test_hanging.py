@@ -84,16 +84,16 @@ def test_what_is_open_holds_its_own_partition_until_it_ends(
     assert cluster.asked == 2, "nothing to look at"
 
 
-def test_what_does_not_end_is_told_now_and_then(
+def test_what_does_not_end_is_reported_now_and_then(
     cluster: _Cluster, clock: ManualClock, waiting: OpenTransactions
 ) -> None:
     """A sweep whose markers were lost as well has to be repeated, but not in each turn of the loop."""
     cluster.found[ONE] = Ends(3, 5)
-    told: list[TopicPartition] = []
+    reported: list[TopicPartition] = []
     for _ in range(int(3.5 * HANGS_AFTER_S)):
-        told += waiting.look()
+        reported += waiting.look()
         clock.advance(1.0)
-    assert told == [ONE] * 3
+    assert reported == [ONE] * 3
     assert waiting.holds(0)
 
 

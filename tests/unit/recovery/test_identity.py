@@ -30,7 +30,7 @@ GROWN = 2 * PARTITIONS
 
 
 def _processed(count: int = 10) -> World:
-    """So many examples and labels of each task are processed, and the worker has left."""
+    """Return a world in which a worker processed so many examples and labels of each task, and left."""
     world = World()
     world.send(count)
     member = world.worker()
@@ -87,7 +87,7 @@ def test_topics_that_grow_change_no_result(
 
 
 def test_inspect_says_what_to_do_about_topics_that_have_grown() -> None:
-    """Who sends to the new partitions loses records, while every task looks well."""
+    """Without a warning, records in the new partitions would be lost while every task looks well."""
     world = _processed()
     assert inspect(world.cluster, world.config).ok
     world.broker.grow_topic("labels", GROWN)
@@ -191,7 +191,7 @@ def test_a_topic_that_was_created_again_is_recognised(names: tuple[str, ...], of
 
 
 def test_another_application_reads_the_new_topic_from_its_beginning() -> None:
-    """The way out that the error names."""
+    """The remedy that the error names works."""
     world = _processed()
     _create_again(world, "examples", "labels")
     world.send(30)
@@ -216,7 +216,7 @@ def test_what_was_recorded_without_ids_is_not_compared() -> None:
 
 
 def test_verify_finds_what_nobody_reads() -> None:
-    """Records in partitions that were added are in no book otherwise, and a sender may go on writing them."""
+    """`verify` reports records in partitions that were added: no task reads them, and a sender may still write them."""
     world = World()
     world.send(3)
     member = _started(world.worker())

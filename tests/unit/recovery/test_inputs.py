@@ -23,7 +23,7 @@ def _fetched(*offsets: int, at_end: bool = False, headers: dict[int, tuple[Heade
 
 @pytest.mark.parametrize("portions", [[10], [1] * 10, [3, 4, 3], [9, 1]])
 def test_every_record_comes_out_once(portions: list[int]) -> None:
-    """However it was fetched and however it is taken; headers stay with their records."""
+    """Records come back in order, however they were fetched and taken; headers stay with their records."""
     waiting = WaitingRecords()
     trace = (("traceparent", b"x"),)
     waiting.add(_fetched(0, 1, 2, 3, headers={2: trace}))
@@ -63,7 +63,7 @@ def test_rows_below() -> None:
 
 
 def test_the_end_is_news_not_memory() -> None:
-    """At the end, until something comes that is not."""
+    """The buffer is at its end until a poll returns records that are not the last."""
     waiting = WaitingRecords()
     assert not waiting.at_end
     waiting.add(_fetched(0, at_end=True))
@@ -89,7 +89,7 @@ def test_bytes_count_keys_values_and_headers() -> None:
 
 
 def test_times() -> None:
-    """The merge looks at so many and no more."""
+    """The merge gets the timestamps of at most so many records."""
     waiting = WaitingRecords()
     assert waiting.times(5).tolist() == []
     waiting.add(_fetched(0, 1))

@@ -25,7 +25,7 @@ class _Transaction(EmbeddedTransaction):
 
 
 def test_offsets_of_a_task_that_has_moved_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new owner waits for them, and the old one has nothing else to commit: nobody else would ever end them."""
+    """The new owner waits for these offsets, and only the old one, which has nothing else to commit, can end them."""
     world = World()
     transaction = _Transaction(world)
     one = _started(world.worker(transaction=transaction))

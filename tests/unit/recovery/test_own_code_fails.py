@@ -22,7 +22,7 @@ TOO_MUCH = 2.0
 
 
 class Fussy:
-    """A learner that does not like some examples."""
+    """A learner that raises at some examples."""
 
     def __init__(self, *_: object) -> None: ...
 
@@ -33,18 +33,18 @@ class Fussy:
         return 0.5
 
     def learn(self, example: NDArray[np.float32], label: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """No state but a number."""
         return {"zero": np.zeros(1)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class FussyNetwork(torch.nn.Module):
-    """The same as a network."""
+    """The same learner as a network."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -59,8 +59,8 @@ class FussyNetwork(torch.nn.Module):
 
 
 @pytest.mark.parametrize("learner", [{"method": f"{HERE}Fussy"}, {"method": "areba", "network": f"{HERE}FussyNetwork"}])
-def test_its_task_is_parked_and_the_others_go_on(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Ten streams of other people stood still because of one."""
+def test_its_task_is_parked_and_the_others_continue(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """An error in one stream's learner must not stop the streams of other tasks."""
     world = World(_config(learners={"areba": {"method": "areba"}, "mine": learner}))
     world.send(2)
     member = _started(world.worker())

@@ -1,6 +1,6 @@
 """Worker and restore over the in-process log: turn by turn, with a clock that is moved by hand.
 
-The same story is told twice, once undisturbed and once with something that goes wrong; the outputs must be the same.
+Each test runs the same records twice, once undisturbed and once with a fault; the outputs must be the same.
 """
 
 import logging
@@ -43,8 +43,8 @@ from tests.support.world import (
 
 
 @pytest.mark.parametrize("lives", [1, 2, 7])
-def test_a_new_process_goes_on_bit_by_bit(lives: int) -> None:
-    """However often the process was replaced, outputs and models are those of one life."""
+def test_a_new_process_continues_bit_by_bit(lives: int) -> None:
+    """However often the process is replaced, outputs and models equal those of one process."""
     world = World()
     world.send(40)
     for life in range(lives):
@@ -69,11 +69,11 @@ def test_an_abort_leaves_no_trace() -> None:
 
 
 def test_endless_aborts_end() -> None:
-    """A transaction that no retry commits is no rebalance: after some attempts the process restarts, and says why."""
+    """If transaction after transaction is aborted, rebalances are not the cause: the process restarts, and says why."""
     world = World()
     world.send(1)
     failing = _Failing(world.broker, dict.fromkeys(range(1, 100), TransactionAbortedError))
-    with pytest.raises(UnknownOutcomeError, match=r"10 transactions in a row were aborted; the last: told to"):
+    with pytest.raises(UnknownOutcomeError, match=r"10 transactions in a row were aborted; the last: injected"):
         world.worker(transaction=failing).run(_never())
 
 
@@ -111,7 +111,7 @@ def test_stopping_while_restoring() -> None:
 
 
 def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weeks of commits are read as they are worked off: what is held at once is bounded."""
+    """Weeks of commits are read while they are replayed, so that a bounded number is held at once."""
     world = World(_config(worker={"max_batch_records": 1}))
     world.send(40)
     member = _started(world.worker())
@@ -133,7 +133,7 @@ def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker with a smaller buffer than the one before still gets a whole range together."""
+    """A worker with a smaller buffer than its predecessor still collects a whole range."""
     big = "x" * 60
     world = World(_config(worker={"max_batch_records": 1_000}))
     monster = [codec.encode(Example("s0", f"{number:04d}{big}"[:64], [1.0])) for number in range(900)]
@@ -155,7 +155,7 @@ def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch
 
 
 def test_tripped_then_resumed() -> None:
-    """The task stands until the record comes, and loses nothing that came meanwhile; the other task continues."""
+    """The task stops until the record comes, and loses nothing that was sent meanwhile; the other task continues."""
     world, member = _tripped_world()
     world.send(6, first=20)
     _turns(member, until=lambda: member.tasks[1].offsets == (12, 12))
@@ -194,7 +194,7 @@ def test_a_resume_counts_for_the_next_owner() -> None:
 
 @pytest.mark.parametrize("clock", [ManualClock, _Ticking])
 def test_a_stop_in_the_past_is_history(clock: type[ManualClock]) -> None:
-    """Restoring passes a trip and its resume wherever a slice ends, and does not take the trip for the present."""
+    """A restore replays a trip and its resume, wherever a slice ends, and the task is not tripped afterwards."""
     world, member = _tripped_world()
     world.resume(0, member.tasks[0].point.sequence + 1)
     world.send(10, first=20)
@@ -217,7 +217,7 @@ def test_a_restarted_worker_stays_stopped() -> None:
 
 
 def test_a_new_stream_is_recorded() -> None:
-    """It holds from its act on: a later restore goes through both configurations."""
+    """A new configuration holds from its act on: a later restore applies both configurations."""
     world = _world_after()
     more = _config(streams={"s0": {"features": 1}, "s1": {"features": 1}, "new": {"features": 1}})
     for expected in (21, 22):
@@ -230,14 +230,14 @@ def test_a_new_stream_is_recorded() -> None:
 
 
 def test_a_changed_setting_is_refused() -> None:
-    """Status 2, one line a setting."""
+    """The worker ends with status 2 and a line for each setting."""
     world = _world_after()
     with pytest.raises(ConfigurationError, match=r"metrics.fading_factor: 0.99 -> 0.5"):
         world.worker(_config(metrics={"fading_factor": 0.5, "every_labels": 4})).run(_never())
 
 
 def test_a_changed_setting_begins_with_the_batch_that_follows(caplog: pytest.LogCaptureFixture) -> None:
-    """Until something comes, nothing has changed: the models that a stop tells are those that progress tells."""
+    """Until a record comes nothing has changed: a stop logs the digest of the models that progress gives."""
     world = _world_after()
     learners = {"areba": {"method": "areba", "budget": 4}, "new": {"method": "baseline"}}
     changed = _config(learners=learners, metrics={"every_labels": 4})

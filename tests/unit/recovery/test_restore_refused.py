@@ -47,7 +47,7 @@ from tests.support.world import (
 
 
 def test_a_zombie_that_wakes_while_restoring_is_no_damage() -> None:
-    """It reads what the next owner has recorded since: no reason to ask for an operator, who would find nothing."""
+    """It reads commits of the next owner, which is no damage: an operator would find nothing wrong."""
     world = World(_config(worker={"max_batch_records": 1}))
     world.send(4)
     zombie = _started(world.worker())
@@ -120,7 +120,7 @@ def _forge_ranges(world: World) -> None:
 def test_state_that_does_not_fit(
     damage: Callable[[World], None], code: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status 3 and one line with both numbers, before a single record is written."""
+    """The worker ends with status 3 and one line with both numbers, and writes no record."""
     monkeypatch.setattr("stream_app.recovery.progress_script.MAX_UNNAMED_COMMITS", 0)
     world = _world_after()
     damage(world)
@@ -148,7 +148,7 @@ def test_offsets_whose_markers_were_lost_are_committed_again(damage: Callable[[W
 
 
 def test_metadata() -> None:
-    """What is written with the offsets is read again; anything else is refused."""
+    """The metadata of offsets is parsed as it was written; any other text is refused."""
     point = CommitPoint(7, bytes(range(32)))
     snapshots = (Snapshot(Place(12, 1, 300, "a" * 64), 7), Snapshot(Place(3, 64, 2, "b" * 64), 5))
     target = RestoreTarget(point, snapshots)
@@ -193,7 +193,7 @@ class _Silent(EmbeddedCluster):
 @pytest.mark.slow
 @pytest.mark.parametrize("topic", ["progress", "changelog"])
 def test_a_restore_without_progress_is_given_up(topic: str) -> None:
-    """A task that waits forever looks like one that works: after the timeout it says what it has and what it wants."""
+    """A task must not wait forever: after the timeout, the error says how far it came and what is missing."""
     world = _world_after()
     start_s = world.clock.monotonic_s()
     with pytest.raises(StateError, match=ErrorCode.NO_RECORDS):
@@ -202,7 +202,7 @@ def test_a_restore_without_progress_is_given_up(topic: str) -> None:
 
 
 def test_an_outage_is_no_fault_of_the_state() -> None:
-    """While no broker can be reached nothing can be read: that time does not count."""
+    """Time in which no broker can be reached does not count."""
     world = _world_after()
     member = world.worker(cluster=_Silent(world.broker), is_cut_off=lambda: True)
     member.run(lambda: world.clock.monotonic_s() > 1_000)
@@ -211,7 +211,7 @@ def test_an_outage_is_no_fault_of_the_state() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_was_frozen_has_not_waited() -> None:
-    """A laptop that slept, a container that was paused in mid-restore: it continues where it was."""
+    """A process that was paused during a restore continues where it was."""
     world = _world_after()
     cluster = _Silent(world.broker)
     member = _started(world.worker(cluster=cluster))

@@ -35,7 +35,7 @@ def _adopted(world: World) -> list[Act]:
 
 
 def test_the_second_of_two_writers_ends() -> None:
-    """Two applications write to the same topics: who commits after the other aborts, and says where the record is."""
+    """If two applications write to the same topics, the second to commit aborts and names the foreign record."""
     world = World(_config(kafka=KAFKA))
     one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True))
     _turns(one, two, until=lambda: _live(one) and _live(two))
@@ -74,7 +74,7 @@ class _SilentOnceCluster(EmbeddedCluster):
 
 
 def test_what_was_not_read_is_not_taken_for_nothing() -> None:
-    """A broker that is slow to give what lies between two of our records: nothing is committed on top of it."""
+    """Until a broker has returned the records between two of its own, a worker commits nothing after them."""
     world = World(_config(kafka=KAFKA))
     cluster = _SilentOnceCluster(world.broker)
     one, two = _started(world.worker()), _started(world.worker(_another(world), joins=True, cluster=cluster))
@@ -89,7 +89,7 @@ def test_what_was_not_read_is_not_taken_for_nothing() -> None:
 
 
 def test_the_first_of_two_writers_ends_too() -> None:
-    """Neither of the two continues as if it were alone."""
+    """Neither application continues as if it were alone."""
     world = World(_config(kafka=KAFKA))
     one = _started(world.worker())
     world.send(10)
@@ -112,7 +112,7 @@ def _after_another() -> World:
 
 
 def test_a_first_start_on_outputs_of_somebody_else_is_refused() -> None:
-    """A prefix that was copied from another application: nothing is published, nothing is recorded."""
+    """A worker whose prefix was copied from another application publishes and records nothing."""
     world = _after_another()
     theirs, two = world.outputs(), _started(world.worker())
     with pytest.raises(ForeignRecordsError, match=r"^out\.predictions\[\d\] offset 0: "):
@@ -121,8 +121,8 @@ def test_a_first_start_on_outputs_of_somebody_else_is_refused() -> None:
     assert [world.progress(number) for number in range(PARTITIONS)] == [[]] * PARTITIONS
 
 
-def test_whoever_means_it_continues_after_outputs_of_somebody_else() -> None:
-    """What is there is accepted and recorded, once; a worker after this one meets nobody."""
+def test_a_worker_that_adopts_continues_after_outputs_of_somebody_else() -> None:
+    """The worker accepts and records existing outputs once; the next worker finds no foreign records."""
     world = _after_another()
     theirs, two = world.outputs(), _started(world.worker(adopts=True))
     _turns(two, until=_all_at(two, 10))

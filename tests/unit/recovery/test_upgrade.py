@@ -118,7 +118,7 @@ def _old_world(name: str) -> World:
 
 
 def _send(world: World, count: int) -> None:
-    """As many examples and labels more of each stream."""
+    """Send so many more examples and labels of each stream."""
     now_ms = 2_000_000_000_000
     for stream, features in (("pumps", 2), ("valves", 3), ("doors", 1)):
         key, partition = stream.encode(), partition_of(stream.encode(), PARTITIONS)
@@ -130,7 +130,7 @@ def _send(world: World, count: int) -> None:
 
 
 def test_a_log_of_areba_0_that_ended_by_sigterm_is_continued() -> None:
-    """Every task has a snapshot of all that it processed: nothing has to be processed again."""
+    """The old worker was stopped cleanly: every task has a snapshot of all that it processed."""
     world = _old_world("sigterm")
     before = {place: rows for place, rows in world.outputs().items() if rows}
     _send(world, 20)
@@ -154,7 +154,7 @@ def test_a_log_of_areba_0_that_ended_by_sigterm_is_continued() -> None:
 
 
 def test_a_log_of_areba_0_that_ended_by_sigkill_is_parked_unharmed() -> None:
-    """Its last commits are after its newest snapshots, and a transaction is open."""
+    """The old worker was killed: it left commits after its newest snapshots, and an open transaction."""
     world = _old_world("sigkill")
     topics = world.config.topics
     before = [world.outputs(), *map(world.progress, range(PARTITIONS))]

@@ -65,7 +65,7 @@ def _settings() -> TaskSettings:
     )
 
 
-def _go_on(task: Task) -> str:
+def _continue(task: Task) -> str:
     outputs = task.step(*_records(60, 60))
     return (
         chain_digest(bytes(32), (60, 120, 60, 120), outputs).hex()
@@ -84,7 +84,7 @@ def test_a_snapshot_of_each_format_is_read(number: int) -> None:
     manifest = read_manifest(contents.pop("manifest"), "golden")
     task = Task(0, TaskSettings.from_json(manifest.settings), TOPICS)
     load_task(task, manifest, contents, "golden")
-    assert _go_on(task) == EXPECTED[number]
+    assert _continue(task) == EXPECTED[number]
 
 
 def test_the_newest_format_is_written_as_it_was() -> None:
@@ -119,7 +119,7 @@ def _write() -> str:
     tensors = {blob.key: np.frombuffer(blob.content, np.uint8) for blob in blobs}
     tensors["manifest"] = np.frombuffer(manifest.to_bytes(), np.uint8)
     save_file(tensors, _path(FORMAT))
-    return _go_on(task)
+    return _continue(task)
 
 
 if __name__ == "__main__":

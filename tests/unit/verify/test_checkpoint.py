@@ -198,7 +198,7 @@ def test_inputs_that_expired_before_they_were_checked(application: Application, 
 
 
 def test_without_a_checkpoint_the_oldest_snapshot_is_the_beginning(application: Application, path: Path) -> None:
-    """After the first retention, a run says which share it covered instead of being red for ever."""
+    """After the first retention, a run says which share it covered instead of being red forever."""
     for partition in application._inputs:
         application._broker.delete_before(partition, 5)
     report = application.verify(path)
@@ -240,7 +240,7 @@ def test_outputs_after_skipped_inputs_are_compared(application: Application) -> 
 
 @pytest.mark.parametrize("at", [5, 40, 200, -1])
 def test_a_damaged_file_is_refused_and_kept(application: Application, path: Path, at: int) -> None:
-    """A run that began anew instead would hide that the chain is broken."""
+    """A run that began from the start instead would hide that the chain is broken."""
     application.verify(path)
     content = bytearray(path.read_bytes())
     content[at] ^= 1

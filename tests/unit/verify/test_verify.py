@@ -39,7 +39,7 @@ from tests.support.verified_log import (
 
 @pytest.mark.parametrize(("seed", "batch", "kept"), [(1, 97, 1.0), (2, 7, 1.0), (3, 100_000, 1.0), (4, 50, 0.6)])
 def test_a_true_history_has_no_finding(seed: int, batch: int, kept: float) -> None:
-    """A checker that cries wolf is not looked at any more: all faults, all cuts, and a group that is behind."""
+    """`verify` reports nothing on a healthy application, with all faults of inputs, any cuts, and a group that lags."""
     report = verify.verify(history(seed, batch, kept), CONFIG)
     assert list(report.findings) == []
     assert report.ok
@@ -91,7 +91,7 @@ def test_truncated_inputs(log: Log) -> None:
 
 
 def test_a_value_that_is_no_record(log: Log) -> None:
-    """Another program writes to our topic."""
+    """`verify` reports records that another program wrote to a topic of the application."""
     log.records[TOPICS.outcomes].append(Stored(1, b"sine", b"hello"))
     log.records[TOPICS.predictions].append(Stored(1, b"sine", codec.encode(Label("sine", "1", 1))))
     found = findings(log)

@@ -48,7 +48,7 @@ def test_the_undamaged_log_has_no_finding(log: Log) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=[damage.__name__ for damage in DAMAGES])
 def test_damage_is_found_and_named(log: Log, damage: Callable[[Log], Found]) -> None:
-    """By the check that is about it, with topic, partition and offset; not by a count that is off somewhere."""
+    """Each damage is found by the check for it, with topic, partition and offset, not just by a wrong total."""
     expected = damage(log)
     findings = verify.verify(log, CONFIG, rerun=True).findings
     for code, topic, offset, text in expected:
@@ -59,7 +59,7 @@ def test_damage_is_found_and_named(log: Log, damage: Callable[[Log], Found]) -> 
 
 
 def test_other_final_models_are_named(log: Log) -> None:
-    """A worker that ended with another model than a fresh one: its next predictions would be others."""
+    """A worker whose final model differs from that of a fresh run would publish other predictions."""
     wrong = verify.verify(log, CONFIG, rerun=True, models={0: "0" * 64})
     (finding,) = wrong.findings
     assert (finding.code, finding.topic) == (Code.WRONG_MODELS, TOPICS.progress)

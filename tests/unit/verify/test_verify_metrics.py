@@ -123,7 +123,7 @@ def test_corrections_that_are_none(corrected: Log) -> None:
 
 
 def test_metrics_that_count_too_much(log: Log) -> None:
-    """A dashboard that tells of labels which never came."""
+    """A metric must not count labels that never came."""
     last = len(log.records[TOPICS.metrics]) - 1
     metric = codec.decode_one(log.records[TOPICS.metrics][last].value or b"")
     assert isinstance(metric, Metric)
@@ -167,13 +167,13 @@ NO_CHANGE: dict[str, float | None] = {
     ],
 )
 def test_changes_that_cannot_be(metric: Metric, before: Metric | None, fault: str | None) -> None:
-    """Who decides by the figures on changes has to know that they hang together."""
+    """The figures on changes must be consistent with each other, since people decide by them."""
     found = change_fault(metric, before)
     assert (found is None) if fault is None else (found is not None and fault in found)
 
 
 def test_a_change_out_of_nowhere(log: Log) -> None:
-    """The figures on changes are looked at in every metric of the history."""
+    """`verify` checks the figures on changes in every metric of the history."""
     offset, metric = where(log, TOPICS.metrics, lambda record: record.changes == 0)
     assert isinstance(metric, Metric)
     put(log, TOPICS.metrics, offset, replace(metric, change_flagged=3))

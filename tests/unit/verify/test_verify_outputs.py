@@ -53,7 +53,7 @@ def test_a_doubled_prediction(log: Log) -> None:
 
 
 def test_an_invented_prediction(log: Log) -> None:
-    """An answer to a question that nobody asked."""
+    """A prediction belongs to no example."""
     records = log.records[TOPICS.predictions]
     record = codec.decode_one(records[10].value or b"")
     assert isinstance(record, Prediction)
@@ -109,7 +109,7 @@ def test_a_lost_outcome(log: Log) -> None:
 
 
 def test_a_lost_closing(log: Log) -> None:
-    """An example that should have been given up is pending for ever."""
+    """An example that should have been given up is pending forever."""
     offset, outcome = where(log, TOPICS.outcomes, lambda record: record.outcome == "unlabelled")
     assert isinstance(outcome, Outcome)
     put(log, TOPICS.outcomes, offset, None)

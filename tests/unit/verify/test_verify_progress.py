@@ -85,6 +85,6 @@ def test_a_group_that_was_reset_to_an_offset(log: Log) -> None:
 
 
 def test_a_group_whose_offsets_are_gone(log: Log) -> None:
-    """They expire when no member of the group was there for a week; then nothing tells what was processed."""
+    """Offsets expire when the group had no member for a week; then nothing records what was processed."""
     log.offsets.clear()
     assert (Code.WRONG_COMMITTED_OFFSETS, TOPICS.progress, 1) in places(findings(log))

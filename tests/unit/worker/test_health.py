@@ -57,7 +57,7 @@ def _states(samples: dict[str, float]) -> dict[str, str]:
 
 
 def test_the_life_of_a_worker() -> None:
-    """Ready once all is restored, not before, nor while the group deals its tasks anew; counts follow what it did."""
+    """Ready once all is restored, not before, nor during a rebalance; counts follow what it did."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     observer = HealthObserver(world.clock)
     world.send(7)
@@ -180,7 +180,7 @@ def test_a_task_that_waits_for_a_dead_transaction() -> None:
 
 
 def test_aborts_are_counted() -> None:
-    """And the tasks that are restored for it are not called live meanwhile."""
+    """Tasks that wait to be restored are not shown as live."""
     world = World()
     observer = HealthObserver(world.clock)
     world.send(20)
@@ -272,7 +272,7 @@ def _in_a_thread(*members: Any) -> Iterator[threading.Event]:  # noqa: ANN401  (
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    """Look again and again, bounded."""
+    """Check repeatedly until a deadline."""
     for _ in range(6_000):
         if condition():
             return
@@ -344,7 +344,7 @@ def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
 
 
 def test_a_long_restore_is_alive() -> None:
-    """It is many steps, each of them short: a supervisor that killed it would have it begin again, for ever."""
+    """It is many steps, each of them short: a supervisor that killed it would have it begin again, forever."""
     world, again, observer = _restarted(60)
     begun_s, seen = world.clock.monotonic_s(), []
 

@@ -47,7 +47,7 @@ class _Forgetful(EmbeddedSource):
 
 
 def test_the_generation_is_that_of_the_assignment() -> None:
-    """A client that lost its place may have no generation left, and a broker takes offsets without one from anybody."""
+    """A client without membership may have no generation, and a broker accepts offsets without one from anybody."""
     world = World()
     world.send(20)
     ports = Ports(
@@ -62,7 +62,7 @@ def test_the_generation_is_that_of_the_assignment() -> None:
 
 
 class _Fenced(EmbeddedTransaction):
-    """Fenced at its first commit, after so long."""
+    """Run a worker that is fenced at its first commit, after this time."""
 
     def __init__(self, world: World, after_s: float) -> None:
         super().__init__(world.broker, "app-w")
@@ -138,7 +138,7 @@ class _Polls(EmbeddedSource):
 
 
 def test_an_idle_worker_sleeps() -> None:
-    """Records that must wait for the other side are no reason to spin; nor is a task that stands."""
+    """The loop does not spin while records wait for the other input, or while a task is stopped."""
     world = World(_config(**BREAKER))
     source = _Polls(world.broker)
     ports = Ports(
@@ -164,7 +164,7 @@ def test_an_idle_worker_sleeps() -> None:
 
 
 def test_a_batch_is_as_large_as_its_cost_allows() -> None:
-    """Dear records make small batches, so that polls stay frequent; cheap ones grow up to the setting."""
+    """Batches of slow records are small, so that polls stay frequent; batches of fast ones grow up to the setting."""
     limits = BatchLimits(4_000)
     found = []
     for seconds in (0.01, 0.01, 0.01, 0.01, 0.15, 2.0, 0.15, 0.01):

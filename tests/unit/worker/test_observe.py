@@ -97,7 +97,7 @@ def test_only_what_was_committed_counts(caplog: pytest.LogCaptureFixture) -> Non
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "\u202egnp.exe", "a\nWARNING forged", None])
 def test_names_of_records_are_escaped(name: str | None, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody who writes a record may write to an operator's terminal, or forge a line of the log."""
+    """A record cannot write control characters to an operator's terminal, or forge a line of the log."""
     observer = Observer(ManualClock())
     observer.assigned([0])
     observer.dead_letters(0, [DeadCount(Reason.UNKNOWN_STREAM, name, Side.EXAMPLES, 1, 7)], {})

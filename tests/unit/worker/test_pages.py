@@ -31,7 +31,7 @@ def _fine(_: object, start_response: StartResponse) -> Iterable[bytes]:
 
 
 def test_a_port_in_use_is_a_wrong_setting() -> None:
-    """The start fails with the setting's name rather than run a worker that nobody can watch."""
+    """A start fails and names the setting; otherwise the worker would run without its pages."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=rf"worker\.http_port: cannot listen at 127\.0\.0\.1:{port}: "):
@@ -41,14 +41,14 @@ def test_a_port_in_use_is_a_wrong_setting() -> None:
 
 
 def test_a_page_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """Status 500 for this one, the reason in the log; the next request is answered."""
+    """A page that raises returns status 500 and logs the reason; the next request is answered."""
 
     def broken(*_: object) -> Iterable[bytes]:
-        raise ZeroDivisionError("told to")
+        raise ZeroDivisionError("injected")
 
     with closing(PageServer("127.0.0.1", 0, {"/broken": broken, "/fine": _fine})) as server:
         assert get(server.port, "/broken") == (500, "failed; the worker's log has the reason\n")
-        assert "told to" in caplog.text
+        assert "injected" in caplog.text
         assert get(server.port, "/fine?x=1") == (200, "fine")
         assert get(server.port, "/") == (404, "there is no such page; there are: /broken, /fine\n")
         assert get(server.port, "/fine", "HEAD") == (200, "")
@@ -56,7 +56,7 @@ def test_a_page_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_bad_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who sends nothing, drips for ever, sends megabytes, takes no answer or hangs up: others are answered at once."""
+    """Clients that send nothing, bytes one by one, or megabytes, or that never read, do not delay other clients."""
     monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)
     large = b"x" * 50_000_000
 
@@ -92,7 +92,7 @@ def test_bad_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _given_up(client: socket.socket) -> bool:
-    """Whether the server closed the connection; what it had sent is thrown away."""
+    """Wait until the server closes the connection, discarding what it sent; a client with a timeout raises."""
     with contextlib.suppress(ConnectionError):
         while client.recv(65_536):
             pass
@@ -109,7 +109,7 @@ def _wait(condition: Any) -> None:  # noqa: ANN401  (a function)
 
 @pytest.mark.slow(5)
 def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flood of connections costs no more than so many threads, and is over when they are given up."""
+    """Many connections take at most `MAX_REQUESTS` threads, and new ones are served once the others time out."""
     monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 60.0)
     before = threading.active_count()
     with closing(PageServer("127.0.0.1", 0, {"/": _fine})) as server, contextlib.ExitStack() as stack:
@@ -128,7 +128,7 @@ def test_too_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing listens, and nothing of it is imported: a start is not a half second later for a page nobody asks for."""
+    """Without a port nothing listens, and a start does not spend half a second importing the metrics library."""
     monkeypatch.setattr(http, "PageServer", None)
     with start._observed(_config(), ManualClock()) as observer:
         assert not isinstance(observer, HealthObserver)
@@ -142,7 +142,7 @@ def test_a_worker_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture) -> None:
-    """It answers from the first moment; however the worker ends, the port is free for the process after it."""
+    """The server answers from the start, and frees its port however the worker ends."""
     caplog.set_level(logging.INFO)
     config = _config(worker={"http_port": 0})
     ports = []
@@ -154,7 +154,7 @@ def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture
             assert found is not None
             ports.append(int(found[1]))
             assert get(ports[0]) == (503, "the group was not joined yet\n")
-            raise UnknownOutcomeError("as a worker ends that starts afresh")
+            raise UnknownOutcomeError("the worker restarts")
 
     with pytest.raises(UnknownOutcomeError):
         die()
@@ -167,7 +167,7 @@ def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture
 
 
 def test_two_workers_of_a_process_share_nothing() -> None:
-    """Each has a registry of its own."""
+    """Each worker has a metrics registry of its own."""
     one, two = HealthObserver(ManualClock()), HealthObserver(ManualClock())
     one.assigned([0])
     topics = ("examples", "labels")

@@ -16,6 +16,7 @@ from stream_app.serialization import codec
 from stream_app.verify.verify import verify
 from stream_app.worker import progress_trimmer
 from stream_app.worker.worker import Worker
+from tests.support.damages.world import _processed
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns, _undisturbed
 
 COUNT = 60
@@ -23,15 +24,6 @@ COUNT = 60
 
 def _place(world: World, topic: str, number: int) -> TopicPartition:
     return TopicPartition(getattr(world.config.topics, topic), number)
-
-
-def _processed() -> tuple[World, Worker]:
-    """Run a worker over records in several commits with snapshots in between, and leave it running."""
-    world = World(_config(worker={"snapshot_after_ms": 0}))
-    world.send(COUNT)
-    member = _started(world.worker())
-    _turns(member, until=_all_at(member, COUNT))
-    return world, member
 
 
 def _retain(world: World, examples: int, labels: int, numbers: Sequence[int] = range(PARTITIONS)) -> None:
@@ -46,7 +38,7 @@ def _begin(world: World, number: int = 0) -> int:
 
 
 def _commits(world: World, number: int = 0) -> list[tuple[int, Commit]]:
-    """Those that are left, with their offsets."""
+    """Return the commits that are left, with their offsets."""
     place = _place(world, "progress", number)
     low, high = world.cluster.watermarks(place)
     records, *_ = world.broker.read(place, low, high)
@@ -71,8 +63,8 @@ def _more(world: World, member: Worker, total: int) -> None:
 
 
 def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
-    """Progress begins after the commits whose inputs retention has deleted."""
-    world, member = _processed()
+    """Return a world whose progress begins after the commits whose inputs retention has deleted."""
+    world, member = _processed(COUNT)
     _retain(world, examples, labels)
     _more(world, member, COUNT + 6)
     return world, member
@@ -80,8 +72,8 @@ def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
 
 @pytest.mark.parametrize(("examples", "labels"), [(40, 30), (30, 40), (40, 0), (0, 40), (0, 0)])
 def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
-    """Exactly the commits whose inputs are gone on both sides: their successor is where progress begins."""
-    world, member = _processed()
+    """A worker deletes exactly the commits whose inputs are gone on both sides."""
+    world, member = _processed(COUNT)
     before = {number: _commits(world, number) for number in range(PARTITIONS)}
     _retain(world, examples, labels)
     _more(world, member, COUNT + 6)
@@ -92,8 +84,8 @@ def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
         assert len(_commits(world, number)) > 5
 
 
-def test_a_new_worker_goes_on_behind_trimmed_progress() -> None:
-    """The same bits as a life without any of this."""
+def test_a_new_worker_continues_after_trimmed_progress() -> None:
+    """The outputs equal those of an undisturbed run."""
     world, _ = _trimmed()
     again = _started(world.worker())
     _more(world, again, COUNT + 12)
@@ -102,8 +94,8 @@ def test_a_new_worker_goes_on_behind_trimmed_progress() -> None:
 
 
 def test_both_snapshots_can_still_be_used() -> None:
-    """Retention that is ahead of everything takes nothing of what the older of the two snapshots needs."""
-    world, member = _processed()
+    """Even if all inputs are deleted, progress that the older of the two snapshots needs is kept."""
+    world, member = _processed(COUNT)
     before = _commits(world)
     _retain(world, COUNT, COUNT)
     _more(world, member, COUNT + 6)
@@ -117,7 +109,7 @@ def test_both_snapshots_can_still_be_used() -> None:
 
 
 class _Watching(EmbeddedCluster):
-    """Holds every deletion against what the group has committed at that moment."""
+    """A cluster that compares every deletion with what the group has committed at that moment."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.broker)
@@ -133,7 +125,7 @@ class _Watching(EmbeddedCluster):
 
 
 def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of the two, at whatever moment of the next one's making: it may be damaged, or its writer may die."""
+    """Neither snapshot loses what it needs while the next is written, which may be damaged, or lose its writer."""
     monkeypatch.setattr(progress_trimmer, "TRIM_INTERVAL_S", 0.0)
     world = World(_config(worker={"snapshot_after_ms": 0}))
     watching = _Watching(world)
@@ -152,7 +144,7 @@ def test_no_snapshot_that_is_named_is_undercut(monkeypatch: pytest.MonkeyPatch) 
 
 
 class _Counting(EmbeddedCluster):
-    """Counts requests, and refuses or ignores them when a test says so."""
+    """A cluster that counts requests, and refuses or ignores them if a test says so."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         super().__init__(broker)
@@ -183,7 +175,7 @@ def _counted() -> tuple[World, _Counting, Worker]:
     return world, cluster, member
 
 
-def test_progress_is_looked_at_once_a_minute_and_only_behind_retention() -> None:
+def test_progress_is_looked_at_once_a_minute_and_only_beyond_retention() -> None:
     """A busy task takes a snapshot every few seconds: looking each time would cost more than it gives."""
     world, cluster, member = _counted()
     _more(world, member, COUNT + 6)
@@ -223,7 +215,7 @@ def test_a_refusal_does_no_harm(failure: ArebaError, attempts: int, caplog: pyte
 
 
 class _Mute(_Counting):
-    """Its readers of progress have nothing to say once retention was at work."""
+    """A cluster whose readers of progress return nothing once retention has deleted inputs."""
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Open a reader."""
@@ -239,7 +231,7 @@ def _nothing(max_records: int, timeout_s: float) -> Fetched | None:
 
 
 def test_a_silent_broker_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    """Looking has an end, and a round is never late for it by more than one look."""
+    """The search ends, and delays a round by at most one poll."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     cluster = _Mute(world.broker)
     world.send(COUNT)
@@ -265,7 +257,7 @@ def _damage_snapshots(world: World) -> None:
 
 
 def test_without_a_snapshot_the_task_is_parked() -> None:
-    """One line has the sequence that is there, the one that is needed, and why no snapshot is."""
+    """The error has the first sequence that exists, the sequence that is needed, and why there is no snapshot."""
     world, _ = _trimmed()
     _damage_snapshots(world)
     with pytest.raises(StateError) as caught:
@@ -275,7 +267,7 @@ def test_without_a_snapshot_the_task_is_parked() -> None:
 
 
 def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
-    """Records that were deleted by hand, for instance: both sequences are named."""
+    """If records were deleted by hand, the error names both sequences."""
     world, _ = _trimmed()
     rarely = _started(world.worker(_config()))
     for end in (COUNT + 9, COUNT + 12):
@@ -300,7 +292,7 @@ def test_a_model_is_rebuilt_from_a_snapshot() -> None:
 
 
 def test_history_begins_somewhere() -> None:
-    """What lies before it is answered with where it begins, not with another model."""
+    """For a point before it, the command says where it begins, and gives no other model."""
     world, _ = _trimmed()
     place = Place(world.config, world.cluster, world.clock)
     with pytest.raises(StateError, match=ErrorCode.SNAPSHOT_MISSING):

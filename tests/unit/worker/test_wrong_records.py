@@ -100,7 +100,7 @@ def test_what_is_wrong_within_a_stream_stops_no_task() -> None:
 
 
 def test_a_limit_that_was_lowered_is_read_again() -> None:
-    """A dead letter that its topic no longer takes would abort the same transaction for ever."""
+    """A dead letter that its topic no longer takes would abort the same transaction forever."""
     world = World()
     member = _started(world.worker())
     world.send(2)
@@ -145,7 +145,7 @@ def test_dead_letters_are_counted() -> None:
 
 
 def test_labels_and_marks_alone_open_no_stream() -> None:
-    """Ten labels with made-up names used up the streams of a task: the real ones became dead letters for good."""
+    """Labels with unknown stream names must not use up the streams of a task."""
     task = _task(streams={}, limits=LimitSettings(max_streams_per_task=10), **ANY)
     junk = [Label(f"junk{number}", "a", 1) for number in range(10)]
     marks = [Mark(f"mark{number}", MarkKind.ADVANCE, time_ms=1) for number in range(10)]
@@ -189,7 +189,7 @@ def test_labels_before_the_first_example(cuts: Sequence[int]) -> None:
 
 
 def _elsewhere(partition: int, partitions: int = 2) -> str:
-    """Find the name of a stream that belongs to this partition."""
+    """Return the name of a stream that belongs to this partition."""
     return next(f"e{n}" for n in range(100) if partition_of(b"e%d" % n, partitions) == partition)
 
 
@@ -253,7 +253,7 @@ def test_a_stream_in_two_partitions_is_found() -> None:
 
 
 def test_verify_knows_wrong_keys() -> None:
-    """They are counted, each under the stream that its value tells."""
+    """Such records are counted, each under the stream that its value names."""
     world = World(_config())
     member = _started(world.worker())
     world.send(3)

@@ -1,4 +1,4 @@
-"""One round: a cluster, an application, load and waves of faults; then everything that was written is checked."""
+"""One trial: a cluster, an application, load and waves of faults; then everything that was written is checked."""
 
 import os
 import shutil
@@ -88,18 +88,18 @@ PAUSE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a round: one line of the record.
+    """The result of a trial: one line of the record.
 
     Attributes:
         seed: Seed of the run; with `number`, it decides the schedule.
-        number: Number of the round.
+        number: Number of the trial.
         kills: Number of SIGKILLs, of workers and brokers.
         faults: Number of faults of each kind.
         stages: Number of kills by what the worker was doing.
         duration_s: From the first worker's start to the last one's end.
         commits: Transactions with records, all of which were checked.
         aborted: Transactions that had written their commit record and were never committed.
-        afresh: How often a worker restarted itself: it was fenced, or an outcome was unknown.
+        restarts: How often a worker restarted itself: it was fenced, or an outcome was unknown.
         records: Input records, all of which were checked.
         outputs: Output records, all of which were compared byte for byte.
         snapshots: Number of snapshots that were taken and named.
@@ -118,7 +118,7 @@ class Result:
     duration_s: float
     commits: int
     aborted: int
-    afresh: int
+    restarts: int
     records: int
     outputs: int
     snapshots: int
@@ -135,8 +135,8 @@ class Replay(Load):
     INTERVAL_S = 0.05
 
 
-class Round:
-    """A running round.
+class Trial:
+    """A running trial.
 
     Args:
         kafka: The cluster.
@@ -261,16 +261,16 @@ def wait_in_sync(servers: str) -> None:
     deadline = time.monotonic() + IN_SYNC_DEADLINE_S
     while True:
         topics = admin.list_topics(timeout=10).topics.values()
-        behind = [
+        lagging = [
             f"{topic.topic}[{number}]"
             for topic in topics
             for number, partition in topic.partitions.items()
             if len(partition.isrs) < BROKERS or partition.leader < 0
         ]
-        if topics and not behind:
+        if topics and not lagging:
             return
         if time.monotonic() > deadline:
-            raise ChaosError(f"not in sync within {IN_SYNC_DEADLINE_S:g} s: {', '.join(behind)}")
+            raise ChaosError(f"not in sync within {IN_SYNC_DEADLINE_S:g} s: {', '.join(lagging)}")
         time.sleep(0.2)
 
 
@@ -295,16 +295,16 @@ def ended(members: Sequence[Member]) -> Iterator[None]:
             member.end()
 
 
-def run_round(
+def run_trial(
     folder: Path, seed: int, number: int, kills: int, tell: Callable[[int], None], *, forked: bool = True
 ) -> Result:
-    """Run one round from a new cluster to the checked topics; remove the folder if everything is correct.
+    """Run one trial from a new cluster to the checked topics; remove the folder if everything is correct.
 
     Args:
         folder: The folder for the brokers' data and the workers' logs.
         seed: Seed of the run.
-        number: Number of the round; with the seed, it decides the schedule.
-        kills: Number of SIGKILLs in this round.
+        number: Number of the trial; with the seed, it decides the schedule.
+        kills: Number of SIGKILLs in this trial.
         tell: Called with the number of kills so far.
         forked: Whether workers are forks of a process that has everything loaded (see `forks`).
 
@@ -321,7 +321,7 @@ def run_round(
         warm_up(app.config.task_settings())
         start = stack.enter_context(Nursery(app.file("nursery"), folder / "nursery.log")).start if forked else spawn
         watch = stack.enter_context(Watch(app))
-        course = Round(kafka, app, watch, start, tell)
+        course = Trial(kafka, app, watch, start, tell)
         stack.enter_context(ended(course.members))
         start_s = time.monotonic()
         with Replay(app, STREAMS, seed=hash_of(seed, number)):
@@ -343,7 +343,7 @@ def hash_of(seed: int, number: int) -> int:
 
 
 def _checked(
-    course: Round, app: App, watch: Watch, models: Mapping[int, str], seed: int, number: int, duration_s: float
+    course: Trial, app: App, watch: Watch, models: Mapping[int, str], seed: int, number: int, duration_s: float
 ) -> Result:
     """Check everything that was written, by two independent means, and count what happened."""
     checked = check_exactly_once(app)
@@ -366,7 +366,7 @@ def _checked(
         duration_s=round(duration_s, 1),
         commits=commits,
         aborted=aborted_commits(app, commits),
-        afresh=sum(log.count(RESTARTING) for log in logs),
+        restarts=sum(log.count(RESTARTING) for log in logs),
         records=sum(sum(one.offsets) for one in checked.values()),
         outputs=sum(len(rows) for one in checked.values() for rows in one.outputs.values()),
         snapshots=sum(log.count("snapshot-complete task") for log in logs),
