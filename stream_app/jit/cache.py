@@ -12,6 +12,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -47,7 +48,7 @@ DIGEST_CHARACTERS = 16
 def base_folder() -> Path:
     """Return the folder for all compiled code, below `AREBA_CACHE_DIR` or the user's cache; make it if necessary.
 
-    Whoever can write to this folder can run code as this user.
+    Whoever can write to this folder can run code as this user. The folder may belong to root, as in an image.
 
     Raises:
         ConfigurationError: Other users may write to it.
@@ -56,7 +57,7 @@ def base_folder() -> Path:
     folder = Path(os.environ.get("AREBA_CACHE_DIR") or caches / "areba") / "compiled-code"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigurationError(f"{folder}: others may write to the cache of compiled code; set AREBA_CACHE_DIR")
     return folder
 
@@ -109,7 +110,8 @@ def folder_of(path: Path) -> Path:
     versions = base_folder() / name
     folder = versions / digest_of(sources_of(path))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.utime(folder)
+    with suppress(OSError):  # an image is read-only
+        os.utime(folder)
     for old in sorted(versions.iterdir(), key=lambda version: version.stat().st_mtime)[:-VERSIONS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder

@@ -1,0 +1,36 @@
+"""`areba compile`."""
+
+import os
+from pathlib import Path
+
+import click
+
+from stream_app.config import METHODS, Config, load
+
+
+@click.command("compile")
+@click.option(
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Compile for the learners of this configuration file; by default, for every method that is part of areba.",
+)
+def compile_code(path: Path | None) -> None:
+    """Compile what workers need, or load it: for images, and before the first start.
+
+    Compiled code is kept in the cache (AREBA_CACHE_DIR) for the processor of this machine, or for the one that
+    NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name. It is found again at the same path, by the same version.
+    """
+    from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (see run)
+
+    config = every_method() if path is None else load(path, os.environ)
+    warm_up(config.task_settings())
+
+
+def every_method() -> Config:
+    """Return a configuration with a learner of each method, with and without its own width and scaler."""
+    plain = {method: {"method": method} for method in METHODS}
+    wide = {"wide": {"method": "areba", "hidden": [16, 16], "scaler": "standard"}}
+    streams = {"any": {"features": 2, "champion": next(iter(plain))}}
+    return Config.model_validate({"learners": plain | wide, "streams": streams}, context={})
