@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
 	@echo "compiling (a minute, once)"
-	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.warm_up import warm_up; warm_up(Config().task_settings())'
+	$(BIN)/areba compile
 	touch $@
 
 setup: $(VENV)/.installed ## create the virtual environment with the pinned dependencies

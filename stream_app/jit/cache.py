@@ -12,7 +12,6 @@ import re
 import shutil
 import stat
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -21,7 +20,7 @@ from stream_app.errors import ConfigurationError
 from stream_app.jit import compiler  # noqa: F401  (sets the environment before Numba is imported)
 
 # isort: split
-from numba.core.caching import _CacheLocator
+from numba.core.caching import Cache, _CacheLocator
 
 VERSIONS_KEPT = 4
 """The number of versions of each source file whose compiled code is kept: enough to switch between branches."""
@@ -102,6 +101,11 @@ def _contents_digest(path: Path) -> bytes:
     return hashlib.sha256(path.read_bytes()).digest()
 
 
+def is_read_only(folder: Path) -> bool:
+    """Say whether this process cannot write to a folder, as in an image."""
+    return not os.access(folder, os.W_OK)
+
+
 @cache
 def folder_of(path: Path) -> Path:
     """Return the folder for the compiled code of one source file, and forget versions that were not used lately."""
@@ -110,8 +114,9 @@ def folder_of(path: Path) -> Path:
     versions = base_folder() / name
     folder = versions / digest_of(sources_of(path))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(OSError):  # an image is read-only
-        os.utime(folder)
+    if is_read_only(folder):
+        return folder
+    os.utime(folder)
     for old in sorted(versions.iterdir(), key=lambda version: version.stat().st_mtime)[:-VERSIONS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
@@ -126,11 +131,14 @@ class SourcesCacheLocator(_CacheLocator):
 
     @classmethod
     def from_function(cls, function: FunctionType, file: str) -> "SourcesCacheLocator | None":
-        """Make the locator of a function; None if it has no source file, so that Numba asks its other locators."""
+        """Make the locator of a function; None if it has no source file, or no folder in a cache that is read-only, so that Numba asks its other locators."""
         path = Path(file)
         if not path.is_file():
             return None
-        return cls(folder_of(path), function.__code__.co_firstlineno)
+        try:
+            return cls(folder_of(path), function.__code__.co_firstlineno)
+        except OSError:  # a file that is not in the cache of an image, such as a user's own
+            return None
 
     def get_cache_path(self) -> str:
         """Return the folder of this function's source file."""
@@ -143,3 +151,15 @@ class SourcesCacheLocator(_CacheLocator):
     def get_disambiguator(self) -> str:
         """Return the line of the function, which tells functions of one name apart."""
         return str(self._line)
+
+
+_save_overload = Cache.save_overload
+
+
+def _save_if_writable(cache: Cache, signature: object, data: object) -> None:
+    """Save compiled code, unless the cache is read-only: then it stays in memory, where Numba would raise an error."""
+    if not is_read_only(Path(cache.cache_path)):
+        _save_overload(cache, signature, data)
+
+
+Cache.save_overload = _save_if_writable

@@ -24,13 +24,14 @@ def compile_code(path: Path | None) -> None:
     """
     from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (see run)
 
-    config = every_method() if path is None else load(path, os.environ)
-    warm_up(config.task_settings())
+    for config in map(every_method, ("first", "correct")) if path is None else (load(path, os.environ),):
+        warm_up(config.task_settings())
 
 
-def every_method() -> Config:
-    """Return a configuration with a learner of each method, with and without its own width and scaler."""
+def every_method(corrections: str = "first") -> Config:
+    """Return a configuration with a learner of each method, and with one that is wide and scaled."""
     plain = {method: {"method": method} for method in METHODS}
     wide = {"wide": {"method": "areba", "hidden": [16, 16], "scaler": "standard"}}
     streams = {"any": {"features": 2, "champion": next(iter(plain))}}
-    return Config.model_validate({"learners": plain | wide, "streams": streams}, context={})
+    sections = {"learners": plain | wide, "streams": streams, "join": {"corrections": corrections}}
+    return Config.model_validate(sections, context={})
