@@ -28,7 +28,7 @@ COPY producers producers
 COPY stream_app stream_app
 RUN /opt/areba/bin/pip install --quiet --no-deps --no-build-isolation . \
     && /opt/areba/bin/areba compile \
-    && chmod -R a+rX,go-w /opt/areba
+    && chmod -R a+rX,go-w /opt/areba/cache
 
 FROM ${PYTHON_IMAGE}
 ARG CPU_NAME=x86-64-v3
