@@ -58,11 +58,11 @@ def _build(service: str, image: str, base: str) -> None:
             shutil.copytree(kafka_jars(), Path(folder) / "libs")
         shutil.copytree(FILES / service, folder, dirs_exist_ok=True)
         arguments = ["--build-arg", f"BASE={base}", "--tag", image]
-        _run("podman", "build", "--format", "docker", *_host_access(), *arguments, folder)
+        _run("podman", "build", "--format", "docker", "--network", "host", *arguments, folder)
 
 
 def _host_access() -> list[str]:
-    """Return the options with which commands of a build reach what this machine reaches."""
+    """Return the options with which pip, in a build, reaches and trusts what it does on this machine."""
     options = ["--network", "host", "--volume", HOST_CERTIFICATES]
     configuration = Path("/etc/pip.conf")
     return [*options, "--volume", f"{configuration}:{configuration}:ro"] if configuration.exists() else options
