@@ -21,7 +21,10 @@ COMMANDS = {"docker": ("docker", "compose"), "podman": ("podman-compose",)}
 ANSWER_TIMEOUT_S = 30.0
 
 COMMAND_TIMEOUT_S = 300.0
-"""Taking everything down waits for the workers' grace period, and for each container in turn."""
+"""Taking everything down may wait for each container in turn."""
+
+STOP_S = "10"
+"""The time until a container is killed: a worker whose Kafka was stopped first cannot end its transaction."""
 
 BUILD_TIMEOUT_S = 3600.0
 """The first start fetches some GB and compiles."""
@@ -85,7 +88,7 @@ class Composition:
 
     def down(self) -> None:
         """Stop and remove everything, volumes included. Raises as `run` does."""
-        self.run("down", "--volumes")
+        self.run("down", "--volumes", "--timeout", STOP_S)
 
     def has_image(self, service: str) -> bool:
         """Say whether the image of a service is on this machine, or can be fetched."""
