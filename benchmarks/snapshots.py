@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.rows import Row, at_most, below
-from ops.local_kafka.cluster import start as start_kafka
+from stream_app.testing.local_kafka.cluster import start as start_kafka
 from producers import datasets
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.rows import Row, at_most
 from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.keeper import KeptProcess, temporary_folder
-from ops.local_kafka.cluster import start as start_kafka
+from stream_app.testing.local_kafka.cluster import start as start_kafka
 from stream_app.backends.base import Committed, LogReader, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster

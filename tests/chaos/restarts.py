@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ops.local_kafka import cluster as local_kafka
+from stream_app.testing.local_kafka import cluster as local_kafka
 from stream_app.cli.warm_up import warm_up
 from tests.chaos.commits import Watch
 from tests.chaos.members import ChaosError, Member, state_of

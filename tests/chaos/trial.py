@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from ops.local_kafka import cluster as local_kafka
+from stream_app.testing.local_kafka import cluster as local_kafka
 from stream_app import __version__
 from stream_app.cli.warm_up import warm_up
 from stream_app.verify.verify import verify

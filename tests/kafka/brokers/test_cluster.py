@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from ops.local_kafka.cluster import LocalKafka
+from stream_app.testing.local_kafka.cluster import LocalKafka
 from stream_app.backends.base import Committed, Source, TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster

@@ -13,7 +13,7 @@ import yaml
 from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # re-exported, but not marked so
 
 from ops.keeper import KeptProcess
-from ops.local_kafka.jars import missing_tools
+from stream_app.testing.local_kafka.jars import missing_tools
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from ops.local_kafka.cluster import LocalKafka
+from stream_app.testing.local_kafka.cluster import LocalKafka
 from stream_app.backends.base import TopicPartition
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.recovery.hanging_transactions import HANGS_AFTER_S

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from ops.local_kafka.jars import kafka_jars
+from stream_app.testing.local_kafka.jars import kafka_jars
 
 ROOT = Path(__file__).parents[3]
 

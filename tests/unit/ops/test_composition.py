@@ -12,7 +12,7 @@ import yaml
 from ops import demo
 from ops.composition import compose, trial
 from ops.demo.streams import SPAN_MS, STREAMS, configuration
-from ops.local_kafka.jars import KAFKA_VERSION
+from stream_app.testing.local_kafka.jars import KAFKA_VERSION
 from producers.label_delay import parse_label_delay
 from producers.sources import parse_source
 from stream_app import __version__

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from ops.local_kafka.jars import ASSETS, LOG_TAIL_LINES
-from ops.local_kafka.plan import ClusterPlan, broker_properties
+from stream_app.testing.local_kafka.jars import ASSETS, LOG_TAIL_LINES
+from stream_app.testing.local_kafka.plan import ClusterPlan, broker_properties
 from stream_app.errors import ConfigurationError
 
 READY_TIMEOUT_S = 90.0
