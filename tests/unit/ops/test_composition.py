@@ -14,7 +14,6 @@ from ops.composition import compose, trial
 from ops.demo.streams import SPAN_MS, STREAMS, configuration
 from stream_app.testing.local_kafka.jars import KAFKA_VERSION
 from producers.label_delay import parse_label_delay
-from producers.sources import parse_source
 from stream_app import __version__
 from stream_app.config import load
 
@@ -68,8 +67,9 @@ def test_the_replayer_sends_what_the_demo_sends() -> None:
     lines = re.findall("^replay (.+)$", (FOLDER / "replay.sh").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(lines) == len(STREAMS) == trial.STREAMS
     for line, spec in zip(lines, STREAMS, strict=True):
-        source, interval_ms, delay, unlabelled_share = shlex.split(line)
-        assert source == spec.source.format(length=spec.length)
-        assert int(interval_ms) == SPAN_MS // len(parse_source(source).data)
+        source, examples, interval_ms, delay, unlabelled_share = shlex.split(line)
+        assert source == spec.source.format(length=spec.length).removesuffix(f":limit={spec.length}")
+        assert int(examples) == spec.length
+        assert int(interval_ms) == SPAN_MS // spec.length
         assert parse_label_delay(delay) == parse_label_delay(spec.delay)
         assert float(unlabelled_share) == spec.unlabelled_share
