@@ -2,7 +2,7 @@
 #
 #   docker build -t areba:1.0.0 .        (or podman build --format docker -t areba:1.0.0 .)
 #
-# PyPI's Torch brings CUDA, which areba never uses; with an index of CPU-only builds the image takes a fifth of the space:
+# PyPI's Torch brings CUDA, which areba never uses: 3.9 of the image's 5.6 GB. With an index of CPU-only builds:
 #
 #   docker build --build-arg TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu -t areba:1.0.0 .
 

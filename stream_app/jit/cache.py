@@ -131,7 +131,10 @@ class SourcesCacheLocator(_CacheLocator):
 
     @classmethod
     def from_function(cls, function: FunctionType, file: str) -> "SourcesCacheLocator | None":
-        """Make the locator of a function; None if it has no source file, or no folder in a cache that is read-only, so that Numba asks its other locators."""
+        """Make the locator of a function, or None, so that Numba asks its other locators.
+
+        None is for a function without a source file, and for a file that a read-only cache does not have.
+        """
         path = Path(file)
         if not path.is_file():
             return None

@@ -1,8 +1,8 @@
 """Areba in a user's own tests: an application in one process, and a real Kafka that lives as long as a test.
 
-`InProcess` is the real worker over an in-process log, for trials, notebooks and tests. It takes the same settings as the
-configuration file, needs neither Kafka nor a second process, and gives the results that the same records give on Kafka,
-bit for bit. It keeps all records in memory and nothing on disk.
+`InProcess` is the real worker over an in-process log. It takes the same settings as the configuration file, needs neither
+Kafka nor a second process, and gives the results that the same records give on Kafka, bit for bit. It keeps all records
+in memory and nothing on disk.
 
 `kafka_broker` starts a Kafka in a container, or else from its jars (`local_kafka`).
 

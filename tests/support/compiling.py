@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-
 COMPILE_TIMEOUT_S = 600.0
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from stream_app.testing.local_kafka import cluster, processes
-from stream_app.testing.local_kafka.jars import missing_tools
-from stream_app.testing.local_kafka.plan import BrokerPorts, ClusterPlan, broker_properties
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import ConfigurationError
+from stream_app.testing.local_kafka import cluster, processes
+from stream_app.testing.local_kafka.jars import missing_tools
+from stream_app.testing.local_kafka.plan import BrokerPorts, ClusterPlan, broker_properties
 from tests.contract.backends import DEADLINE_S, log_values
 
 pytestmark = pytest.mark.kafka

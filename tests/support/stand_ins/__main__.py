@@ -19,6 +19,8 @@ SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
 
 HOST_CERTIFICATES = "/etc/ssl/certs:/etc/ssl/certs:ro"
 
+PODMAN, TAR = "podman", "tar"
+
 PACKAGES = "python3,python3-venv,ca-certificates"
 
 
@@ -34,11 +36,11 @@ def main() -> None:
             _build(service, image, python)
     application = services["worker-1"]["image"]
     if not _is_there(application):
-        _run("podman", "build", "--format", "docker", *_host_access(), "--tag", application, str(ROOT))
+        _run(PODMAN, "build", "--format", "docker", *_host_access(), "--tag", application, str(ROOT))
 
 
 def _is_there(image: str) -> bool:
-    return subprocess.run(["podman", "image", "exists", image], check=False).returncode == 0
+    return subprocess.run([PODMAN, "image", "exists", image], check=False).returncode == 0
 
 
 def _import_debian(image: str) -> None:
@@ -47,9 +49,8 @@ def _import_debian(image: str) -> None:
     mirror, suite = (re.findall(rf"^{field}: (\S+)", text, re.MULTILINE)[0] for field in ("URIs", "Suites"))
     with tempfile.TemporaryDirectory() as folder:
         _run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, folder, mirror)
-        archive = subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE)
-        with archive:
-            subprocess.run(["podman", "import", "-", image], stdin=archive.stdout, check=True)
+        with subprocess.Popen([TAR, "-C", folder, "-c", "."], stdout=subprocess.PIPE) as archive:
+            subprocess.run([PODMAN, "import", "-", image], stdin=archive.stdout, check=True)
 
 
 def _build(service: str, image: str, base: str) -> None:
@@ -58,7 +59,7 @@ def _build(service: str, image: str, base: str) -> None:
             shutil.copytree(kafka_jars(), Path(folder) / "libs")
         shutil.copytree(FILES / service, folder, dirs_exist_ok=True)
         arguments = ["--build-arg", f"BASE={base}", "--tag", image]
-        _run("podman", "build", "--format", "docker", "--network", "host", *arguments, folder)
+        _run(PODMAN, "build", "--format", "docker", "--network", "host", *arguments, folder)
 
 
 def _host_access() -> list[str]:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from ops import broker
+from stream_app.errors import ConfigurationError
 from stream_app.testing import container
 from stream_app.testing.kafka import Kind, kafka_broker
 from stream_app.testing.local_kafka import cluster, jars
 from stream_app.testing.local_kafka.plan import ClusterPlan, free_ports
 from stream_app.testing.local_kafka.processes import broker_pid
-from stream_app.errors import ConfigurationError
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,9 @@ def test_no_kafka_at_all() -> None:
     """A user must not mistake the in-process log for a Kafka."""
     with broker.choose() as chosen:
         assert chosen.bootstrap_servers is None
-        assert chosen.reason.startswith("Kafka: none, an in-process log, because java and mvn not on the PATH; no container")
+        assert chosen.reason.startswith(
+            "Kafka: none, an in-process log, because java and mvn not on the PATH; no container"
+        )
 
 
 def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

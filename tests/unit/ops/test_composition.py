@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ops import demo
 from ops.composition import compose, trial
 from ops.demo.streams import SPAN_MS, STREAMS, configuration
-from stream_app.testing.local_kafka.jars import KAFKA_VERSION
 from producers.label_delay import parse_label_delay
 from stream_app import __version__
 from stream_app.config import load
+from stream_app.testing.local_kafka.jars import KAFKA_VERSION
 
 FOLDER = Path(compose.__file__).parent
 
@@ -59,7 +58,6 @@ def test_the_configuration_is_that_of_the_demo(tmp_path: Path) -> None:
     ours, demos = load(FOLDER / "areba.yaml", {}), configuration(tmp_path, None)
     assert ours.streams == demos.streams
     assert ours.learners == demos.learners
-    assert demo.__doc__
 
 
 def test_the_replayer_sends_what_the_demo_sends() -> None:
