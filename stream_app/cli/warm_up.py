@@ -129,8 +129,8 @@ def _rehearse(settings: TaskSettings) -> None:
         task.run(batch)
     restored = Task(0, settings, ("examples", "labels"))
     for state in task.states():
-        closed = state.closed_rows(*state.closed_span())
-        restored.load_stream(state.name, state.core_state(), state.pending_rows(state.pending_arrivals()), closed)
+        pending, closed = state.pending_rows(state.pending_arrivals()), state.closed_rows(*state.closed_span())
+        restored.load_stream(state.name, *map(dict, (state.core_state(), pending, closed)))
 
 
 @contextmanager

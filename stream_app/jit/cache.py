@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 from stream_app.errors import ConfigurationError
 from stream_app.jit import compiler  # noqa: F401  (sets the environment before Numba is imported)
@@ -156,13 +157,13 @@ class SourcesCacheLocator(_CacheLocator):
         return str(self._line)
 
 
-_save_overload = Cache.save_overload
+_save_overload: Callable[[Any, object, object], None] = Cache.save_overload
 
 
-def _save_if_writable(cache: Cache, signature: object, data: object) -> None:
+def _save_if_writable(cache: Any, signature: object, data: object) -> None:  # noqa: ANN401  (Numba's, without types)
     """Save compiled code, unless the cache is read-only: then it stays in memory, where Numba would raise an error."""
     if not is_read_only(Path(cache.cache_path)):
         _save_overload(cache, signature, data)
 
 
-Cache.save_overload = _save_if_writable
+Cache.save_overload = _save_if_writable  # type: ignore[method-assign]  # Numba has no hook for this

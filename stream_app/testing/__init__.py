@@ -1,6 +1,6 @@
 """Areba in a user's own tests: an application in one process, and a real Kafka that lives as long as a test.
 
-`InProcess` is the real worker over an in-process log. It takes the same settings as the configuration file, needs neither
+`InProcess` is the real worker over an in-process log. It takes the settings of the configuration file, needs neither
 Kafka nor a second process, and gives the results that the same records give on Kafka, bit for bit. It keeps all records
 in memory and nothing on disk.
 

@@ -54,7 +54,7 @@ def kafka_broker(prefer: Kind = Kind.CONTAINER, tell: Callable[[str], None] = _i
         ...     application = load(Path("my.yaml"), {"AREBA_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers})
     """
     starters = {Kind.CONTAINER: _in_container, Kind.JARS: _from_jars}
-    problems = []
+    problems: list[str] = []
     with ExitStack() as running:
         for kind in sorted(Kind, key=lambda kind: kind is not prefer):
             try:

@@ -9,6 +9,7 @@ import pytest
 
 from stream_app.cli.commands.compile import every_method
 from stream_app.cli.warm_up import _lock
+from stream_app.errors import ConfigurationError
 from stream_app.jit import cache
 
 PROGRAM = """
@@ -86,5 +87,5 @@ def test_a_cache_of_another_user_is_refused_unless_it_is_roots(tmp_path: Path, m
     monkeypatch.setattr(os, "geteuid", lambda: 10_001)
     assert cache.base_folder() == folder
     os.chown(folder, 10_002, 10_002)
-    with pytest.raises(cache.ConfigurationError):
+    with pytest.raises(ConfigurationError):
         cache.base_folder()
