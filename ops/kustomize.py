@@ -1,4 +1,4 @@
-"""Render manifests with kustomize: the one on the PATH, or a pinned one that Go builds once into `.local`."""
+"""Render manifests with kustomize from the PATH, or with a pinned version that Go builds once into `.local`."""
 
 import os
 import shutil

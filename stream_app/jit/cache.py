@@ -48,7 +48,7 @@ DIGEST_CHARACTERS = 16
 def base_folder() -> Path:
     """Return the folder for all compiled code, below `AREBA_CACHE_DIR` or the user's cache; make it if necessary.
 
-    Whoever can write to this folder can run code as this user. The folder may belong to root, as in an image.
+    A user who can write to this folder can run code as this user. The folder may belong to root, as in an image.
 
     Raises:
         ConfigurationError: Other users may write to it.

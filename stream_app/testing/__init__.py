@@ -20,7 +20,7 @@ __all__ = ["InProcess", "KafkaBroker", "kafka_broker"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (of a module: PEP 562)
-    """Import the worker when it is asked for: whoever only wants a Kafka need not wait for Numba."""
+    """Import the worker when it is asked for: tests that only want a Kafka need not wait for Numba."""
     if name == "InProcess":
         from stream_app.testing.in_process import InProcess  # noqa: PLC0415  (as above)
 

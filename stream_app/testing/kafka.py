@@ -40,7 +40,7 @@ def _ignore(_: str) -> None:
 
 @contextmanager
 def kafka_broker(prefer: Kind = Kind.CONTAINER, tell: Callable[[str], None] = _ignore) -> Iterator[KafkaBroker]:
-    """Run a Kafka of one broker on this machine while the context lasts; nothing remains of it.
+    """Run a Kafka of one broker on this machine while the context lasts, and leave nothing.
 
     Args:
         prefer: What is tried first; the other kind is tried if it is not there, or does not start.

@@ -19,7 +19,7 @@ from stream_app.config import METHODS, Config, load
 def compile_code(path: Path | None) -> None:
     """Compile what workers need, or load it: for images, and before the first start.
 
-    Compiled code is kept in the cache (AREBA_CACHE_DIR) for the processor of this machine, or for the one that
+    Compiled code is kept in the cache (AREBA_CACHE_DIR) for this machine's processor, or for another one that
     NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name. It is found again at the same path, by the same version.
     """
     from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (see run)

@@ -81,7 +81,7 @@ class _Cache:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives the folder to another user")
 def test_a_cache_of_another_user_is_refused_unless_it_is_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns the folder can run code as this user; root can do that anyway."""
+    """The owner of the folder can run code as this user; root can do that anyway."""
     monkeypatch.setenv("AREBA_CACHE_DIR", str(tmp_path))
     folder = cache.base_folder()
     monkeypatch.setattr(os, "geteuid", lambda: 10_001)
