@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none of them should have to parse the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test kafka-tests other-tests simulate mutants check fast recut bench chaos study-quick reference format clean help
+.PHONY: setup demo test kafka-tests other-tests test-ops simulate mutants check fast recut bench chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -r requirements.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation -e .
 	@echo "compiling (a minute, once)"
-	$(BIN)/python -c 'from stream_app.config import Config; from stream_app.cli.warm_up import warm_up; warm_up(Config().task_settings())'
+	$(BIN)/areba compile
 	touch $@
 
 setup: $(VENV)/.installed ## create the virtual environment with the pinned dependencies
@@ -44,6 +44,9 @@ other-tests: setup
 	@{ nice -n 19 $(BIN)/python -m pytest -m "not kafka" && \
 		nice -n 19 $(BIN)/python -m tests.simulation --seeds 0:2000 --processes 1; } > .local/other-tests.log 2>&1; \
 		status=$$?; cat .local/other-tests.log; exit $$status
+
+test-ops: setup ## build the image, start docker-compose.yml, kill a worker, verify (needs Docker or Podman)
+	$(BIN)/python -m pytest -s tests/ops
 
 simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) seeds from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))

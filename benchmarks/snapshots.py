@@ -16,7 +16,6 @@ from statistics import median
 from typing import Any
 
 from benchmarks.rows import Row, at_most, below
-from ops.local_kafka.cluster import start as start_kafka
 from producers import datasets
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -30,6 +29,7 @@ from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
+from stream_app.testing.local_kafka.cluster import start as start_kafka
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker

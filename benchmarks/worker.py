@@ -19,7 +19,6 @@ import numpy as np
 from benchmarks.rows import Row, at_most
 from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.keeper import KeptProcess, temporary_folder
-from ops.local_kafka.cluster import start as start_kafka
 from stream_app.backends.base import Committed, LogReader, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -33,6 +32,7 @@ from stream_app.jit.compiler import prepare_environment
 from stream_app.records import Label, OutputRecords
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
+from stream_app.testing.local_kafka.cluster import start as start_kafka
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from ops import broker
-from ops.local_kafka import cluster as local_kafka
 from stream_app.errors import ConfigurationError
+from stream_app.testing.local_kafka import cluster as local_kafka
 from tests.support.compiling import compile_in_one_process
 
 

@@ -3,6 +3,7 @@
 import click
 
 from stream_app import __version__
+from stream_app.cli.commands.compile import compile_code
 from stream_app.cli.commands.dlq import dlq
 from stream_app.cli.commands.inspect import inspect_application
 from stream_app.cli.commands.operations import promote, reset, resume
@@ -20,7 +21,7 @@ def cli() -> None:
     configure_logging()
 
 
-for command in (run, topics, inspect_application, resume, promote, reset, dlq, state, verify, explain):
+for command in (run, compile_code, topics, inspect_application, resume, promote, reset, dlq, state, verify, explain):
     cli.add_command(command)
 
 

@@ -19,7 +19,7 @@ from stream_app import events
 from stream_app.backends.clock import SystemClock
 from stream_app.config import TaskSettings
 from stream_app.errors import ConfigurationError
-from stream_app.jit.cache import base_folder
+from stream_app.jit.cache import base_folder, is_read_only
 from stream_app.jit.compiler import reporting_compiled
 from stream_app.records import Example, Label, RawRecords
 from stream_app.serialization import codec
@@ -41,6 +41,10 @@ too early would start again from the beginning forever.
 """
 
 
+REHEARSED = (4, 4, 40)
+"""Records of each stream in the batches of a rehearsal; for the last one, the tables of the join have to grow."""
+
+
 def warm_up(
     settings: TaskSettings, should_stop: Callable[[], bool] = lambda: False, observer: Observer | None = None
 ) -> None:
@@ -60,9 +64,8 @@ def warm_up(
         with observer.step("loading compiled code", COMPILE_STEP_LIMIT_S), _refusing_to_compile():
             _rehearse(settings)
     except _NotCompiledError as missing:
-        lock = base_folder() / "lock"
-        with lock.open("w") as handle:
-            if not _wait_for_lock(lock, handle.fileno(), should_stop):
+        with _lock(should_stop) as is_held:
+            if not is_held:
                 return
             events.log(events.COMPILED_CODE_MISSING, LOG, function=missing)
             with observer.step("compiling", COMPILE_STEP_LIMIT_S), reporting_compiled(observer.progressed):
@@ -103,20 +106,42 @@ def _refusing_to_compile() -> Iterator[None]:
 
 
 def _rehearse(settings: TaskSettings) -> None:
-    """Carry a few records through all stages of a task.
+    """Carry a few records through all stages of a task, cut a batch, and restore the streams in another task.
 
     Of all streams with equal settings, one takes part: 10,000 streams would take long.
     """
-    from stream_app.pipeline.task import Task  # noqa: PLC0415  (Torch takes seconds; other commands do without)
+    from stream_app.pipeline.merge import cut  # noqa: PLC0415  (Numba takes a second; other commands do without)
+    from stream_app.pipeline.task import Task  # noqa: PLC0415  (as above)
+    from stream_app.pipeline.transaction_bounds import Room  # noqa: PLC0415  (as above)
 
-    task = Task(0, settings.model_copy(update={"unknown_streams": "model"}), ("examples", "labels"))
+    settings = settings.model_copy(update={"unknown_streams": "model"})
+    task = Task(0, settings, ("examples", "labels"))
     kinds = {stream.model_dump_json(): name for name, stream in settings.streams.items()}
     names = list(kinds.values()) or ["warm-up"]
     feature_counts = {
         name: (settings.streams[name].features if name in settings.streams else None) or 2 for name in names
     }
-    for _ in range(2):
-        task.step(*_rehearsal_records(feature_counts))
+    for count in REHEARSED:
+        examples, labels = _rehearsal_records(feature_counts, count)
+        cut(examples.timestamps, labels.timestamps, examples_at_end=True, labels_at_end=True, limit=1)
+        batch = task.open(examples, labels)
+        task.fitting(batch, Room(0, 0))
+        task.run(batch)
+    restored = Task(0, settings, ("examples", "labels"))
+    for state in task.states():
+        pending, closed = state.pending_rows(state.pending_arrivals()), state.closed_rows(*state.closed_span())
+        restored.load_stream(state.name, *map(dict, (state.core_state(), pending, closed)))
+
+
+@contextmanager
+def _lock(should_stop: Callable[[], bool]) -> Iterator[bool]:
+    """Hold the lock of the cache; yield False when asked to stop. A cache that cannot be changed needs no lock."""
+    lock = base_folder() / "lock"
+    if is_read_only(lock.parent):
+        yield True
+        return
+    with lock.open("w") as handle:
+        yield _wait_for_lock(lock, handle.fileno(), should_stop)
 
 
 def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool]) -> bool:
@@ -145,14 +170,14 @@ def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool])
     return False
 
 
-def _rehearsal_records(feature_counts: dict[str, int]) -> tuple[RawRecords, RawRecords]:
-    """Return four examples of each stream, and their labels."""
+def _rehearsal_records(feature_counts: dict[str, int], count: int) -> tuple[RawRecords, RawRecords]:
+    """Return so many examples of each stream, and their labels."""
     examples = [
-        Example(name, f"{name}-{number}"[:64], [float(number % 2)] * features)
+        Example(name, f"{number}-{name}"[:64], [float(number % 2)] * features)
         for name, features in feature_counts.items()
-        for number in range(4)
+        for number in range(count)
     ]
-    labels = [Label(name, f"{name}-{number}"[:64], number % 2) for name in feature_counts for number in range(4)]
+    labels = [Label(name, f"{number}-{name}"[:64], number % 2) for name in feature_counts for number in range(count)]
     return _raw(examples), _raw(labels)
 
 

@@ -11,16 +11,17 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 from stream_app.errors import ConfigurationError
 from stream_app.jit import compiler  # noqa: F401  (sets the environment before Numba is imported)
 
 # isort: split
-from numba.core.caching import _CacheLocator
+from numba.core.caching import Cache, _CacheLocator
 
 VERSIONS_KEPT = 4
 """The number of versions of each source file whose compiled code is kept: enough to switch between branches."""
@@ -47,7 +48,7 @@ DIGEST_CHARACTERS = 16
 def base_folder() -> Path:
     """Return the folder for all compiled code, below `AREBA_CACHE_DIR` or the user's cache; make it if necessary.
 
-    Whoever can write to this folder can run code as this user.
+    A user who can write to this folder can run code as this user. The folder may belong to root, as in an image.
 
     Raises:
         ConfigurationError: Other users may write to it.
@@ -56,7 +57,7 @@ def base_folder() -> Path:
     folder = Path(os.environ.get("AREBA_CACHE_DIR") or caches / "areba") / "compiled-code"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigurationError(f"{folder}: others may write to the cache of compiled code; set AREBA_CACHE_DIR")
     return folder
 
@@ -101,6 +102,11 @@ def _contents_digest(path: Path) -> bytes:
     return hashlib.sha256(path.read_bytes()).digest()
 
 
+def is_read_only(folder: Path) -> bool:
+    """Say whether this process cannot write to a folder, as in an image."""
+    return not os.access(folder, os.W_OK)
+
+
 @cache
 def folder_of(path: Path) -> Path:
     """Return the folder for the compiled code of one source file, and forget versions that were not used lately."""
@@ -109,6 +115,8 @@ def folder_of(path: Path) -> Path:
     versions = base_folder() / name
     folder = versions / digest_of(sources_of(path))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if is_read_only(folder):
+        return folder
     os.utime(folder)
     for old in sorted(versions.iterdir(), key=lambda version: version.stat().st_mtime)[:-VERSIONS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
@@ -124,11 +132,17 @@ class SourcesCacheLocator(_CacheLocator):
 
     @classmethod
     def from_function(cls, function: FunctionType, file: str) -> "SourcesCacheLocator | None":
-        """Make the locator of a function; None if it has no source file, so that Numba asks its other locators."""
+        """Make the locator of a function, or None, so that Numba asks its other locators.
+
+        None is for a function without a source file, and for a file that a read-only cache does not have.
+        """
         path = Path(file)
         if not path.is_file():
             return None
-        return cls(folder_of(path), function.__code__.co_firstlineno)
+        try:
+            return cls(folder_of(path), function.__code__.co_firstlineno)
+        except OSError:  # a file that is not in the cache of an image, such as a user's own
+            return None
 
     def get_cache_path(self) -> str:
         """Return the folder of this function's source file."""
@@ -141,3 +155,15 @@ class SourcesCacheLocator(_CacheLocator):
     def get_disambiguator(self) -> str:
         """Return the line of the function, which tells functions of one name apart."""
         return str(self._line)
+
+
+_save_overload: Callable[[Any, object, object], None] = Cache.save_overload
+
+
+def _save_if_writable(cache: Any, signature: object, data: object) -> None:  # noqa: ANN401  (Numba's, without types)
+    """Save compiled code, unless the cache is read-only: then it stays in memory, where Numba would raise an error."""
+    if not is_read_only(Path(cache.cache_path)):
+        _save_overload(cache, signature, data)
+
+
+Cache.save_overload = _save_if_writable  # type: ignore[method-assign]  # Numba has no hook for this

@@ -7,7 +7,6 @@ from contextlib import closing
 
 import pytest
 
-from ops.local_kafka.cluster import LocalKafka
 from stream_app.backends.base import Committed, Source, TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -16,6 +15,7 @@ from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import FencedError, RestartNeededError, TransactionAbortedError
 from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactions, sweep
+from stream_app.testing.local_kafka.cluster import LocalKafka
 from tests.contract.backends import Member, log_values, settle
 from tests.support.kafka.waiting import wait_until
 

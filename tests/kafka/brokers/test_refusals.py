@@ -13,7 +13,6 @@ import yaml
 from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # re-exported, but not marked so
 
 from ops.keeper import KeptProcess
-from ops.local_kafka.jars import missing_tools
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -21,6 +20,7 @@ from stream_app.cli.start import run_worker
 from stream_app.cli.topic_setup import create_topics
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
+from stream_app.testing.local_kafka.jars import missing_tools
 from tests.kafka.brokers.secure import PASSWORD, SecureKafka, secure_kafka
 from tests.support.kafka.application import App
 from tests.support.kafka.processes import ROOT

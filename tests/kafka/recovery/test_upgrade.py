@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from ops.local_kafka.cluster import LocalKafka
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -18,6 +17,7 @@ from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import Example, Label
 from stream_app.serialization.codec import encode
+from stream_app.testing.local_kafka.cluster import LocalKafka
 from stream_app.verify.verify import verify
 from tests.support.kafka.processes import run_to, run_until, worker_of
 from tests.support.kafka.topics import read_topic

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ops import broker, container_kafka
-from ops.local_kafka import cluster, jars
-from ops.local_kafka.plan import ClusterPlan, free_ports
-from ops.local_kafka.processes import broker_pid
+from ops import broker
 from stream_app.errors import ConfigurationError
+from stream_app.testing import container
+from stream_app.testing.kafka import Kind, kafka_broker
+from stream_app.testing.local_kafka import cluster, jars
+from stream_app.testing.local_kafka.plan import ClusterPlan, free_ports
+from stream_app.testing.local_kafka.processes import broker_pid
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +20,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a machine without Java, Maven and containers."""
     monkeypatch.delenv(broker.VARIABLE, raising=False)
     monkeypatch.setattr(jars, "missing_tools", lambda: ["java", "mvn"])
-    monkeypatch.setattr(container_kafka, "engine_answers", lambda: False)
+    monkeypatch.setattr(container, "engine_answers", lambda: False)
 
 
 class _Cluster:
@@ -65,7 +67,9 @@ def test_no_kafka_at_all() -> None:
     """A user must not mistake the in-process log for a Kafka."""
     with broker.choose() as chosen:
         assert chosen.bootstrap_servers is None
-        assert chosen.reason.startswith("Kafka: none, an in-process log, because there is neither Java")
+        assert chosen.reason.startswith(
+            "Kafka: none, an in-process log, because java and mvn not on the PATH; no container"
+        )
 
 
 def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +85,35 @@ def test_one_of_our_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> 
         assert chosen.bootstrap_servers is None
         assert "Maven could not fetch" in chosen.reason
     assert messages[-1] == chosen.reason
+
+
+def test_users_get_a_container_first_and_jars_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's build server has an engine more often than Java; a laptop without an engine must do as well."""
+
+    @contextmanager
+    def in_container() -> Iterator[str]:
+        yield "127.0.0.1:2"
+
+    def refuse() -> None:
+        raise ConfigurationError("the image is not there")
+
+    monkeypatch.setattr(jars, "missing_tools", list)
+    monkeypatch.setattr(cluster, "start", _start)
+    with kafka_broker() as only_jars:
+        assert only_jars.bootstrap_servers == "127.0.0.1:1"
+    monkeypatch.setattr(container, "engine_answers", lambda: True)
+    monkeypatch.setattr(container, "start", in_container)
+    with kafka_broker() as both:
+        assert both.bootstrap_servers == "127.0.0.1:2"
+    with kafka_broker(Kind.JARS) as preferred:
+        assert preferred.bootstrap_servers == "127.0.0.1:1"
+    monkeypatch.setattr(container, "start", refuse)
+    with kafka_broker() as after_a_failure:
+        assert after_a_failure.bootstrap_servers == "127.0.0.1:1"
+    monkeypatch.setattr(jars, "missing_tools", lambda: ["mvn"])
+    with pytest.raises(ConfigurationError) as problem, kafka_broker():
+        pass
+    assert problem.value.lines == ("the image is not there", "mvn not on the PATH")
 
 
 def test_without_java_the_launcher_says_what_is_missing() -> None:

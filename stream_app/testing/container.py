@@ -5,10 +5,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
-from ops.local_kafka.jars import KAFKA_VERSION
-from ops.local_kafka.plan import HOST, BrokerPorts, ClusterPlan, broker_properties, free_ports, new_cluster_id
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import ConfigurationError
+from stream_app.testing.local_kafka.jars import KAFKA_VERSION
+from stream_app.testing.local_kafka.plan import (
+    HOST,
+    BrokerPorts,
+    ClusterPlan,
+    broker_properties,
+    free_ports,
+    new_cluster_id,
+)
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 

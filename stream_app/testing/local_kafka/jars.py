@@ -16,7 +16,7 @@ from stream_app.terminal import Terminal
 
 KAFKA_VERSION = "4.3.0"
 
-ASSETS = Path(__file__).parents[1] / "kafka"
+ASSETS = Path(__file__).parent
 """The folder with the list of jars and the brokers' log configuration."""
 
 FETCH_TIMEOUT_S = 600.0

@@ -1,0 +1,37 @@
+"""`areba compile`."""
+
+import os
+from pathlib import Path
+
+import click
+
+from stream_app.config import METHODS, Config, load
+
+
+@click.command("compile")
+@click.option(
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    help="Compile for the learners of this configuration file; by default, for every method that is part of areba.",
+)
+def compile_code(path: Path | None) -> None:
+    """Compile what workers need, or load it: for images, and before the first start.
+
+    Compiled code is kept in the cache (AREBA_CACHE_DIR) for this machine's processor, or for another one that
+    NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name. It is found again at the same path, by the same version.
+    """
+    from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (see run)
+
+    for config in map(every_method, ("first", "correct")) if path is None else (load(path, os.environ),):
+        warm_up(config.task_settings())
+
+
+def every_method(corrections: str = "first") -> Config:
+    """Return a configuration with a learner of each method, and with one that is wide and scaled."""
+    plain = {method: {"method": method} for method in METHODS}
+    wide = {"wide": {"method": "areba", "hidden": [16, 16], "scaler": "standard"}}
+    streams = {"any": {"features": 2, "champion": next(iter(plain))}}
+    sections = {"learners": plain | wide, "streams": streams, "join": {"corrections": corrections}}
+    return Config.model_validate(sections, context={})

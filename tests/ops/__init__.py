@@ -1,0 +1,1 @@
+"""Tests that need a container engine: `make test-ops`."""

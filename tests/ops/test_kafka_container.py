@@ -1,0 +1,26 @@
+"""The Kafka for users' own tests, in a container."""
+
+import os
+
+import pytest
+
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.topics import plan
+from stream_app.config import Config
+from stream_app.testing import container, kafka_broker
+
+
+@pytest.mark.ops
+def test_a_broker_runs_in_a_container_and_leaves_nothing() -> None:
+    """A user's build server has an engine and no Java; brokers that stay would fill it."""
+    if not container.engine_answers():
+        if os.environ.get("CI") == "true":
+            pytest.fail("no container engine answers")
+        pytest.skip("no container engine answers")
+    topics = plan(Config().topics, 2)
+    with kafka_broker() as broker:
+        assert container.IMAGE in broker.reason
+        kafka = KafkaCluster(broker.bootstrap_servers)
+        kafka.create(topics, 1)
+        assert {topic.partitions for topic in kafka.topics(one.name for one in topics).values()} == {2}
+    assert KafkaCluster(broker.bootstrap_servers).broker_count(1.0) == 0
