@@ -10,6 +10,7 @@ from stream_app.cli.commands.run import run
 from stream_app.cli.commands.state import state
 from stream_app.cli.commands.topics import topics
 from stream_app.cli.commands.verify import explain, verify
+from stream_app.cli.commands.watch import tail, watch
 from stream_app.cli.process import configure_logging, run_command
 
 
@@ -20,7 +21,7 @@ def cli() -> None:
     configure_logging()
 
 
-for command in (run, topics, inspect_application, resume, promote, reset, dlq, state, verify, explain):
+for command in (run, topics, watch, inspect_application, tail, resume, promote, reset, dlq, state, verify, explain):
     cli.add_command(command)
 
 
