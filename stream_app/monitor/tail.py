@@ -91,7 +91,9 @@ def newest(cluster: FollowableCluster, topic: str, wanted: Wanted) -> tuple[Iter
         raise TopicError(f"{topic}: there is no such topic")
     places = [TopicPartition(topic, number) for number in range(found[topic].partitions)]
     ends = {place: end.stable for place, end in cluster.ends(places).items()}
-    firsts = dict.fromkeys(places, 0) if wanted.since_ms is None else dict(cluster.offsets_since(places, wanted.since_ms))
+    firsts = (
+        dict.fromkeys(places, 0) if wanted.since_ms is None else dict(cluster.offsets_since(places, wanted.since_ms))
+    )
     if wanted.limit is None:
         return (one for one in _between(cluster, firsts, ends) if wanted.matches(one.row)), ends
     return iter(_newest(cluster, firsts, ends, wanted, wanted.limit)), ends
@@ -227,4 +229,3 @@ def _single(number: float) -> float | str:
 
 def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode(errors="backslashreplace")
-

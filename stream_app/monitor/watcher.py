@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TypeVar
 
 from stream_app.backends.base import Clock, Fetched, TopicPartition
 from stream_app.backends.following import FollowableCluster
@@ -11,6 +10,7 @@ from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError,
 from stream_app.monitor.figures import Figures
 from stream_app.monitor.model import Model
 from stream_app.records import Act, Commit, Metric, Outcome, RawRecords, stream_of_key
+from stream_app.serialization.avro import Record
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter
 
@@ -37,8 +37,6 @@ CATCH_UP_S = 30.0
 """The longest time to read the tails; after that, the watcher shows what it has."""
 
 POLL_S = 0.1
-
-Decoded = TypeVar("Decoded")
 
 
 class Watcher:
@@ -163,14 +161,16 @@ class Watcher:
 
     def _add_outcomes(self, place: TopicPartition, records: RawRecords) -> None:
         now_s, times = self._clock.monotonic_s(), records.timestamps.tolist()
-        for row, outcome in self._decoded(records, Outcome):
-            is_new = int(records.offsets[row]) >= self._ends_at_start[place]
-            self.model.add_outcome(outcome, place.partition, times[row], now_s if is_new else None)
+        for row, record in self._decoded(records):
+            if isinstance(record, Outcome):
+                is_new = int(records.offsets[row]) >= self._ends_at_start[place]
+                self.model.add_outcome(record, place.partition, times[row], now_s if is_new else None)
 
     def _add_metrics(self, place: TopicPartition, records: RawRecords) -> None:
         times = records.timestamps.tolist()
-        for row, metric in self._decoded(records, Metric):
-            self.model.add_metric(metric, place.partition, times[row])
+        for row, record in self._decoded(records):
+            if isinstance(record, Metric):
+                self.model.add_metric(record, place.partition, times[row])
 
     def _add_dead_letters(self, place: TopicPartition, records: RawRecords) -> None:
         times = records.timestamps.tolist()
@@ -180,17 +180,14 @@ class Watcher:
                 self.model.add_dead_letter(stream_of_key(key), letter.reason, place.partition, times[row])
 
     def _add_progress(self, place: TopicPartition, records: RawRecords) -> None:
-        for _, record in self._decoded(records, Commit, Act):
-            self.model.add_progress(place.partition, record)
+        for _, record in self._decoded(records):
+            if isinstance(record, Commit | Act):
+                self.model.add_progress(place.partition, record)
 
-    def _decoded(self, records: RawRecords, *kinds: type[Decoded]) -> Iterator[tuple[int, Decoded]]:
-        """Yield the number of each row that has one of these kinds of records, and the record; count the other rows."""
+    def _decoded(self, records: RawRecords) -> Iterator[tuple[int, Record]]:
+        """Yield the number and the record of each row that can be decoded; count the other rows."""
         for row, value in enumerate(records.values):
             try:
-                record = decode_one(value or b"")
+                yield row, decode_one(value or b"")
             except (UndecodableError, WrongSchemaError):
-                record = None
-            if isinstance(record, kinds):
-                yield row, record
-            else:
                 self._unreadable += 1
