@@ -56,14 +56,21 @@ def verify(
     rerun: bool,
     partial: bool,
 ) -> None:
-    """Check from the topics alone that every record was processed exactly once.
+    """Check that every record was processed exactly once.
 
-    Findings name topic, partition and offset: examples without a prediction or out of order, labels without an outcome,
-    missing or changed dead letters, commit records that do not follow one another, metrics that do not follow from
-    predictions and labels, and any output that a second run does not reproduce. The first line says what was checked.
+    Only the topics are read. Findings name topic, partition and offset: examples without a prediction or out of order,
+    labels without an outcome, missing or changed dead letters, commit records that do not follow one another, metrics
+    that do not follow from predictions and labels, and any output that a second run does not reproduce. The first line
+    says what was checked.
     Where inputs have expired, the check begins at the oldest snapshot from which it can. The exit status is 1 when
     there is a finding, or when inputs are left that were not covered, unless `--partial` is given.
-    """
+
+    \b
+    Examples:
+      areba verify -c my.yaml
+      areba verify -c my.yaml --checkpoint verify.checkpoint
+      areba verify -c my.yaml --manifest sent.json --no-rerun
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.cli.clients import connect  # noqa: PLC0415  (see run)
     from stream_app.verify.verify import verify as verify_topics  # noqa: PLC0415
 
@@ -91,7 +98,14 @@ def verify(
 @CONFIG_OPTION
 @TASK_OPTION
 def explain(stream: str, id_: str, path: Path, task: int | None) -> None:
-    """Predict a past example again with the state of that moment; exit status 1 unless the bits are equal."""
+    """Predict a past example again with the state of that moment.
+
+    The exit status is 1 unless the bits are equal to the published ones, and 3 if the state cannot be rebuilt.
+
+    \b
+    Examples:
+      areba explain pumps pump-4711 -c my.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 

@@ -41,12 +41,12 @@ NEWEST = 10
     help="Time between two updates; with --once, the time over which rates are measured.",
 )
 def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, as_json: bool) -> None:
-    """Show how each learner of each stream is doing, live, until Ctrl-C.
+    """Show live how well each learner of each stream does.
 
     The table has G-mean, recall and specificity by the newest metric, labelled examples learned in a second, the lag in
     seconds of event time, the examples that wait for their label, dead letters, and changes that were flagged. All of
     it comes from the topics: no worker is asked, and any number of people may watch. Names are never cut. Lines below
-    the table name tasks that stand still, topics that cannot be read, and what the table leaves out.
+    the table name tasks that stand still, topics that cannot be read, and what the table leaves out. Ctrl-C ends it.
 
     The exit status is 0, also after Ctrl-C; 2 if a topic does not exist or no broker answers.
 
@@ -55,7 +55,7 @@ def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, 
       areba watch -c my.yaml
       areba watch -c my.yaml --stream pumps --once
       areba watch -c my.yaml --once --json | jq '.learner, .gmean'
-    """  # noqa: D301  (click's mark for a paragraph that is not wrapped)
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
     from stream_app.monitor.watcher import Watcher  # noqa: PLC0415
@@ -137,9 +137,9 @@ def tail(topic: str, path: Path, streams: Sequence[str], since: str | None, limi
     \b
     Examples:
       areba tail predictions -c my.yaml
-      areba tail metrics -c my.yaml --stream pumps --limit 1000 | jq -c '[.value.learner, .value.gmean]'
+      areba tail metrics -c my.yaml --stream pumps | jq .value.gmean
       areba tail dead-letters -c my.yaml --since 2h --follow
-    """  # noqa: D301  (as above)
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.selection import parse_time  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.cli.clients import connect  # noqa: PLC0415
