@@ -131,7 +131,8 @@ class Model:
     def add_outcome(self, outcome: Outcome, task: int, time_ms: int, now_s: float | None) -> None:
         """Add an outcome that arrived at `now_s`; None: it is older than the view, and does not count in rates."""
         known = self._add_output(outcome.stream, task, time_ms)
-        if known is not None and outcome.outcome == JOINED and now_s is not None:
+        is_counted = self._since_s is not None and outcome.outcome == JOINED
+        if known is not None and is_counted and now_s is not None:
             known.joined.add(now_s)
 
     def add_metric(self, metric: Metric, task: int, time_ms: int) -> None:

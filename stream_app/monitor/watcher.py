@@ -107,11 +107,11 @@ class Watcher:
         """Read what has arrived since, without waiting."""
         for _ in range(MAX_POLLS):
             found = self._follower.poll(POLL_RECORDS, 0.0)
-            for fetched in found:
-                self._take(fetched)
-            if sum(len(fetched.records) for fetched in found) < POLL_RECORDS:
+            if not found:
                 self._full_updates = 0
                 return
+            for fetched in found:
+                self._take(fetched)
         self._full_updates += 1
         if self._full_updates >= MAX_FULL_UPDATES:
             with suppress(TopicError, UnknownOutcomeError):

@@ -194,7 +194,7 @@ class KafkaLogFollower:
     def problems(self) -> Sequence[str]:
         """Return a line for each problem; see `following.LogFollower.problems`."""
         if self._outages.is_confirmed:
-            return (f"no Kafka broker answers at {self._bootstrap_servers} for {self._outages.down_s():.0f} s",)
+            return (f"no Kafka broker has answered at {self._bootstrap_servers} for {self._outages.down_s():.0f} s",)
         return tuple(dict.fromkeys(self._refusals.values()))
 
     def close(self) -> None:
