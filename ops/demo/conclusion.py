@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from stream_app.monitor.table import UNKNOWN, percentage, simple_table
+from stream_app.monitor.table import UNKNOWN, percentage
 from stream_app.records import Metric
+from stream_app.terminal import simple_table
 
 HEADINGS = ("stream", "learner", "examples", "labelled", "unlab.", "recall", "specif.", "G-mean", "delay")
 
@@ -24,7 +25,7 @@ def duration(milliseconds: int | None) -> str:
 
 def final_table(metrics: Sequence[Metric]) -> Table:
     """Return the table of the last metric of each learner, in the given order."""
-    table = simple_table("Every stream and learner", HEADINGS, CAPTION)
+    table = simple_table("Every stream and learner", HEADINGS, CAPTION, names=2)
     stream = None
     for metric in metrics:
         table.add_row(

@@ -3,6 +3,7 @@
 import click
 
 from stream_app import __version__
+from stream_app.cli.commands.config import config
 from stream_app.cli.commands.dlq import dlq
 from stream_app.cli.commands.inspect import inspect_application
 from stream_app.cli.commands.operations import promote, reset, resume
@@ -21,7 +22,10 @@ def cli() -> None:
     configure_logging()
 
 
-for command in (run, topics, watch, inspect_application, tail, resume, promote, reset, dlq, state, verify, explain):
+for command in (
+    *(run, topics, config, watch, inspect_application, tail),
+    *(resume, promote, reset, dlq, state, verify, explain),
+):
     cli.add_command(command)
 
 

@@ -1,14 +1,12 @@
 """The figures of a running application as a table of at most 80 columns in which no name is cut."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from rich import box
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
-from stream_app.terminal import printable
+from stream_app.terminal import printable, simple_table
 
 COLUMNS = ("stream", "learner", "G-mean", "recall", "specif.", "labels/s", "lag s", "pending", "dead", "changes")
 """`labels/s`, `lag s`, `pending` and `dead` belong to the stream and stand in the row of its first learner."""
@@ -38,23 +36,6 @@ def count(number: float | None) -> str:
     return f"{number / divisor:.3g}{unit}"
 
 
-def simple_table(title: str, headings: Sequence[str], caption: str = "") -> Table:
-    """Return an empty table in the style of all tables: the first two columns are names, which wrap and are not cut."""
-    table = Table(
-        title=printable(title) or None,
-        caption=caption or None,
-        box=box.SIMPLE_HEAD,
-        padding=0,
-        title_justify="left",
-        title_style="bold",
-        caption_justify="left",
-    )
-    for index, heading in enumerate(headings):
-        is_name = index < 2
-        table.add_column(heading, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
-    return table
-
-
 def figures_table(figures: Figures, title: str, lines: int | None = None) -> Group:
     """Return the table, and a line below it for everything that the table does not show.
 
@@ -68,7 +49,7 @@ def figures_table(figures: Figures, title: str, lines: int | None = None) -> Gro
     hidden = len(figures.streams) - len(shown)
     if hidden:
         notes.append(f"{hidden:,} of {len(figures.streams):,} streams are not shown; --stream NAME chooses")
-    table = simple_table(title, COLUMNS, CAPTION)
+    table = simple_table(title, COLUMNS, CAPTION, names=2)
     for stream in shown:
         own = (
             count(stream.labelled_per_s),

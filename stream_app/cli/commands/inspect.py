@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION, TASKS_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION, TASKS_OPTION
 from stream_app.terminal import Terminal, say
 
 
 @click.command("inspect")
 @CONFIG_OPTION
 @TASKS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+@JSON_OPTION
 def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
     """Show the progress and the problems of each task.
 

@@ -1,5 +1,6 @@
 """`areba state`: list, export, import and repair the state of tasks."""
 
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION, TASK_OPTION, TASKS_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION, TASK_OPTION, TASKS_OPTION
 from stream_app.errors import StateError
 from stream_app.terminal import Terminal, say
 
@@ -35,7 +36,8 @@ def state() -> None:
 @state.command("list")
 @CONFIG_OPTION
 @TASKS_OPTION
-def list_command(path: Path, tasks: Sequence[int]) -> None:
+@JSON_LINES_OPTION
+def list_command(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
     """List all streams and learners: method, size, updates, digest.
 
     The exit status is 0 also if a task has no state yet; a line on standard error says so.
@@ -46,6 +48,7 @@ def list_command(path: Path, tasks: Sequence[int]) -> None:
       areba state list -c my.yaml --task 0 --task 1
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.admin.learner_list import documents, table  # noqa: PLC0415
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
     place = open_place(path)
@@ -54,8 +57,12 @@ def list_command(path: Path, tasks: Sequence[int]) -> None:
             rebuilt = models.rebuild(place, task, None)
         except StateError as problem:
             say(problem, err=True)
+            continue
+        if as_json:
+            for one in documents(place.config, task, rebuilt):
+                say(json.dumps(one))
         else:
-            Terminal().print(models.table(place.config, task, rebuilt))
+            Terminal().print(table(place.config, task, rebuilt))
 
 
 @state.command("rebuild")
@@ -77,11 +84,12 @@ def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: P
       areba state rebuild -c my.yaml --task 0 --at 20000/19500 -o models
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.admin.learner_list import table  # noqa: PLC0415
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
     place = open_place(path)
     rebuilt = models.rebuild(place, task, at)
-    Terminal().print(models.table(place.config, task, rebuilt))
+    Terminal().print(table(place.config, task, rebuilt))
     for file in models.export_all(place.config, task, rebuilt, output) if output else ():
         say(file)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION
 from stream_app.config import load
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import Terminal, say
@@ -30,7 +30,7 @@ NEWEST = 10
 @CONFIG_OPTION
 @STREAM_OPTION
 @click.option("--once", is_flag=True, help="Print the figures once and exit.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document a line for each learner of a stream.")
+@JSON_LINES_OPTION
 @click.option(
     "--interval",
     "interval_s",

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from ops.broker import Broker
 from stream_app.backends.partitioner import partition_of
-from tests.support.kafka.application import App
+from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import Process, areba, spawn, workers
 from tests.support.kafka.records import example, label
 from tests.support.kafka.waiting import DEADLINE_S, START_DEADLINE_S, wait_until
@@ -25,6 +25,7 @@ PARTITIONS = 2
 STREAM = "pumps"
 PARTITION = partition_of(STREAM.encode(), PARTITIONS)
 EXAMPLES = 100
+SECTIONS: Mapping[str, Section] = {"streams": {STREAM: {"features": 2}}, "metrics": {"every_labels": 10}}
 
 
 def _records(first: int, end: int, start_ms: int) -> Iterator[Sent]:
@@ -56,8 +57,7 @@ def _documents(output: Path) -> list[dict[str, Any]]:
 def test_a_stream_that_learns(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """Both commands show what happens while it happens, and end with Ctrl-C; otherwise nobody sees that it learns."""
     assert kafka.bootstrap_servers is not None
-    sections = {"streams": {STREAM: {"features": 2}}, "metrics": {"every_labels": 10}}
-    app = App(kafka.bootstrap_servers, prefix, tmp_path, sections, partitions=PARTITIONS)
+    app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=PARTITIONS)
     file, watched, tailed = app.file("w"), tmp_path / "watch.txt", tmp_path / "tail.txt"
     for command in (("watch", "--once"), ("tail", "metrics")):
         refused = areba(file, *command)

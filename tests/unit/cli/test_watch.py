@@ -1,55 +1,14 @@
 """`areba watch` and `areba tail` as scripts call them, over the in-process log."""
 
 import json
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
-from stream_app.cli import clients, main
-from stream_app.config import Config
 from stream_app.monitor import watcher
-from tests.support.world import World, _all_at, _started, _turns
-
-Run = Callable[..., tuple[int, Sequence[str], Sequence[str]]]
+from tests.unit.cli.conftest import Run
 
 MAX_UPDATES = 3
-
-
-@pytest.fixture
-def world() -> World:
-    """Return a world whose worker has processed 20 examples and labels of each partition."""
-    world = World()
-    world.send(20)
-    worker = _started(world.worker())
-    _turns(worker, until=_all_at(worker, 20))
-    return world
-
-
-@pytest.fixture
-def run(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Return a function that runs a command; it returns the exit status and the lines of both outputs."""
-    file = tmp_path / "app.yaml"
-    file.write_text("application: {id: app}\nstreams: {s0: {features: 1}, s1: {features: 1}}\n")
-
-    def connect(_: Config) -> object:
-        return world.cluster
-
-    monkeypatch.setattr(clients, "connect", connect)
-
-    def run_command(*arguments: str) -> tuple[int, Sequence[str], Sequence[str]]:
-        monkeypatch.setattr(sys, "argv", ["areba", *arguments, "-c", str(file)])
-        status: int | str | None = 0
-        try:
-            main.main()
-        except SystemExit as ended:
-            status = ended.code
-        written = capsys.readouterr()
-        assert isinstance(status, int)
-        return status, written.out.splitlines(), written.err.splitlines()
-
-    return run_command
 
 
 def test_watch_once(run: Run) -> None:
