@@ -82,6 +82,23 @@ def query_offsets_since(
     return dict(zip(partitions, chosen, strict=True))
 
 
+def query_newest_timestamp(admin: AdminClient, partitions: Sequence[TopicPartition]) -> int | None:
+    """Ask the broker for the largest timestamp in the partitions (KIP-734); None if there are no records.
+
+    Raises:
+        TopicError: The broker refuses.
+        UnknownOutcomeError: No broker answered in time.
+    """
+    places = client_partitions(partitions)
+    spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+    futures = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=timeouts.LEADER_REQUEST_S)
+    try:
+        found = [answer(futures[place], timeouts.LEADER_REQUEST_S).timestamp for place in places]
+    except KafkaException as problem:
+        raise failed_request(problem, "newest timestamp", f"topic {places[0].topic}", "Describe") from None
+    return max((timestamp for timestamp in found if timestamp >= 0), default=None)
+
+
 def _query_offsets(
     admin: AdminClient,
     places: Sequence[ClientPartition],
