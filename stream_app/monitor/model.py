@@ -1,6 +1,6 @@
 """Compute the figures of a running application from its decoded records; pure, and bounded in memory.
 
-Times are given: event time in milliseconds, and the moment of a call in seconds of any clock that never decreases.
+Times are given: event time in milliseconds, and the moments of updates in seconds of any clock that never decreases.
 """
 
 from collections import Counter, deque
@@ -18,36 +18,61 @@ MAX_STREAMS = 1_000
 MAX_REASONS = 20
 """Reasons of dead letters that are counted: more than there are, unless another program writes to the topic."""
 
-WINDOW_S = 10
-"""Seconds over which rates are measured: long enough for the pauses between commits, short enough to see a stop."""
+WINDOW_S = 10.0
+"""Time over which rates are measured: long enough for the pauses between commits, short enough to see a stop."""
+
+LEAST_WINDOW_S = 0.5
+"""Over a shorter time, a rate would say little."""
+
+TICK_S = 0.25
+"""Least time between two moments that are kept: with it, a window has a bounded number of them."""
 
 JOINED = OutcomeKind.JOINED.name.lower()
 
 
-class Rate:
-    """Counts events over the last `WINDOW_S` seconds."""
+class Ticks:
+    """The moments of the last updates, between which rates are measured."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[int, int]] = deque(maxlen=WINDOW_S + 1)
+        self._times: deque[float] = deque(maxlen=int(WINDOW_S / TICK_S) + 2)
 
     def add(self, now_s: float) -> None:
-        """Count one event."""
-        second = int(now_s)
-        count = self._counts.pop()[1] if self._counts and self._counts[-1][0] == second else 0
-        self._counts.append((second, count + 1))
+        """Add the moment of an update."""
+        if not self._times or now_s - self._times[-1] >= TICK_S:
+            self._times.append(now_s)
 
-    def per_second(self, now_s: float, since_s: float) -> float | None:
-        """Return the events per second; None if less than half a second was measured.
+    @property
+    def newest_s(self) -> float | None:
+        """The newest moment; None before the first."""
+        return self._times[-1] if self._times else None
 
-        Args:
-            now_s: The moment of this call.
-            since_s: When counting began.
+    def window(self) -> tuple[float, float] | None:
+        """Return begin and end of the last `WINDOW_S` seconds, as two of the moments; None: too little time passed.
+
+        If updates are rarer, it is the time between the last two.
         """
-        begin_s = max(since_s, int(now_s) - WINDOW_S + 1)
-        measured_s = now_s - begin_s
-        if measured_s < 0.5:
+        if len(self._times) < 2:
             return None
-        return sum(count for second, count in self._counts if second >= int(begin_s)) / measured_s
+        *earlier, end_s = self._times
+        begin_s = next((time_s for time_s in earlier if time_s >= end_s - WINDOW_S), earlier[-1])
+        return None if end_s - begin_s < LEAST_WINDOW_S else (begin_s, end_s)
+
+
+class Rate:
+    """Counts events of one kind by the moment of the update that found them."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque(maxlen=int(WINDOW_S / TICK_S) + 2)
+
+    def add(self, tick_s: float) -> None:
+        """Count one event."""
+        count = self._counts.pop()[1] if self._counts and self._counts[-1][0] == tick_s else 0
+        self._counts.append((tick_s, count + 1))
+
+    def per_second(self, window: tuple[float, float]) -> float:
+        """Return the events per second: those found after the begin of a window, up to its end."""
+        begin_s, end_s = window
+        return sum(count for tick_s, count in self._counts if tick_s > begin_s) / (end_s - begin_s)
 
 
 class _Example(NamedTuple):
@@ -99,16 +124,19 @@ class Model:
         self._max_points = max_points
         self._streams: dict[str, _Stream] = {name: _Stream() for name in list(streams)[:max_streams]}
         self._has_older_dead_letters = False
-        self._since_s: float | None = None
+        self._ticks = Ticks()
         self._commits: dict[int, Commit] = {}
         self._tripped: dict[int, str] = {}
         self._unassigned: Counter[str] = Counter()
         self._left_out = 0
         self._skipped = 0
 
-    def begin(self, now_s: float) -> None:
-        """Begin to measure rates: what was in the topics before has been added."""
-        self._since_s = now_s
+    def tick(self, now_s: float) -> None:
+        """Note the moment of an update; what is added next has come since the last one.
+
+        What is added before the first tick was in the topics already, and does not count in rates.
+        """
+        self._ticks.add(now_s)
 
     def note_older_dead_letters(self) -> None:
         """Note that there are dead letters that will not be added."""
@@ -128,12 +156,12 @@ class Model:
         """Add a prediction of any learner."""
         self._add_output(stream, task, time_ms)
 
-    def add_outcome(self, outcome: Outcome, task: int, time_ms: int, now_s: float | None) -> None:
-        """Add an outcome that arrived at `now_s`; None: it is older than the view, and does not count in rates."""
+    def add_outcome(self, outcome: Outcome, task: int, time_ms: int) -> None:
+        """Add an outcome."""
         known = self._add_output(outcome.stream, task, time_ms)
-        is_counted = self._since_s is not None and outcome.outcome == JOINED
-        if known is not None and is_counted and now_s is not None:
-            known.joined.add(now_s)
+        tick_s = self._ticks.newest_s
+        if known is not None and tick_s is not None and outcome.outcome == JOINED:
+            known.joined.add(tick_s)
 
     def add_metric(self, metric: Metric, task: int, time_ms: int) -> None:
         """Add a metric."""
@@ -184,29 +212,24 @@ class Model:
         known = self._streams.get(stream)
         return {} if known is None else known.curves
 
-    def figures(self, now_s: float, problems: Iterable[str] = ()) -> Figures:
-        """Return all figures as they are at `now_s`.
-
-        Args:
-            now_s: The moment of this call.
-            problems: Lines about what cannot be read, which come first.
-        """
+    def figures(self, problems: Iterable[str] = ()) -> Figures:
+        """Return all figures as of the newest tick; `problems` are lines about what cannot be read."""
         tripped = (f"task {task}: tripped: {reason}" for task, reason in sorted(self._tripped.items()))
         return Figures(
-            streams=tuple(self._figures(name, now_s) for name in sorted(self._streams)),
+            streams=tuple(self._figures(name) for name in sorted(self._streams)),
             unassigned=dict(self._unassigned.most_common()),
             left_out=self._left_out,
             skipped=self._skipped,
             problems=(*problems, *tripped),
         )
 
-    def _figures(self, name: str, now_s: float) -> StreamFigures:
-        known = self._streams[name]
+    def _figures(self, name: str) -> StreamFigures:
+        known, window = self._streams[name], self._ticks.window()
         return StreamFigures(
             stream=name,
             task=known.task,
             learners=tuple(sorted(known.learners.values(), key=lambda learner: not learner.metric.champion)),
-            labelled_per_s=None if self._since_s is None else known.joined.per_second(now_s, self._since_s),
+            labelled_per_s=None if window is None else known.joined.per_second(window),
             lag_ms=self._lag_ms(known),
             dead_letters=known.dead_letters,
             dead_letters_are_all=not self._has_older_dead_letters,

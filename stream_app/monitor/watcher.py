@@ -101,10 +101,11 @@ class Watcher:
                 place = fetched.partition
                 if fetched.at_end or self._positions[place] >= self._ends_at_start[place]:
                     waiting.discard(place)
-        self.model.begin(self._clock.monotonic_s())
+        self.model.tick(self._clock.monotonic_s())
 
     def update(self) -> None:
         """Read what has arrived since, without waiting."""
+        self.model.tick(self._clock.monotonic_s())
         for _ in range(MAX_POLLS):
             found = self._follower.poll(POLL_RECORDS, 0.0)
             if not found:
@@ -131,7 +132,7 @@ class Watcher:
 
     def figures(self) -> Figures:
         """Return the figures of this moment."""
-        return self.model.figures(self._clock.monotonic_s(), self._problems())
+        return self.model.figures(self._problems())
 
     def _problems(self) -> Iterator[str]:
         yield from self._follower.problems
@@ -160,11 +161,10 @@ class Watcher:
             self.model.add_prediction(stream_of_key(key), place.partition, time_ms)
 
     def _add_outcomes(self, place: TopicPartition, records: RawRecords) -> None:
-        now_s, times = self._clock.monotonic_s(), records.timestamps.tolist()
+        times = records.timestamps.tolist()
         for row, record in self._decoded(records):
             if isinstance(record, Outcome):
-                is_new = int(records.offsets[row]) >= self._ends_at_start[place]
-                self.model.add_outcome(record, place.partition, times[row], now_s if is_new else None)
+                self.model.add_outcome(record, place.partition, times[row])
 
     def _add_metrics(self, place: TopicPartition, records: RawRecords) -> None:
         times = records.timestamps.tolist()
