@@ -1,5 +1,6 @@
 """`areba dlq`: list, show and replay dead letters."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION
 from stream_app.cli.commands.progress import progress_bar
 from stream_app.config import load
 from stream_app.errors import ConfigurationError
@@ -74,7 +75,8 @@ def _selection(
 @CONFIG_OPTION
 @_selecting
 @click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show only the newest ones.")
-def list_command(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
+@JSON_OPTION
+def list_command(path: Path, limit: int, *, as_json: bool, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
     """List dead letters, oldest first, and count them by reason.
 
     The exit status is 2 if there is no such reason, partition or topic.
@@ -89,7 +91,8 @@ def list_command(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401
 
     config = load(path, os.environ)
     selection = _selection(**chosen)
-    for line in list_letters(connect(config), config, selection, limit).texts():
+    found = list_letters(connect(config), config, selection, limit)
+    for line in [json.dumps(found.to_plain())] if as_json else found.texts():
         say(line)
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+from tests.support.world import World, _started, _turns
 from tests.unit.cli.conftest import Run
 
 
@@ -20,3 +21,15 @@ def test_documents(run: Run) -> None:
     assert (status, report["ok"], report["findings"]) == (0, True, [])
     assert report["streams"]["s1"]["joined"] == 20
     assert report["streams"]["s1"]["predictions"] == {"areba": 20}
+
+
+def test_dead_letters(run: Run, world: World) -> None:
+    """A script that sends some of them back needs partition and offset as numbers."""
+    world.put("examples", 1, b"s1", b"nonsense", 300)
+    worker = _started(world.worker())
+    _turns(worker, until=lambda: any(task.offsets == (21, 20) for task in worker.tasks))
+    status, (line,), _ = run("dlq", "list", "--json")
+    document = json.loads(line)
+    (letter,) = document["dead_letters"]
+    assert (status, letter["partition"], letter["bytes"], letter["is_sent_back"]) == (0, 1, 8, False)
+    assert document["counts"] == {letter["reason"]: 1}
