@@ -16,7 +16,6 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
 from producers import datasets
 from producers.datasets.fetch import default_folder, fetch
@@ -35,7 +34,7 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import ArebaError, ConfigurationError
-from stream_app.terminal import LogFormatter, Terminal, say
+from stream_app.terminal import LogFormatter, Terminal, say, simple_table
 
 BOOTSTRAP_VARIABLES = ("AREBA__KAFKA__BOOTSTRAP_SERVERS", "AREBA_KAFKA__BOOTSTRAP_SERVERS")
 TOPIC_PREFIX_VARIABLES = ("AREBA__KAFKA__INPUT_PREFIX", "AREBA__KAFKA__TOPIC_PREFIX")
@@ -71,12 +70,12 @@ def main() -> None:
 @main.command("list")
 def list_command() -> None:
     """List data sets, synthetic streams, and their options."""
-    table = Table("name", "examples", "positive", "features", "from", "what")
+    table = simple_table("", ("name", "from", "what", "examples", "positive", "features"), names=3)
     folder = data_dir_from_environment()
     loaded = [(recipe, recipe.load(folder)) for recipe in datasets.RECIPES.values()]
     for recipe, data in loaded:
         sizes = (f"{len(data):,}", f"{int(data.labels.sum()):,}", str(data.dimension))
-        table.add_row(recipe.name, *sizes, data.source, recipe.title)
+        table.add_row(recipe.name, data.source, recipe.title, *sizes)
     Terminal().print(table)
     say("")
     say("How features are made:")
@@ -310,11 +309,12 @@ def _parse_rate(text: str) -> float | None:
 
 def print_summary(manifest: Manifest, console: Terminal) -> None:
     """Print what was sent, one row for each stream."""
-    table = Table("stream", "examples", "positive", "labels", "never labelled", "faults", "label delay", title="sent")
+    headings = ("stream", "label delay", "examples", "positive", "labels", "unlabelled", "faults")
+    table = simple_table("Sent", headings, names=2)
     for stream in manifest.streams:
         faults = sum(getattr(stream.faults, name) for name in type(stream.faults).__dataclass_fields__)
         counts = (stream.examples.sent, stream.examples.positive, stream.labels.sent, stream.never_labelled, faults)
-        table.add_row(stream.stream, *(f"{count:,}" for count in counts), stream.label_delay)
+        table.add_row(stream.stream, stream.label_delay, *(f"{count:,}" for count in counts))
     console.print(table)
     console.print(f"{manifest.records:,} records, marks included; digest {manifest.digest}", soft_wrap=True)
 

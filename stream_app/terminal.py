@@ -3,14 +3,17 @@
 Names of streams, ids, header names and reasons come from records that nobody has checked. Escape characters in them
 would control the terminal, a line feed would forge a line of output, and rich would interpret `[/a]` as markup. So no
 command writes by itself: `say` writes a line, `Terminal` tables and progress, `LogFormatter` the log. All three escape
-the text with `printable`.
+the text with `printable`. All tables are made by `simple_table`.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from rich import box
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -48,6 +51,26 @@ class Terminal(Console):
         highlighter: "HighlighterType | None" = None,  # noqa: ARG002
     ) -> Text:
         return Text(printable(text), style=style, justify=justify, overflow=overflow)
+
+
+def simple_table(title: str, headings: Sequence[str], caption: str = "", *, names: int = 1) -> Table:
+    """Return an empty table in the style of all commands.
+
+    The first `names` columns hold texts, the others numbers. Where the terminal is too narrow, the widest columns are
+    wrapped, and nothing is cut.
+    """
+    table = Table(
+        title=printable(title) or None,
+        caption=caption or None,
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+    )
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if index < names else "right", overflow="fold")
+    return table
 
 
 class LogFormatter(logging.Formatter):

@@ -15,18 +15,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ops import broker as brokers
-from ops import figure, table
+from ops import figure
+from ops.demo.conclusion import final_table
 from ops.demo.interruption import Interruption, interruptible
 from ops.demo.replaying import ReplayThread
 from ops.demo.streams import CONFIGURATION_FILE, configuration, environment, replay_plan
 from ops.demo.view import PARTITIONS, View, panels_of
 from ops.keeper import unless_interrupted
-from ops.watch import Watch
 from ops.workers import RESTORED, ProcessWorkers, ThreadWorkers, Workers, tasks_of
 from producers.manifest import Manifest
 from stream_app.backends import topics as topic_plan
-from stream_app.backends.base import Cluster, Sender
+from stream_app.backends.base import Sender
 from stream_app.backends.clock import SystemClock
+from stream_app.backends.following import FollowableCluster
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.memory.broker import EmbeddedBroker
@@ -34,6 +35,7 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.config import Config
 from stream_app.errors import ArebaError
+from stream_app.monitor.watcher import Watcher
 from stream_app.terminal import Terminal
 from stream_app.verify.verify import Report, verify
 
@@ -58,8 +60,8 @@ PLAIN_WIDTH = 110
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells report it."""
 
-WATCHER_SETTINGS = {"fetch.wait.max.ms": "250", "queued.max.messages.kbytes": "4096"}
-"""Client settings of the view, which may lag a little: a hundred requests a second would slow the workers down."""
+CURVE_POINTS = 4_000
+"""Points that are kept of each learner's curve, for the figure."""
 
 
 def main(*, bootstrap_servers: str | None = None, short: bool = False) -> int:
@@ -95,14 +97,12 @@ class _Connections:
     """The clients of the demo.
 
     Attributes:
-        cluster: For administration and verification.
-        watching: For the live view.
+        cluster: For administration, the live view and verification.
         sender: For the replay.
         workers: Starts, kills and stops the workers.
     """
 
-    cluster: Cluster
-    watching: Cluster
+    cluster: FollowableCluster
     sender: Sender
     workers: Workers
 
@@ -124,9 +124,10 @@ def _run(console: Terminal, interruption: Interruption, bootstrap_servers: str |
             started = [f"{name} ({connections.workers.start(name)})" for name in WORKERS]
         console.print(f"Workers: {' and '.join(started)}, one consumer group")
         _wait_for_group(console, connections.workers)
-        watch = Watch(connections.watching, config.topics, PARTITIONS)
-        stack.callback(watch.close)
-        view = View(console, watch, plan)
+        watcher = Watcher(connections.cluster, config, SystemClock(), CURVE_POINTS)
+        stack.callback(watcher.close)
+        watcher.catch_up()
+        view = View(console, watcher, plan)
         sending = ReplayThread(plan, connections.sender, view.note_sent)
         stack.callback(sending.stop)
         stack.callback(interruption.ignore)
@@ -151,12 +152,10 @@ def _connect(config: Config, folder: Path, bootstrap_servers: str | None) -> _Co
     """Return clients of Kafka, or of an in-process broker if no Kafka was found."""
     if bootstrap_servers is None:
         log = EmbeddedBroker(SystemClock())
-        cluster = EmbeddedCluster(log)
-        return _Connections(cluster, cluster, EmbeddedSender(log), ThreadWorkers(config, log))
+        return _Connections(EmbeddedCluster(log), EmbeddedSender(log), ThreadWorkers(config, log))
     settings = dict(config.kafka.all)
     return _Connections(
         cluster=KafkaCluster(bootstrap_servers, settings).require_broker(),
-        watching=KafkaCluster(bootstrap_servers, {**settings, **WATCHER_SETTINGS}),
         sender=KafkaSender(bootstrap_servers, settings),
         workers=ProcessWorkers(folder / CONFIGURATION_FILE, folder, environment()),
     )
@@ -203,7 +202,7 @@ def _watch(view: View, sending: ReplayThread, workers: Workers, interruption: In
     moved_s, processed, restorations = time.monotonic(), -1, _Restorations(workers)
     with view.live() as live:
         while True:
-            view.watch.poll()
+            view.watcher.update()
             view.update(live)
             if sending.done and view.finished:
                 break
@@ -213,12 +212,12 @@ def _watch(view: View, sending: ReplayThread, workers: Workers, interruption: In
                 _kill_one(view, workers, interruption)
             elif view.kills:
                 restorations.report(view)
-            if view.watch.processed != processed:
-                moved_s, processed = time.monotonic(), view.watch.processed
+            if view.processed != processed:
+                moved_s, processed = time.monotonic(), view.processed
             elif time.monotonic() - moved_s > IDLE_TIMEOUT_S:
                 raise ArebaError(f"nothing was processed for {IDLE_TIMEOUT_S:.0f} s; see the workers' logs")
             time.sleep(REFRESH_S)
-        view.watch.poll()
+        view.watcher.update()
     if not view.kills:
         view.say("No worker was killed: everything was processed before the view had half of it", "yellow")
 
@@ -259,14 +258,10 @@ class _Restorations:
 
 def _kill_one(view: View, workers: Workers, interruption: Interruption) -> None:
     """Kill the worker with most streams by SIGKILL, and start it again."""
-    busy = Counter(
-        {
-            name: sum(view.watch.partition_of.get(stream) in tasks_of(workers.lines(name)) for stream in view.streams)
-            for name in WORKERS
-        }
-    )
+    tasks = [stream.task for stream in view.figures().values()]
+    busy = Counter({name: sum(task in tasks_of(workers.lines(name)) for task in tasks) for name in WORKERS})
     name = busy.most_common(1)[0][0]
-    view.kills = dict(view.watch.examples())
+    view.kills = dict(view.predicted())
     with interruption.held():
         done = workers.kill(name)
         again = workers.start(name)
@@ -281,13 +276,7 @@ def _kill_one(view: View, workers: Workers, interruption: Interruption) -> None:
 def _conclude(view: View, report: Report, manifest: Manifest, folder: Path, config: Config) -> int:
     """Show the table, the report and the figure; return the exit status."""
     console = view.console
-    rows = [
-        table.FinalRow(curve.latest, report.figures[stream].predictions[learner])
-        for stream in view.streams
-        for (name, learner), curve in view.watch.curves.items()
-        if name == stream and stream in report.figures
-    ]
-    console.print(table.final(rows))
+    console.print(final_table([one.metric for stream in view.figures().values() for one in stream.learners]))
     report.show(console)
     path = figure.draw(
         panels_of(view, manifest),

@@ -2,23 +2,25 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from ops import figure, table
+from ops import figure
+from ops.demo.conclusion import duration
 from ops.demo.streams import STREAMS
-from ops.watch import Watch
 from producers.manifest import Manifest
 from producers.plan import Plan
 from producers.schedule import Schedule, schedule
 from stream_app.backends.partitioner import partition_of
+from stream_app.monitor.figures import StreamFigures
+from stream_app.monitor.table import figures_table, summary
+from stream_app.monitor.watcher import Watcher
 from stream_app.records import Side
 from stream_app.terminal import Terminal
 
@@ -28,45 +30,29 @@ PLAIN_REFRESH_S = 5.0
 """Time between two lines if the output is not a terminal."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Totals:
-    """How many records are sent to every partition: in all, and after a number of records.
+    """How many records are sent to every partition, by the index `2 * partition + side`."""
 
-    Attributes:
-        columns: Index `2 * partition + side` of each record in the order of sending, int64 `[records]`.
-        counts: Number of records by this index.
-    """
-
-    columns: NDArray[np.int64]
-    counts: Counter[int] = field(default_factory=Counter)
+    counts: Counter[int]
 
     @classmethod
     def of(cls, plan: Plan, planned: Schedule) -> "Totals":
         """Compute the partition of each record as Java's default partitioner does."""
         partitions = np.array([partition_of(stream.stream.encode(), PARTITIONS) for stream in plan.streams], np.int64)
-        columns = 2 * partitions[planned.streams] + planned.sides
-        return cls(columns, Counter(columns.tolist()))
+        return cls(Counter((2 * partitions[planned.streams] + planned.sides).tolist()))
 
     def end(self, partition: int, side: Side) -> int:
         """Return the number of records that an input partition has in the end."""
         return self.counts[2 * partition + side]
 
-    def sent(self, records: int) -> NDArray[np.int64]:
-        """Return the number of records in each partition, both inputs together, after `records` in all.
-
-        Returns:
-            int64 `[partitions]`.
-        """
-        counts = np.bincount(self.columns[:records], minlength=2 * PARTITIONS).astype(np.int64)
-        return counts[0::2] + counts[1::2]
-
 
 class View:
     """The live view: progress bars, messages, and a table row for each stream and learner."""
 
-    def __init__(self, console: Terminal, watch: Watch, plan: Plan) -> None:
+    def __init__(self, console: Terminal, watcher: Watcher, plan: Plan) -> None:
         self.console = console
-        self.watch = watch
+        self.watcher = watcher
         self.sent = 0
         self.kills: dict[str, int] = {}
         planned = schedule(plan)
@@ -97,13 +83,14 @@ class View:
     def update(self, live: Live | None) -> None:
         """Show the current numbers."""
         self._set(self._sent_bar, self.sent)
-        self._set(self._done_bar, self.watch.processed)
+        self._set(self._done_bar, self.processed)
         if live is not None:
             live.update(self._view())
         elif time.monotonic() >= self._plain_at_s:
             self._plain_at_s = time.monotonic() + PLAIN_REFRESH_S
-            counts = f"sent {self.sent:,} of {self.records_total:,} records, processed {self.watch.processed:,}"
-            self.console.print("; ".join(filter(None, (counts, table.plain(self.rows())))), soft_wrap=True)
+            counts = f"sent {self.sent:,} of {self.records_total:,} records, processed {self.processed:,}"
+            text = "; ".join(filter(None, (counts, summary(self.watcher.figures()))))
+            self.console.print(text, soft_wrap=True)
 
     def _set(self, bar: TaskID, value: int) -> None:
         self._bars.update(bar, completed=value)
@@ -116,54 +103,58 @@ class View:
         """Print a message."""
         self.console.print(text, style=style, soft_wrap=True)
 
-    def rows(self) -> list[table.LiveRow]:
-        """Return the rows of the table: streams in the order of the plan, learners in that of the configuration."""
-        sent = self.totals.sent(self.sent)
-        return [
-            table.LiveRow(
-                curve.latest,
-                max(
-                    0,
-                    int(sent[self.watch.partition_of[stream]]) - sum(self.watch.ends[self.watch.partition_of[stream]]),
-                ),
-            )
-            for stream in self.streams
-            for (name, _), curve in self.watch.curves.items()
-            if name == stream
-        ]
+    @property
+    def processed(self) -> int:
+        """Number of input records that the group has committed."""
+        return sum(sum(self.watcher.model.ends(number)) for number in range(PARTITIONS))
+
+    def figures(self) -> Mapping[str, StreamFigures]:
+        """Return the figures of each stream, in the order of the plan."""
+        known = {stream.stream: stream for stream in self.watcher.figures().streams}
+        return {name: known[name] for name in self.streams}
+
+    def predicted(self) -> Mapping[str, int]:
+        """Return the number of predicted examples by stream, from the newest metrics."""
+        return {
+            name: max((learner.metric.examples for learner in stream.learners), default=0)
+            for name, stream in self.figures().items()
+        }
 
     def _view(self) -> Group:
-        return Group(table.live(self.rows()), self._bars)
+        return Group(figures_table(self.watcher.figures(), ""), self._bars)
 
     @property
     def finished(self) -> bool:
         """Whether the group has committed all records that are sent, including the closing marks."""
         return all(
-            self.watch.ends[number] == (self.totals.end(number, Side.EXAMPLES), self.totals.end(number, Side.LABELS))
+            self.watcher.model.ends(number)
+            == (self.totals.end(number, Side.EXAMPLES), self.totals.end(number, Side.LABELS))
             for number in range(PARTITIONS)
         )
 
     @property
     def predicted_share(self) -> float:
         """Share of all examples that were predicted."""
-        return sum(self.watch.examples().values()) / self.examples_total
+        return sum(self.predicted().values()) / self.examples_total
 
 
 def panels_of(view: View, manifest: Manifest) -> Sequence[figure.Panel]:
     """Return the panels of the figure, one for each stream."""
     specs = {spec.name: spec for spec in STREAMS}
     panels = []
+    figures = view.figures()
     for stream in manifest.streams:
+        learners = [learner.metric for learner in figures[stream.stream].learners]
+        points = view.watcher.model.curves(stream.stream)
         curves = [
-            figure.Curve(learner, curve.latest.champion, curve.positions, curve.gmeans)
-            for (name, learner), curve in view.watch.curves.items()
-            if name == stream.stream
+            figure.Curve(
+                metric.learner, metric.champion, points[metric.learner].positions, points[metric.learner].gmeans
+            )
+            for metric in learners
         ]
         positive = 100 * stream.examples.positive / stream.examples.sent
-        delay = max(
-            (curve.latest.delay_ms_p50 or 0 for (name, _), curve in view.watch.curves.items() if name == stream.stream)
-        )
-        note = f"{positive:.2g} % positive, median delay {table.duration(delay)}"
+        delay = max((metric.delay_ms_p50 or 0 for metric in learners), default=0)
+        note = f"{positive:.2g} % positive, median delay {duration(delay)}"
         extra = specs[stream.stream].note
         panels.append(
             figure.Panel(

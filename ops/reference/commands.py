@@ -1,6 +1,7 @@
 """The commands and their options, from click."""
 
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 
 import click
@@ -20,8 +21,8 @@ def commands_section(name: str, command: click.Command) -> Iterator[str]:
         return
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     yield f"#### `{usage.replace(' [OPTIONS]', '')}`\n"
-    for paragraph in (command.help or "").split("\n\n"):
-        yield " ".join(paragraph.split()) + "\n"
+    for paragraph in cleandoc(command.help or "").split("\n\n"):
+        yield _block(paragraph) if paragraph.startswith("\b") else " ".join(paragraph.split()) + "\n"
     rows = [
         (f"`{' '.join(option.opts + option.secondary_opts)}`{_metavar(option)}", _help(option))
         for option in command.params
@@ -30,6 +31,12 @@ def commands_section(name: str, command: click.Command) -> Iterator[str]:
     ]  # fmt: skip
     if rows:
         yield from table(("option", "meaning"), rows)
+
+
+def _block(paragraph: str) -> str:
+    """Return a paragraph whose lines click does not join: its first line is a heading, the others are commands."""
+    heading, *lines = paragraph.removeprefix("\b").strip("\n").splitlines()
+    return "\n".join([f"{heading.strip()}\n", "```sh", *map(str.strip, lines), "```\n"])
 
 
 def _metavar(option: click.Option) -> str:

@@ -68,7 +68,7 @@ def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, 
     if rehearsal is None:
         rehearsal = Task(number, settings, _inputs(place))
         texts.append((CONFIGURATION, settings.to_json()))
-    elif rehearsal.settings.to_json() != (settings := _as_recorded(settings, rehearsal.settings)).to_json():
+    elif rehearsal.settings.to_json() != (settings := as_recorded(settings, rehearsal.settings)).to_json():
         changed = changes(rehearsal.settings, settings, rehearsal.running())
         if changed.refused:
             raise ConfigurationError(changed.refused)
@@ -84,7 +84,7 @@ def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, 
     return acts, taken_over
 
 
-def _as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
+def as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
     """Return the settings with the limit that a worker has read from the topics."""
     return settings.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
 

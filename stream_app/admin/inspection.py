@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from stream_app.admin.recent_outputs import Recent
 from stream_app.backends.partitioner import split_text
 from stream_app.errors import ErrorCode
 from stream_app.task_state import TaskState
+from stream_app.terminal import simple_table
 from stream_app.worker.observer import resume_hint
 
 COLUMNS = ("task", "state", "examples", "lag", "labels", "lag", "dead", "silent", "sequence", "snapshot", "engine")
@@ -161,9 +161,7 @@ class Inspection:
         caption = (
             f"memory: at most {self.memory_bound_bytes >> 20:,} MB; snapshots hold {snapshot_bytes / (1 << 20):,.1f} MB"
         )
-        result = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=0)
-        for column in COLUMNS:
-            result.add_column(column, justify="left" if column in {"state", "engine"} else "right", overflow="fold")
+        result = simple_table(title, COLUMNS, caption, names=2)
         for view in self.tasks:
             offsets = [
                 text

@@ -3,14 +3,12 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import numpy as np
 from rich.progress import Progress
-from rich.table import Table
 
 from stream_app.admin.history import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Reporter, records_of
 from stream_app.backends.base import Clock, Cluster, TopicPartition, pair
@@ -94,26 +92,6 @@ def rebuild(place: Place, task: int, at: tuple[int, int] | None) -> Rebuilt:
     history = History(place.config, place.cluster, task)
     with waiting_for(task) as report:
         return history.rebuild(history.at(at), place.clock, report)
-
-
-def table(config: Config, task: int, rebuilt: Rebuilt) -> Table:
-    """Return a table of the learners of a task."""
-    offsets = pair(rebuilt.offsets)
-    title = f"{config.application.id}, task {task} at offsets {offsets}, sequence {rebuilt.sequence}"
-    result = Table(title=title)
-    for column in ("stream", "learner", "method", "features", "parameters", "updates", "digest"):
-        result.add_column(column, justify="right" if column in {"features", "parameters", "updates"} else "left")
-    for stream in rebuilt.task.stream_names:
-        known = rebuilt.task.stream(stream)
-        for number, learner in enumerate(known.learner_names[: len(known.learners)]):
-            file = model_file(config, task, rebuilt, stream, learner)
-            updates = int(np.sum(file.state.get("updates", np.zeros(1, np.int64))))
-            parameters = sum(len(array) for name, array in file.state.items() if name == "parameters")
-            champion = "*" if number == known.join.champion else ""
-            cells = (file.settings.method, str(file.features), str(parameters), str(updates))
-            result.add_row(stream, f"{learner}{champion}", *cells, digest_of(file.state)[:ID_DIGITS])
-    result.caption = "* champion"
-    return result
 
 
 def model_file(config: Config, task: int, rebuilt: Rebuilt, stream: str, learner: str) -> ModelFile:
@@ -218,6 +196,18 @@ class Explanation:
     def is_same(self) -> bool:
         """Whether the predictions are equal to the published ones, bit by bit."""
         return [codec.encode(one) for one in self.again] == [codec.encode(one) for one in self.published]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the content of the JSON document."""
+        return {
+            "example": asdict(self.example),
+            "offset": self.offset,
+            "sequence": self.recorded.commit.sequence,
+            "is_same": self.is_same,
+            "again": [asdict(one) for one in self.again],
+            "published": [asdict(one) for one in self.published],
+            "outcomes": [asdict(one) for one in self.outcomes],
+        }
 
     def lines(self) -> Iterator[str]:
         """Yield the explanation line by line, for people."""

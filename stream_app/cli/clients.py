@@ -1,12 +1,14 @@
 """Kafka clients made from the configuration."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 from stream_app.admin.models import Place
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.config import Config, load
 
 
@@ -37,3 +39,15 @@ def open_place(path: Path) -> Place:
     """
     config = load(path, os.environ)
     return Place(config, connect(config), SystemClock())
+
+
+def try_transaction(config: Config) -> None:
+    """Initialise a producer with the worker's transactional id, as a worker does at its start, and close it.
+
+    Raises:
+        ConfigurationError: The broker refuses.
+        UnknownOutcomeError: No broker answered in time.
+    """
+    settings = {**config.kafka.all, **config.kafka.producer}
+    with closing(KafkaTransaction(config.kafka.bootstrap_servers, config.transactional_id, settings)) as transaction:
+        transaction.initialise()

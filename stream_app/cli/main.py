@@ -4,6 +4,7 @@ import click
 
 from stream_app import __version__
 from stream_app.cli.commands.compile import compile_code
+from stream_app.cli.commands.config import config
 from stream_app.cli.commands.dlq import dlq
 from stream_app.cli.commands.inspect import inspect_application
 from stream_app.cli.commands.operations import promote, reset, resume
@@ -11,6 +12,7 @@ from stream_app.cli.commands.run import run
 from stream_app.cli.commands.state import state
 from stream_app.cli.commands.topics import topics
 from stream_app.cli.commands.verify import explain, verify
+from stream_app.cli.commands.watch import tail, watch
 from stream_app.cli.process import configure_logging, run_command
 
 
@@ -21,7 +23,10 @@ def cli() -> None:
     configure_logging()
 
 
-for command in (run, compile_code, topics, inspect_application, resume, promote, reset, dlq, state, verify, explain):
+for command in (
+    *(run, compile_code, topics, config, watch, inspect_application, tail),
+    *(resume, promote, reset, dlq, state, verify, explain),
+):
     cli.add_command(command)
 
 

@@ -10,7 +10,7 @@ May import `records` and `errors` only. Public: the names below.
 from stream_app.config.client_settings import REFUSED_SETTINGS
 from stream_app.config.compatibility import Running, changes, must_restart
 from stream_app.config.learner_settings import METHOD_SETTINGS, METHODS, LearnerSettings, has_setting, is_own
-from stream_app.config.loading import load
+from stream_app.config.loading import DEFAULT, Effective, effective, load
 from stream_app.config.messages import or_nearest
 from stream_app.config.settings import BreakerSettings, Config, Topics
 from stream_app.config.task_settings import (
@@ -27,6 +27,7 @@ from stream_app.config.task_settings import (
 from stream_app.config.values import LearnerName
 
 __all__ = [
+    "DEFAULT",
     "MAX_HELD",
     "MAX_HELD_BYTES",
     "METHODS",
@@ -36,6 +37,7 @@ __all__ = [
     "ChangeDetector",
     "Config",
     "Corrections",
+    "Effective",
     "JoinSettings",
     "LearnerName",
     "LearnerSettings",
@@ -46,6 +48,7 @@ __all__ = [
     "TaskSettings",
     "Topics",
     "changes",
+    "effective",
     "has_setting",
     "is_own",
     "load",

@@ -58,6 +58,11 @@ class Changes:
     taken_over: tuple[str, ...]
     refused: tuple[str, ...]
 
+    @property
+    def restarting(self) -> tuple[str, ...]:
+        """The lines of `taken_over` whose learners start again without their state."""
+        return tuple(line for line in self.taken_over if line.endswith(_RESTARTS))
+
 
 def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]) -> Changes:
     """Compare two configurations of a running application.

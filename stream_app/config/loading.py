@@ -6,18 +6,33 @@ underscore stands for a dot (`AREBA__KAFKA__ALL__SASL_PASSWORD` is `kafka.all.sa
 learners match in any case, with an underscore for a hyphen or a dot.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic import ValidationError
 
+from stream_app.config.client_settings import redact
 from stream_app.config.learner_settings import METHODS
 from stream_app.config.messages import SettingPath, annotation_at, is_structure, message
 from stream_app.config.settings import Config, ConflictsError
-from stream_app.config.yaml_file import Document, Fault, Place, PlainLoader, plain_data, problem_of, read_file
+from stream_app.config.yaml_file import Document, Fault, Place, PlainLoader, dotted, plain_data, problem_of, read_file
 from stream_app.errors import ConfigurationError
+
+DEFAULT = "default"
+"""The source of a setting that neither the file nor the environment has."""
+
+
+class Effective(NamedTuple):
+    """A setting in force: its dotted path, its value, and where that comes from.
+
+    `source` is `file:line`, the name of a variable, or `DEFAULT`.
+    """
+
+    setting: str
+    value: object
+    source: str
 
 
 def load(path: Path | None, environment: Mapping[str, str], methods: tuple[str, ...] = METHODS) -> Config:
@@ -32,6 +47,30 @@ def load(path: Path | None, environment: Mapping[str, str], methods: tuple[str, 
         ConfigurationError: Settings are wrong: one line for each of them, all at once. Or the file cannot be read or
             is not YAML: one line.
     """
+    return _load(path, environment, methods)[0]
+
+
+def effective(path: Path | None, environment: Mapping[str, str]) -> list[Effective]:
+    """Return all settings in force, with stars for secrets; raise as `load` does.
+
+    What a stream does not override is left out: there the settings of `learners` hold.
+    """
+    config, document = _load(path, environment, METHODS)
+    leaves = _leaves(redact(config.model_dump(mode="json")), ())
+    found = (Effective(dotted(key), value, document.source(key) or DEFAULT) for key, value in leaves)
+    return [one for one in found if not (one.setting.startswith("streams.") and one.source == DEFAULT)]
+
+
+def _leaves(data: Mapping[str, Any], path: SettingPath) -> Iterator[tuple[SettingPath, object]]:
+    """Yield the path and the value of everything that is not a section; an empty section is a value."""
+    for name, value in data.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _load(path: Path | None, environment: Mapping[str, str], methods: tuple[str, ...]) -> tuple[Config, Document]:
     document = Document(path)
     if path is not None:
         read_file(document, path)
@@ -39,7 +78,7 @@ def load(path: Path | None, environment: Mapping[str, str], methods: tuple[str, 
     config = _validated(document, methods)
     if config is None or document.faults:
         raise ConfigurationError(document.lines())
-    return config
+    return config, document
 
 
 def _validated(document: Document, methods: tuple[str, ...]) -> Config | None:

@@ -3,6 +3,7 @@
 Only plain YAML is read: no aliases (a few of them can make gigabytes), no tags, limited size and depth.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,7 +29,7 @@ class Fault(NamedTuple):
     line: str
 
 
-def _dotted(path: SettingPath) -> str:
+def dotted(path: SettingPath) -> str:
     """Return the path as text of one line, whatever characters the names contain."""
     return ".".join(name if name and name.isprintable() else repr(name) for name in path)
 
@@ -51,10 +52,25 @@ class Document:
 
     def add_fault(self, path: SettingPath, message: str) -> None:
         """Add a wrong setting, with its place or that of the nearest section around it that was written."""
-        above = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in self.places), None)
-        rank, place = self.places[above] if above is not None else ((0,), self.file)
-        key = f"{_dotted(path)}: " if path else ""
+        rank, place = next(self._places_above(path), ((0,), self.file))
+        key = f"{dotted(path)}: " if path else ""
         self.faults.append(Fault(rank, f"{place}: {key}{message}"))
+
+    def source(self, path: SettingPath) -> str | None:
+        """Return the place of a setting; None if it was not written.
+
+        A value within a list or a short form (`{budget: 20}`) may have no place: then it is that of the whole.
+        """
+        here: Any = self.data
+        for name in path:
+            if not isinstance(here, dict) or name not in here:
+                return None
+            here = here[name]
+        return next((place for _, place in self._places_above(path)), None)
+
+    def _places_above(self, path: SettingPath) -> Iterator[Place]:
+        """Yield the places of a setting and of the sections around it that were written, the nearest first."""
+        return (self.places[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.places)
 
     def lines(self) -> list[str]:
         """Return the line of each fault once: those of the file in its order, then those of the variables."""
@@ -161,7 +177,7 @@ def plain_data(document: Document, loader: PlainLoader, node: yaml.Node, path: S
         here = (*path, name)
         place = ((1, mark.line, mark.column), f"{document.file}:{mark.line + 1}")
         if name in data:
-            message = f"{_dotted(here)}: is set twice, first in {document.places[here][1]}"
+            message = f"{dotted(here)}: is set twice, first in {document.places[here][1]}"
             document.faults.append(Fault(place[0], f"{place[1]}: {message}"))
             continue
         document.places[here] = place

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stream_app.records import Outcome, Prediction, Side
 
@@ -201,6 +201,11 @@ class Figures:
             self.labels,
             self.label_marks + self.joined + self.corrections + self.label_duplicates + dead + self.waiting,
         )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the counts by their names, for JSON."""
+        counts = {name: getattr(self, name) for name in self.__slots__}
+        return {name: dict(count) if isinstance(count, Counter) else count for name, count in counts.items()}
 
     def add(self, other: "Figures") -> None:
         """Add the counts of the same stream in another partition."""

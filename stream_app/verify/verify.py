@@ -12,10 +12,10 @@ While a group is at work, it is checked up to the offsets that it had committed 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from stream_app.backends.base import Cluster, TopicPartition
@@ -26,7 +26,7 @@ from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import Mark, Side
 from stream_app.serialization.avro import newest
-from stream_app.terminal import Terminal
+from stream_app.terminal import Terminal, simple_table
 from stream_app.verify.manifest_check import ManifestCheck, Sent
 from stream_app.verify.partition_check import PartitionCheck
 from stream_app.verify.results import Code, Figures, Finding, Findings, Scope
@@ -101,6 +101,22 @@ class Report:
         verdict = "all records are accounted for" if self.ok else f"{self.finding_count:,} findings"
         console.print(f"{verdict} ({scope})", style="bold green" if self.ok else "bold red")
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return the content of the JSON document."""
+        return {
+            "ok": self.ok,
+            "is_partial": self.is_partial,
+            "partitions": self.partitions,
+            "commits": self.commits,
+            "records": self.records,
+            "findings": [asdict(finding) for finding in self.findings],
+            "finding_count": self.finding_count,
+            "notes": list(self.notes),
+            "streams": {name: figures.to_plain() for name, figures in sorted(self.figures.items())},
+            "models": dict(self.models),
+            "scopes": {partition: scope._asdict() for partition, scope in self.scopes.items()},
+        }
+
     def tables(self) -> Iterator[Table]:
         """Yield a table for each of the three equations that account for all records; it has a row for each stream."""
         yield self._table(
@@ -139,10 +155,7 @@ class Report:
                     yield f"dead letters of {stream} from {side}: {reasons}"
 
     def _table(self, headings: Sequence[str], cells: Callable[[Figures], Sequence[int]]) -> Table:
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        table.add_column("stream", no_wrap=True)
-        for heading in headings:
-            table.add_column(heading, justify="right")
+        table = simple_table("", ("stream", *headings))
         for stream, figures in sorted(self.figures.items()):
             table.add_row(stream, *(f"{count:,}" for count in cells(figures)))
         return table

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from stream_app.backends.base import Cluster, Fetched, LogReader, Sender, Source, TopicPartition, Transaction
 from stream_app.backends.clock import SystemClock
+from stream_app.backends.following import FollowableCluster
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.kafka.source import KafkaSource
@@ -53,7 +54,7 @@ class Backend:
     source: Callable[[str], Source]
     transaction: Transactions
     sender: Callable[[], Sender]
-    cluster: Callable[[], Cluster]
+    cluster: Callable[[], FollowableCluster]
     delete_before: Callable[[TopicPartition, int], None]
     send_raw: Callable[[TopicPartition, Sequence[RawRecord]], None]
     closing: ExitStack

@@ -1,5 +1,6 @@
 """The programs in the docs run as printed, and do what the text says."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 from tests.support.documents import ROOT, blocks
 
@@ -14,12 +16,12 @@ TUTORIAL = blocks((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), "
 OWN_LEARNER = blocks((ROOT / "docs" / "own_learner.md").read_text(encoding="utf-8"), "python")
 
 
-def _run(program: str, folder: Path) -> list[str]:
-    """Run a program in a folder, and return the lines that it prints."""
+def _run(program: str, folder: Path, given: str = "") -> list[str]:
+    """Run a program in a folder on this input, and return the lines that it prints."""
     command = [sys.executable, "-c", program]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
     result = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500, check=False
+        command, cwd=folder, env=environment, input=given, capture_output=True, text=True, timeout=500, check=False
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
@@ -28,7 +30,7 @@ def _run(program: str, folder: Path) -> list[str]:
 @pytest.mark.slow
 def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
     """A learner of the tool who sees other lines than the page promises stops trusting the page."""
-    first, late, crash = TUTORIAL
+    first, late, crash, _ = TUTORIAL
     gmeans = {}
     for line in _run(first, tmp_path):
         labelled, learner, gmean = line.split()
@@ -38,6 +40,17 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
     assert gmeans[3_000, "areba"] > gmeans[3_000, "baseline"] + 0.1
     assert _run(late, tmp_path) == ["a joined 1 60000", "c joined 0 -1000", "b unlabelled None None"]
     assert _run(crash, tmp_path) == []
+
+
+def test_the_picture_of_the_tutorial_is_drawn(tmp_path: Path) -> None:
+    """The last step of the tutorial is the first time that somebody sees the model learn."""
+    documents = [
+        {"value": {"learner": learner, "examples": examples, "gmean": gmean}}
+        for examples, gmean in ((50, None), (100, 0.5), (150, 0.75))
+        for learner in ("areba", "baseline")
+    ]
+    _run(TUTORIAL[-1], tmp_path, "".join(f"{json.dumps(document)}\n" for document in documents))
+    assert imread(tmp_path / "gmean.png").std() > 0
 
 
 @pytest.mark.slow

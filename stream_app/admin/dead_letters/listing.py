@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 from stream_app.admin.dead_letters.record import RecordId, StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.selection import Selection, format_time
@@ -24,8 +25,34 @@ class Line:
 
     record_id: RecordId
     timestamp_ms: int
-    cells: tuple[str, ...]
+    reason: str
+    stream: str
+    id: str
+    origin: str
+    size: int | None
     is_sent_back: bool = False
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the cells of a row of the table."""
+        size = "null" if self.size is None else f"{self.size:,}"
+        time, back = format_time(self.timestamp_ms), "yes" if self.is_sent_back else "no"
+        texts = (str(self.record_id), time, self.reason, self.stream, self.id, self.origin, size, back)
+        return tuple(map(printable, texts))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the content of a JSON document."""
+        partition, offset = self.record_id
+        return {
+            "partition": partition,
+            "offset": offset,
+            "timestamp_ms": self.timestamp_ms,
+            "reason": self.reason,
+            "stream": self.stream,
+            "id": self.id,
+            "from": self.origin,
+            "bytes": self.size,
+            "is_sent_back": self.is_sent_back,
+        }
 
     def __lt__(self, other: "Line") -> bool:
         return (self.timestamp_ms, self.record_id) < (other.timestamp_ms, other.record_id)
@@ -39,9 +66,17 @@ class Listing:
     counts: Counter[str] = field(default_factory=Counter)
     sent_back: Counter[str] = field(default_factory=Counter)
 
+    def to_plain(self) -> dict[str, Any]:
+        """Return the content of the JSON document."""
+        return {
+            "dead_letters": [line.to_plain() for line in self.lines],
+            "counts": dict(self.counts),
+            "sent_back": dict(self.sent_back),
+        }
+
     def texts(self) -> Iterator[str]:
         """Yield the lines of a table, and a line for each reason."""
-        rows = [COLUMNS, *((*line.cells, "yes" if line.is_sent_back else "no") for line in self.lines)]
+        rows = [COLUMNS, *(line.cells() for line in self.lines)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         if self.lines:
             for row in rows:
@@ -113,8 +148,6 @@ def _keep_newest(newest: list[Line], lines: dict[int, Line], line: Line, limit: 
 def _line_of(record: StoredDeadLetter) -> Line:
     dead_letter = record.dead_letter
     value, left_out = dead_letter.original.value, dead_letter.left_out.get(VALUE)
-    size = f"{left_out.length:,}" if left_out else f"{len(value):,}" if value is not None else "null"
+    size = left_out.length if left_out else None if value is None else len(value)
     origin = f"{dead_letter.topic}[{dead_letter.partition}]:{dead_letter.input_offset}"
-    time = format_time(record.timestamp_ms)
-    cells = (str(record.record_id), time, dead_letter.reason, record.stream, record.id, origin, size)
-    return Line(record.record_id, record.timestamp_ms, tuple(printable(cell) for cell in cells))
+    return Line(record.record_id, record.timestamp_ms, dead_letter.reason, record.stream, record.id, origin, size)

@@ -27,9 +27,15 @@ from stream_app.backends.kafka.errors import (
     kafka_error,
     refusal_text,
 )
-from stream_app.backends.kafka.log_reader import KafkaLogReader
+from stream_app.backends.kafka.log_reader import KafkaLogFollower, KafkaLogReader
 from stream_app.backends.kafka.outages import Outages
-from stream_app.backends.kafka.requests import answer, query_ends, query_watermarks
+from stream_app.backends.kafka.requests import (
+    answer,
+    query_ends,
+    query_newest_timestamp,
+    query_offsets_since,
+    query_watermarks,
+)
 from stream_app.backends.kafka.settings import READER_GROUP, admin_settings, client_settings, create_client
 from stream_app.errors import ConfigurationError, TopicError
 
@@ -45,7 +51,7 @@ class _TopicSize(NamedTuple):
 
 
 class KafkaCluster:
-    """`base.Cluster` over the admin client.
+    """`base.Cluster` over the admin client; its partitions can be followed (`following.FollowableCluster`).
 
     Args:
         bootstrap_servers: Addresses of brokers, separated by commas.
@@ -244,6 +250,18 @@ class KafkaCluster:
         return KafkaLogReader(
             self._bootstrap_servers, partition, self._admin, self._settings, self._reader_group, committed=committed
         )
+
+    def follow(self, offsets: Mapping[TopicPartition, int]) -> KafkaLogFollower:
+        """Return a follower of these partitions; see `following.FollowableCluster.follow`."""
+        return KafkaLogFollower(self._bootstrap_servers, offsets, self._settings, self._reader_group)
+
+    def offsets_since(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        """Ask the broker for offsets by timestamp; see `following.FollowableCluster.offsets_since`."""
+        return query_offsets_since(self._admin, partitions, time_ms)
+
+    def newest_timestamp_ms(self, partitions: Sequence[TopicPartition]) -> int | None:
+        """Return the largest timestamp in these partitions; None if they are empty. Raises as `ends` does."""
+        return query_newest_timestamp(self._admin, partitions)
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """Ask the broker for the first offset and the end of a partition's log; see `base.Cluster.watermarks`."""

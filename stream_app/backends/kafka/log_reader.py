@@ -1,22 +1,32 @@
-"""One partition, read from any offset without a group."""
+"""Partitions read from any offset without a group: one partition, or many that are followed."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from stream_app.backends.base import Fetched, TopicPartition
-from stream_app.backends.kafka.errors import AUTO_OFFSET_RESET, PARTITION_EOF
-from stream_app.backends.kafka.messages import NO_RECORDS, columns, drain, raise_read_error
+from stream_app.backends.kafka import timeouts
+from stream_app.backends.kafka.errors import AUTO_OFFSET_RESET, PARTITION_EOF, REFUSED_CODES, refusal_text
+from stream_app.backends.kafka.messages import NO_RECORDS, by_partition, columns, drain, raise_read_error
 from stream_app.backends.kafka.outages import Outages
-from stream_app.backends.kafka.requests import query_watermarks
+from stream_app.backends.kafka.requests import query_watermarks, reaches_broker
 from stream_app.backends.kafka.settings import (
     CONSUMER_GUARANTEES,
     CONSUMER_TUNING,
     READER_GROUP,
     client_settings,
     create_client,
+)
+
+FOLLOWER_TUNING: Mapping[str, object] = MappingProxyType(
+    {
+        "fetch.wait.max.ms": 250,  # people look at the result: a hundred requests a second would only slow workers down
+        "queued.max.messages.kbytes": 16_384,
+    }
 )
 
 
@@ -94,6 +104,98 @@ class KafkaLogReader:
             return False
         self.seek(self._next)
         return True
+
+    def close(self) -> None:
+        """Release the client."""
+        self._consumer.close()
+
+
+class KafkaLogFollower:
+    """`following.LogFollower` with one consumer for all partitions.
+
+    Args:
+        bootstrap_servers: Addresses of brokers, separated by commas.
+        offsets: Which partitions to follow, and from where.
+        settings: Further settings of librdkafka.
+        group_id: A group that the user may read in; the follower does not join it.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        offsets: Mapping[TopicPartition, int],
+        settings: Mapping[str, str] | None = None,
+        group_id: str = READER_GROUP,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._outages = Outages()
+        # where a topic was truncated or created again, what it has now is read
+        own = {"group.id": group_id, "auto.offset.reset": "earliest"}
+        layers = (CONSUMER_TUNING, FOLLOWER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
+        self._consumer: Consumer = create_client(Consumer, client_settings(bootstrap_servers, self._outages, *layers))
+        self._next: dict[TopicPartition, int] = {}
+        self._refusals: dict[TopicPartition, str] = {}
+        self._probed_s = 0.0
+        self.start_at(offsets)
+
+    def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Continue at these offsets; see `following.LogFollower.start_at`."""
+        self._next.update(offsets)
+        self._consumer.assign([ClientPartition(*partition, offset) for partition, offset in self._next.items()])
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        """Return the next records; see `following.LogFollower.poll`."""
+        messages = drain(self._consumer, max_records, timeout_s)
+        ends = self._handle_errors([message for message in messages if message.error() is not None])
+        records = [message for message in messages if message.error() is None]
+        if records or ends:
+            self._outages.end()
+        elif self._outages.is_suspected:
+            self._probe()
+        return [self._fetched(partition, chosen, ends) for partition, chosen in by_partition(records).items()] + [
+            self._fetched(partition, [], {partition: end}) for partition, end in ends.items()
+        ]
+
+    def _fetched(self, partition: TopicPartition, chosen: list[Message], ends: dict[TopicPartition, int]) -> Fetched:
+        """Note how far a partition was read, and return its records; an end that belongs to them is removed."""
+        self._refusals.pop(partition, None)
+        records = columns(chosen) if chosen else NO_RECORDS
+        end = ends.pop(partition, -1)
+        after_records = int(records.offsets[-1]) + 1 if chosen else end
+        self._next[partition] = max(after_records, end)
+        return Fetched(partition, records, at_end=end >= after_records)
+
+    def _handle_errors(self, messages: Sequence[Message]) -> dict[TopicPartition, int]:
+        """Return the newest end of each partition, and note the partitions that cannot be read."""
+        ends: dict[TopicPartition, int] = {}
+        for message in messages:
+            error = message.error()
+            partition = TopicPartition(message.topic() or "", message.partition() or 0)
+            if error is None:
+                continue
+            if error.code() == PARTITION_EOF:
+                ends[partition] = message.offset() or 0
+            elif error.code() in REFUSED_CODES:
+                self._refusals[partition] = refusal_text(error, partition.topic, f"topic {partition.topic}", "Read")
+        return ends
+
+    def _probe(self) -> None:
+        """Find out whether a broker answers, at most every `timeouts.PROBE_INTERVAL_S`."""
+        now_s = time.monotonic()
+        if now_s - self._probed_s < timeouts.PROBE_INTERVAL_S:
+            return
+        self._probed_s = now_s
+        if reaches_broker(self._consumer):
+            self._outages.end()
+        else:
+            self._outages.confirm()
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Return a line for each problem; see `following.LogFollower.problems`."""
+        if self._outages.is_confirmed:
+            return (f"no Kafka broker has answered at {self._bootstrap_servers} for {self._outages.down_s():.0f} s",)
+        return tuple(dict.fromkeys(self._refusals.values()))
 
     def close(self) -> None:
         """Release the client."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # re-exported, but not marked so
 
@@ -29,6 +29,15 @@ def answer(future: Future[Any], timeout_s: float) -> Any:  # noqa: ANN401  (each
         return future.result(timeout_s + 1)
     except TimeoutError:
         raise KafkaException(KafkaError(TIMED_OUT, "no answer", retriable=True)) from None
+
+
+def reaches_broker(client: Consumer | AdminClient) -> bool:
+    """Say whether a broker answers this client within `timeouts.PROBE_S`."""
+    try:
+        client.list_topics(timeout=timeouts.PROBE_S)
+    except KafkaException:
+        return False
+    return True
 
 
 def query_watermarks(admin: AdminClient, partition: TopicPartition) -> Watermarks:
@@ -57,10 +66,50 @@ def query_ends(admin: AdminClient, partitions: Sequence[TopicPartition]) -> dict
     return dict(zip(partitions, map(Ends, stable, high), strict=True))
 
 
+def query_offsets_since(
+    admin: AdminClient, partitions: Sequence[TopicPartition], time_ms: int
+) -> dict[TopicPartition, int]:
+    """Ask the broker for the first offset of each partition whose record is not older than `time_ms`; else for the end.
+
+    Raises:
+        TopicError: The broker refuses.
+        UnknownOutcomeError: No broker answered in time.
+    """
+    level = IsolationLevel.READ_UNCOMMITTED
+    kinds = [(OffsetSpec.for_timestamp(time_ms), level), (OffsetSpec.latest(), level)]  # type: ignore[no-untyped-call]
+    first, ends = _query_offsets(admin, client_partitions(partitions), kinds, "offsets by time", may_be_absent=True)
+    chosen = (end if offset < 0 else offset for offset, end in zip(first, ends, strict=True))
+    return dict(zip(partitions, chosen, strict=True))
+
+
+def query_newest_timestamp(admin: AdminClient, partitions: Sequence[TopicPartition]) -> int | None:
+    """Ask the broker for the largest timestamp in the partitions (KIP-734); None if there are no records.
+
+    Raises:
+        TopicError: The broker refuses.
+        UnknownOutcomeError: No broker answered in time.
+    """
+    places = client_partitions(partitions)
+    spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+    futures = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=timeouts.LEADER_REQUEST_S)
+    try:
+        found = [answer(futures[place], timeouts.LEADER_REQUEST_S).timestamp for place in places]
+    except KafkaException as problem:
+        raise failed_request(problem, "newest timestamp", f"topic {places[0].topic}", "Describe") from None
+    return max((timestamp for timestamp in found if timestamp >= 0), default=None)
+
+
 def _query_offsets(
-    admin: AdminClient, places: Sequence[ClientPartition], kinds: Sequence[tuple[OffsetSpec, IsolationLevel]], what: str
+    admin: AdminClient,
+    places: Sequence[ClientPartition],
+    kinds: Sequence[tuple[OffsetSpec, IsolationLevel]],
+    what: str,
+    *,
+    may_be_absent: bool = False,
 ) -> list[list[int]]:
     """Return for each kind the offsets of all partitions; ask again, within a bound, while leaders are missing.
+
+    With `may_be_absent`, all kinds but the last may have no offset, which is then -1.
 
     Raises:
         TopicError: The broker refuses.
@@ -79,7 +128,7 @@ def _query_offsets(
             if kafka_error(problem).code() not in NO_LEADER_CODES or time.monotonic() > deadline:
                 raise failed_request(problem, what, f"topic {places[0].topic}", "Describe") from None
         else:
-            if min(map(min, found)) >= 0:
+            if min(map(min, found[-1:] if may_be_absent else found)) >= 0:
                 return found
             if time.monotonic() > deadline:  # an answer without an offset: the leader that the client knew is gone
                 raise UnknownOutcomeError(f"{what}: no leader")

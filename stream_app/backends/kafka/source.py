@@ -28,7 +28,7 @@ from stream_app.backends.kafka.messages import (
     raise_read_error,
 )
 from stream_app.backends.kafka.outages import Outages
-from stream_app.backends.kafka.requests import query_watermarks
+from stream_app.backends.kafka.requests import query_watermarks, reaches_broker
 from stream_app.backends.kafka.settings import (
     CONSUMER_GUARANTEES,
     CONSUMER_TUNING,
@@ -40,14 +40,6 @@ from stream_app.errors import OffsetGoneError, OutageError, UnstableOffsetsError
 
 SEEK_ATTEMPTS = 20
 """A partition accepts a seek once its fetcher has started, some milliseconds after the partition was assigned."""
-
-
-def _reaches_broker(client: Consumer | AdminClient) -> bool:
-    try:
-        client.list_topics(timeout=timeouts.PROBE_S)
-    except KafkaException:
-        return False
-    return True
 
 
 class KafkaSource:
@@ -249,8 +241,8 @@ class KafkaSource:
         is_lost = False
         if min(self._outages.down_s(), now_s - self._compared_s) > timeouts.LOST_CLIENT_S:
             self._compared_s = now_s
-            is_lost = _reaches_broker(self._create_admin())
-        if _reaches_broker(self._consumer):
+            is_lost = reaches_broker(self._create_admin())
+        if reaches_broker(self._consumer):
             self._outages.end()
             return
         self._outages.confirm()

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from stream_app.backends.base import Committed, Ends, LogReader, TopicInfo, TopicPartition, Watermarks
 from stream_app.backends.memory.broker import EmbeddedBroker
-from stream_app.backends.memory.log_reader import EmbeddedLogReader
+from stream_app.backends.memory.log_reader import EmbeddedLogFollower, EmbeddedLogReader
 from stream_app.errors import TopicError
 
 
 class EmbeddedCluster:
-    """`base.Cluster` over an `EmbeddedBroker`."""
+    """`base.Cluster` over an `EmbeddedBroker`; its partitions can be followed (`following.FollowableCluster`)."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
@@ -38,6 +38,20 @@ class EmbeddedCluster:
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
         """Return a reader of one partition, positioned at its first offset."""
         return EmbeddedLogReader(self._broker, partition, committed=committed)
+
+    def follow(self, offsets: Mapping[TopicPartition, int]) -> EmbeddedLogFollower:
+        """Return a follower of these partitions that begins at these offsets."""
+        return EmbeddedLogFollower(self._broker, offsets)
+
+    def offsets_since(self, partitions: Sequence[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int]:
+        """Return for each partition the first offset whose record is not older than `time_ms`, or else the end."""
+        return {partition: self._offset_since(partition, time_ms) for partition in partitions}
+
+    def _offset_since(self, partition: TopicPartition, time_ms: int) -> int:
+        low, high = self._broker.watermarks(partition)
+        records, _, _ = self._broker.read(partition, low, high - low, committed=False)
+        rows = zip(records.offsets.tolist(), records.timestamps.tolist(), strict=True)
+        return next((offset for offset, timestamp in rows if timestamp >= time_ms), high)
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """Return the first offset and the end of a partition's log."""

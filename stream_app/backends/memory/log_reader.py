@@ -1,7 +1,10 @@
-"""One partition, read from any offset without a group."""
+"""Partitions read from any offset without a group: one partition, or many that are followed."""
+
+from collections.abc import Mapping, Sequence
 
 from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.errors import OffsetGoneError, TopicError
 
 
 class EmbeddedLogReader:
@@ -49,3 +52,71 @@ class EmbeddedLogReader:
 
     def close(self) -> None:
         """Do nothing: the reader holds no resources."""
+
+
+class EmbeddedLogFollower:
+    """`following.LogFollower` over an `EmbeddedBroker`.
+
+    Args:
+        broker: The broker.
+        offsets: Which partitions to follow, and from where.
+    """
+
+    def __init__(self, broker: EmbeddedBroker, offsets: Mapping[TopicPartition, int]) -> None:
+        self._broker = broker
+        self._next: dict[TopicPartition, int] = {}
+        self._reported_ends: dict[TopicPartition, int] = {}
+        self._refusals: dict[TopicPartition, str] = {}
+        self.start_at(offsets)
+
+    def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Continue at these offsets; see `following.LogFollower.start_at`."""
+        self._next.update(offsets)
+
+    def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
+        """Return the next records; see `following.LogFollower.poll`."""
+        deadline_s = self._broker.clock.monotonic_s() + timeout_s
+        with self._broker.changed:
+            while True:
+                found = self._available(max_records)
+                left_s = deadline_s - self._broker.clock.monotonic_s()
+                if found or left_s <= 0:
+                    return found
+                self._broker.wait(left_s)
+
+    def _available(self, max_records: int) -> list[Fetched]:
+        found: list[Fetched] = []
+        for partition, position in self._next.items():
+            left = max_records - sum(len(fetched.records) for fetched in found)
+            if left <= 0:
+                break
+            try:
+                fetched = self._read(partition, position, left)
+            except TopicError as error:
+                self._refusals[partition] = str(error)
+                continue
+            self._refusals.pop(partition, None)
+            if fetched is not None:
+                found.append(fetched)
+        return found
+
+    def _read(self, partition: TopicPartition, position: int, limit: int) -> Fetched | None:
+        try:
+            records, following, at_end = self._broker.read(partition, position, limit)
+        except OffsetGoneError:
+            first = self._broker.watermarks(partition).low
+            records, following, at_end = self._broker.read(partition, first, limit)
+        self._next[partition] = following
+        if not len(records) and (not at_end or self._reported_ends.get(partition) == following):
+            return None
+        if at_end:
+            self._reported_ends[partition] = following
+        return Fetched(partition, records, at_end=at_end)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Return a line for each problem; see `following.LogFollower.problems`."""
+        return tuple(dict.fromkeys(self._refusals.values()))
+
+    def close(self) -> None:
+        """Do nothing: the follower holds no resources."""

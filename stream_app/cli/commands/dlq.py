@@ -1,5 +1,6 @@
 """`areba dlq`: list, show and replay dead letters."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION
 from stream_app.cli.commands.progress import progress_bar
 from stream_app.config import load
 from stream_app.errors import ConfigurationError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def dlq() -> None:
-    """Find dead letters (records that could not be processed), and send them back once the cause is fixed."""
+    """List, show and send back records that could not be processed."""
 
 
 def _selecting(command: Callable[..., None]) -> Callable[..., None]:
@@ -74,14 +75,24 @@ def _selection(
 @CONFIG_OPTION
 @_selecting
 @click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show only the newest ones.")
-def list_command(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
-    """List dead letters, oldest first, and count them by reason."""
+@JSON_OPTION
+def list_command(path: Path, limit: int, *, as_json: bool, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
+    """List dead letters, oldest first, and count them by reason.
+
+    The exit status is 2 if there is no such reason, partition or topic.
+
+    \b
+    Examples:
+      areba dlq list -c my.yaml
+      areba dlq list -c my.yaml --reason wrong-dimension --since 2h
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.listing import list_letters  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
 
     config = load(path, os.environ)
     selection = _selection(**chosen)
-    for line in list_letters(connect(config), config, selection, limit).texts():
+    found = list_letters(connect(config), config, selection, limit)
+    for line in [json.dumps(found.to_plain())] if as_json else found.texts():
         say(line)
 
 
@@ -90,7 +101,16 @@ def list_command(path: Path, limit: int, **chosen: Any) -> None:  # noqa: ANN401
 @CONFIG_OPTION
 @click.option("--full", is_flag=True, help="Print all bytes of the value.")
 def show_command(place: str, path: Path, *, full: bool) -> None:
-    """Show one dead letter: its origin, reason, headers and bytes, and whether it was sent back."""
+    """Show one dead letter: its origin, reason, headers and bytes.
+
+    The first lines also say whether it was sent back. The exit status is 2 if the record is not a dead letter, and 1 if
+    the input no longer has the parts that the dead letter left out.
+
+    \b
+    Examples:
+      areba dlq show 0:4711 -c my.yaml
+      areba dlq show 0:4711 -c my.yaml --full
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.selection import parse_record_ids  # noqa: PLC0415  (see run)
     from stream_app.admin.dead_letters.show import show_letter  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
@@ -117,12 +137,18 @@ def replay_command(
     dry_run: bool,
     **chosen: Any,  # noqa: ANN401  (the options of _selecting)
 ) -> None:
-    """Send dead letters back to the topics that they came from, each once, after the cause is fixed.
+    """Send dead letters back to the topics that they came from.
 
-    Key, value, headers and event time are the original ones; further headers name the dead letter. A record that was
-    sent back is never sent again, even if this command was killed: run it again. The exit status is 1 when some of the
-    chosen records cannot be sent; they are named.
-    """
+    Do it after the cause is fixed. Key, value, headers and event time are the original ones; further headers name the
+    dead letter. A record that was sent back is never sent again, even if this command was killed: run it again. The
+    exit status is 1 when some of the chosen records cannot be sent; they are named.
+
+    \b
+    Examples:
+      areba dlq replay -c my.yaml --stream pumps --dry-run
+      areba dlq replay 0:4711 0:4712 -c my.yaml
+      areba dlq replay -c my.yaml --all
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.replay import replay  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.backends.kafka.transaction import KafkaTransaction  # noqa: PLC0415

@@ -7,21 +7,28 @@ from pathlib import Path
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION, TASKS_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION, TASKS_OPTION
 from stream_app.terminal import Terminal, say
 
 
 @click.command("inspect")
 @CONFIG_OPTION
 @TASKS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+@JSON_OPTION
 def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
-    """Show the progress of each task, read from the topics and the group; no worker is asked.
+    """Show the progress and the problems of each task.
 
-    The exit status is 1 when the breaker stopped a task, when a task cannot be restored, when records of a stream
-    became dead letters within the last hour of event time, when a stream's labels stopped coming, or when a stream
-    lives in two tasks. Each reason is printed with the command that helps.
-    """
+    Everything is read from the topics and the group; no worker is asked. The exit status is 1 when the breaker stopped
+    a task, when a task cannot be restored, when records of a stream became dead letters within the last hour of event
+    time, when a stream's labels stopped coming, or when a stream lives in two tasks. Each reason is printed with the
+    command that helps.
+
+    \b
+    Examples:
+      areba inspect -c my.yaml
+      areba inspect -c my.yaml --task 3
+      areba inspect -c my.yaml --json | jq '.tasks[].state'
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from rich.progress import track  # noqa: PLC0415  (only this command needs it)
 
     from stream_app.admin.inspect_tasks import inspect  # noqa: PLC0415  (see run)

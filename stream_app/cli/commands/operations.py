@@ -16,7 +16,14 @@ from stream_app.terminal import say
 @CONFIG_OPTION
 @click.option("--task", type=click.IntRange(0), required=True, help="Number of the task that the breaker stopped.")
 def resume(path: Path, task: int) -> None:
-    """Resume a task that the breaker stopped."""
+    """Resume a task that the breaker stopped.
+
+    The exit status is 3 if the task is not stopped.
+
+    \b
+    Examples:
+      areba resume -c my.yaml --task 3
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.history import READ_TIMEOUT_S, progress_tail, resume_after, tripped_by  # noqa: PLC0415
     from stream_app.admin.recommit import chosen_tasks  # noqa: PLC0415  (see run)
     from stream_app.backends.base import TopicPartition  # noqa: PLC0415
@@ -52,8 +59,13 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     The command writes a mark after the last example of the stream's partition, with that example's timestamp. The
     worker takes the mark at exactly this place, regardless of event time, without waiting. Examples after the mark are
     predicted by LEARNER. Examples before it keep their champion, also in their outcomes. The mark is part of the
-    input, so a restored task sees it at the same record. The command prints the mark's offset.
-    """
+    input, so a restored task sees it at the same record. The command prints the mark's offset. The exit status is 2 if
+    there is no such stream or learner.
+
+    \b
+    Examples:
+      areba promote pumps larger -c my.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.promote import promote as write_mark  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.cli.clients import connect, open_sender  # noqa: PLC0415
@@ -73,10 +85,16 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
 @TASK_OPTION
 @click.option("--dry-run", is_flag=True, help="Only print what would be lost.")
 def reset(stream: str, path: Path, task: int | None, *, dry_run: bool) -> None:
-    """Delete the state of STREAM, so that it starts again: its dimension, its models and its open examples.
+    """Delete the state of STREAM, so that it starts again.
 
-    Use it for a stream whose first example had the wrong number of features. All workers must be stopped.
-    """
+    The stream forgets its number of features, its models and its open examples. Use it for a stream whose first example
+    had the wrong number of features. All workers must be stopped; else the exit status is 3.
+
+    \b
+    Examples:
+      areba reset pumps -c my.yaml --dry-run
+      areba reset pumps -c my.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.reset import reset as reset_stream  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place, open_sender  # noqa: PLC0415
 

@@ -20,3 +20,7 @@ TASK_OPTION = click.option(
 TASKS_OPTION = click.option(
     "--task", "tasks", type=click.IntRange(0), multiple=True, help="Only this task; may be given several times."
 )
+
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+
+JSON_LINES_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON documents, one a line, not text.")

@@ -1,5 +1,6 @@
 """`areba state`: list, export, import and repair the state of tasks."""
 
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION, TASK_OPTION, TASKS_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION, TASK_OPTION, TASKS_OPTION
 from stream_app.errors import StateError
 from stream_app.terminal import Terminal, say
 
@@ -29,15 +30,25 @@ def _offsets(text: str | None) -> tuple[int, int] | None:
 
 @click.group()
 def state() -> None:
-    """Read the committed models of a running or stopped application; `import`, `recommit` and `skip` change them."""
+    """List, export, import and repair the committed state of tasks."""
 
 
 @state.command("list")
 @CONFIG_OPTION
 @TASKS_OPTION
-def list_command(path: Path, tasks: Sequence[int]) -> None:
-    """List all streams and learners: method, size, updates, digest."""
+@JSON_LINES_OPTION
+def list_command(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
+    """List all streams and learners: method, size, updates, digest.
+
+    The exit status is 0 also if a task has no state yet; a line on standard error says so.
+
+    \b
+    Examples:
+      areba state list -c my.yaml
+      areba state list -c my.yaml --task 0 --task 1
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.admin.learner_list import documents, table  # noqa: PLC0415
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
     place = open_place(path)
@@ -46,8 +57,12 @@ def list_command(path: Path, tasks: Sequence[int]) -> None:
             rebuilt = models.rebuild(place, task, None)
         except StateError as problem:
             say(problem, err=True)
+            continue
+        if as_json:
+            for one in documents(place.config, task, rebuilt):
+                say(json.dumps(one))
         else:
-            Terminal().print(models.table(place.config, task, rebuilt))
+            Terminal().print(table(place.config, task, rebuilt))
 
 
 @state.command("rebuild")
@@ -60,14 +75,21 @@ def list_command(path: Path, tasks: Sequence[int]) -> None:
 def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: Path | None) -> None:
     """Rebuild a task as it was at a commit.
 
-    The command processes the records again from the newest snapshot before the commit, and compares every digest.
-    """
+    The command processes the records again from the newest snapshot before the commit, and compares every digest. The
+    exit status is 3 if the task cannot be rebuilt.
+
+    \b
+    Examples:
+      areba state rebuild -c my.yaml --task 0
+      areba state rebuild -c my.yaml --task 0 --at 20000/19500 -o models
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.admin.learner_list import table  # noqa: PLC0415
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
     place = open_place(path)
     rebuilt = models.rebuild(place, task, at)
-    Terminal().print(models.table(place.config, task, rebuilt))
+    Terminal().print(table(place.config, task, rebuilt))
     for file in models.export_all(place.config, task, rebuilt, output) if output else ():
         say(file)
 
@@ -82,7 +104,14 @@ def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: P
 def export_command(
     stream: str, learner: str, file: Path, path: Path, task: int | None, at: tuple[int, int] | None
 ) -> None:
-    """Save LEARNER of STREAM as a safetensors FILE that plain Torch can read (see docs/models.md)."""
+    """Save LEARNER of STREAM in a FILE that plain Torch can read.
+
+    The format is safetensors (see docs/models.md). The exit status is 2 if there is no such stream or learner.
+
+    \b
+    Examples:
+      areba state export pumps areba champion.safetensors -c my.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
@@ -96,7 +125,15 @@ def export_command(
 @CONFIG_OPTION
 @TASK_OPTION
 def import_command(file: Path, stream: str, learner: str, path: Path, task: int | None) -> None:
-    """Let LEARNER of STREAM continue from a FILE of `areba state export`, in a new or a stopped application."""
+    """Let LEARNER of STREAM continue from an exported FILE.
+
+    The application is new, or all of its workers are stopped. The exit status is 3 if workers run or the model does not
+    fit.
+
+    \b
+    Examples:
+      areba state import champion.safetensors pumps areba -c new.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.import_model import import_model  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place, open_sender  # noqa: PLC0415
 
@@ -110,7 +147,14 @@ def import_command(file: Path, stream: str, learner: str, path: Path, task: int 
 @click.argument("one", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("two", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def diff_command(one: Path, two: Path) -> None:
-    """Compare two exported learners, array by array; exit status 1 when they differ."""
+    """Compare two exported learners, array by array.
+
+    The exit status is 1 when they differ.
+
+    \b
+    Examples:
+      areba state diff monday.safetensors tuesday.safetensors
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
 
     lines, equal = models.diff(one, two)
@@ -124,11 +168,16 @@ def diff_command(one: Path, two: Path) -> None:
 @TASKS_OPTION
 @click.option("--dry-run", is_flag=True, help="Only print what would be committed.")
 def recommit_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
-    """Commit the group's offsets again after they were reset, deleted or have expired.
+    """Commit offsets again after they were reset or lost.
 
     Each task continues after its last commit record, with the same bits as without the loss. Offsets that are right
-    stay as they are. All workers must be stopped.
-    """
+    stay as they are. All workers must be stopped; else the exit status is 3.
+
+    \b
+    Examples:
+      areba state recommit -c my.yaml --dry-run
+      areba state recommit -c my.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.recommit import recommit  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
@@ -142,11 +191,17 @@ def recommit_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None
 @TASKS_OPTION
 @click.option("--dry-run", is_flag=True, help="Only print what would be lost.")
 def skip_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
-    """Let tasks continue without input records that were deleted before they were processed.
+    """Let tasks continue without input records that were deleted.
 
     Each task continues from its newest snapshot, at the first record that is left. The command prints what the task
-    forgets and skips. A task that can be restored stays as it is. All workers must be stopped.
-    """
+    forgets and skips. A task that can be restored stays as it is. All workers must be stopped; else the exit status is
+    3.
+
+    \b
+    Examples:
+      areba state skip -c my.yaml --dry-run
+      areba state skip -c my.yaml --task 2
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.skip import skip  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place, open_sender  # noqa: PLC0415
 

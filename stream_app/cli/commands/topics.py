@@ -1,11 +1,14 @@
 """`areba topics`: create and check the topics of an application."""
 
+import json
 import os
+import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION
 from stream_app.config import load
 from stream_app.terminal import say
 
@@ -24,7 +27,16 @@ def topics() -> None:
     "--replication", type=click.IntRange(1, 10), help="Replicas of each partition; by default the broker's own number."
 )
 def create(path: Path, partitions: int, replication: int | None) -> None:
-    """Create the missing topics with the settings that exactly-once processing needs."""
+    """Create the missing topics.
+
+    They get the settings that exactly-once processing needs. Topics that exist are checked and stay as they are. The
+    exit status is 2 if a topic cannot be created or has wrong settings.
+
+    \b
+    Examples:
+      areba topics create -c my.yaml
+      areba topics create -c my.yaml --partitions 12 --replication 3
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.cli.topic_setup import create_topics  # noqa: PLC0415  (see run)
 
     for line in create_topics(load(path, os.environ), partitions, replication or -1):
@@ -33,11 +45,27 @@ def create(path: Path, partitions: int, replication: int | None) -> None:
 
 @topics.command("check")
 @CONFIG_OPTION
-def check(path: Path) -> None:
-    """Check the topics and report every fault at once."""
-    from stream_app.cli.clients import connect  # noqa: PLC0415  (see run)
-    from stream_app.cli.topic_setup import check_topics, warn_of_topics  # noqa: PLC0415
+@JSON_LINES_OPTION
+def check(path: Path, *, as_json: bool) -> None:
+    """Check everything that would stop or endanger a worker.
+
+    A line for each check: the connection, the topics and their settings, replication, the rights of this user, reading
+    each topic, the broker's clock, the memory that a worker may take, the worker's transactional id (only while no
+    worker runs, since trying it fences one), and the folder of compiled code. No record is written.
+
+    The exit status is 1 if anything is wrong (warnings do not count), and 2 if a setting of the file is wrong.
+
+    \b
+    Examples:
+      areba topics check -c my.yaml
+      areba topics check -c my.yaml --json | jq 'select(.level != "ok")'
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
+    from stream_app.cli.clients import open_cluster, try_transaction  # noqa: PLC0415  (see run)
+    from stream_app.cli.preflight import Level, preflight  # noqa: PLC0415
 
     config = load(path, os.environ)
-    warn_of_topics(check_topics(config, connect(config)))
-    say("topics are as they should be")
+    is_wrong = False
+    for result in preflight(config, open_cluster(config), partial(try_transaction, config)):
+        is_wrong = is_wrong or result.level is Level.WRONG
+        say(json.dumps(result._asdict()) if as_json else f"{result.level:<7}  {result.check}: {result.text}")
+    sys.exit(1 if is_wrong else 0)

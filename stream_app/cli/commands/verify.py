@@ -1,5 +1,6 @@
 """`areba verify` and `areba explain`: check what the application has published."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION, TASK_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION, TASK_OPTION
 from stream_app.cli.commands.progress import progress_bar
 from stream_app.config import load
 from stream_app.errors import ConfigurationError
@@ -47,6 +48,7 @@ from stream_app.terminal import say
     is_flag=True,
     help="Accept that inputs are left which neither this run nor the runs of its checkpoint covered.",
 )
+@JSON_OPTION
 def verify(
     path: Path,
     manifests: Sequence[Path],
@@ -55,15 +57,23 @@ def verify(
     *,
     rerun: bool,
     partial: bool,
+    as_json: bool,
 ) -> None:
-    """Check from the topics alone that every record was processed exactly once.
+    """Check that every record was processed exactly once.
 
-    Findings name topic, partition and offset: examples without a prediction or out of order, labels without an outcome,
-    missing or changed dead letters, commit records that do not follow one another, metrics that do not follow from
-    predictions and labels, and any output that a second run does not reproduce. The first line says what was checked.
+    Only the topics are read. Findings name topic, partition and offset: examples without a prediction or out of order,
+    labels without an outcome, missing or changed dead letters, commit records that do not follow one another, metrics
+    that do not follow from predictions and labels, and any output that a second run does not reproduce. The first line
+    says what was checked.
     Where inputs have expired, the check begins at the oldest snapshot from which it can. The exit status is 1 when
     there is a finding, or when inputs are left that were not covered, unless `--partial` is given.
-    """
+
+    \b
+    Examples:
+      areba verify -c my.yaml
+      areba verify -c my.yaml --checkpoint verify.checkpoint
+      areba verify -c my.yaml --manifest sent.json --no-rerun
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.cli.clients import connect  # noqa: PLC0415  (see run)
     from stream_app.verify.verify import verify as verify_topics  # noqa: PLC0415
 
@@ -81,7 +91,10 @@ def verify(
             checkpoint=checkpoint,
             on_progress=on_progress,
         )
-    report.show()
+    if as_json:
+        say(json.dumps(report.to_plain()))
+    else:
+        report.show()
     sys.exit(0 if report.ok and (partial or not report.is_partial) else 1)
 
 
@@ -90,12 +103,20 @@ def verify(
 @click.argument("id_", metavar="ID")
 @CONFIG_OPTION
 @TASK_OPTION
-def explain(stream: str, id_: str, path: Path, task: int | None) -> None:
-    """Predict a past example again with the state of that moment; exit status 1 unless the bits are equal."""
+@JSON_OPTION
+def explain(stream: str, id_: str, path: Path, task: int | None, *, as_json: bool) -> None:
+    """Predict a past example again with the state of that moment.
+
+    The exit status is 1 unless the bits are equal to the published ones, and 3 if the state cannot be rebuilt.
+
+    \b
+    Examples:
+      areba explain pumps pump-4711 -c my.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
     explanation = models.explain(open_place(path), stream, id_, task)
-    for line in explanation.lines():
+    for line in [json.dumps(explanation.to_plain())] if as_json else explanation.lines():
         say(line)
     sys.exit(0 if explanation.is_same else 1)

@@ -1,5 +1,8 @@
 """The checks of start-up against the settings that a real broker reports."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from ops.broker import Broker
@@ -7,6 +10,8 @@ from stream_app.backends import topics
 from stream_app.backends.base import TopicInfo
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.config import Config
+from tests.support.kafka.application import App
+from tests.support.kafka.processes import areba
 
 pytestmark = pytest.mark.kafka
 
@@ -67,3 +72,18 @@ def test_everything_wrong_is_said_at_once(kafka: Broker, prefix: str) -> None:
     for name, said in expected:
         assert any(line.startswith(f"{name}: {said}") for line in lines), (name, said, lines)
     assert len(lines) == len(expected), lines
+
+
+def test_the_check_before_a_start(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """The same command says what is missing before `create`, and that nothing is wrong after it."""
+    assert kafka.bootstrap_servers is not None
+    file = App(kafka.bootstrap_servers, prefix, tmp_path, {}).file("w")
+    before = areba(file, "topics", "check", "--json")
+    wrong = [one["check"] for one in map(json.loads, before.stdout.splitlines()) if one["level"] == "wrong"]
+    assert (before.returncode, wrong) == (1, ["topics"] * 8)
+    assert areba(file, "topics", "create").returncode == 0
+    after = areba(file, "topics", "check", "--json")
+    results = [json.loads(line) for line in after.stdout.splitlines()]
+    assert (after.returncode, after.stderr) == (0, "")
+    assert not [one for one in results if one["level"] == "wrong"]
+    assert {"connection", "topics", "rights", "reading", "clock", "identity"} <= {one["check"] for one in results}

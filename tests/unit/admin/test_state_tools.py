@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_app.admin.models import Place, diff, explain, export, export_all, rebuild, table
+from stream_app.admin.learner_list import documents, table
+from stream_app.admin.models import Place, diff, explain, export, export_all, rebuild
 from stream_app.backends.base import TopicPartition
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.learners.networks.autograd import DenseNetwork
@@ -122,7 +123,10 @@ def test_names_that_are_not_there(tmp_path: Path) -> None:
         export(_place(world), "s1", "areba", tmp_path / "x", 0, None)
     with pytest.raises(ConfigurationError, match=r"no learner 'qbr'; it has areba, baseline"):
         export(_place(world), "s0", "qbr", tmp_path / "x", 0, None)
-    assert table(world.config, 0, rebuild(_place(world), 0, None)).row_count == 2
+    rebuilt = rebuild(_place(world), 0, None)
+    assert table(world.config, 0, rebuilt).row_count == 2
+    found = [(one["stream"], one["learner"], one["champion"]) for one in documents(world.config, 0, rebuilt)]
+    assert found == [("s0", "areba", True), ("s0", "baseline", False)]
 
 
 @pytest.mark.parametrize("number", [0, 17, 39])

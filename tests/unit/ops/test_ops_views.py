@@ -1,4 +1,4 @@
-"""Tables, figure and watch: the views of a running application must agree with its topics."""
+"""The table and the figure at the end of the demo, and what it reads from the logs of its workers."""
 
 import io
 import math
@@ -9,63 +9,16 @@ import pytest
 from matplotlib.image import imread
 from rich.console import Console, RenderableType
 
-from ops import figure, table
-from ops.watch import MAX_POINTS, Curve, Watch
+from ops import figure
+from ops.demo.conclusion import duration, final_table
 from ops.workers import tasks_of
-from stream_app.backends import topics as topic_plan
-from stream_app.backends.clock import ManualClock
-from stream_app.backends.memory.broker import EmbeddedBroker
-from stream_app.backends.memory.cluster import EmbeddedCluster
-from stream_app.backends.memory.sender import EmbeddedSender
-from stream_app.config import Config
-from stream_app.records import Commit, Metric
-from stream_app.serialization.codec import encode
-
-TOPICS = Config().topics
-
-
-def metric(labelled: int = 900, gmean: float | None = 0.9143, stream: str = "fraud", learner: str = "areba") -> Metric:
-    """Return a metric whose numbers are all different, so that a table cannot mix them up."""
-    return Metric(
-        stream=stream,
-        learner=learner,
-        champion=learner == "areba",
-        labelled=labelled,
-        recall=None if gmean is None else 0.8361,
-        specificity=None if gmean is None else 0.9999,
-        gmean=gmean,
-        positive_correct=1.0,
-        positive_total=2.0,
-        negative_correct=3.0,
-        negative_total=4.0,
-        positive_size=0.1,
-        negative_size=0.9,
-        positive_queue=5,
-        negative_queue=6,
-        positive_capacity=10,
-        negative_capacity=10,
-        updates=labelled,
-        examples=labelled + 1_100,
-        unlabelled=77,
-        evicted=0,
-        duplicates=0,
-        pending=3,
-        waiting=0,
-        delay_ms_p50=84_000,
-        delay_ms_p90=None,
-        delay_ms_p99=None,
-        changes=0,
-        change_flagged=None,
-        change_began=None,
-        gmean_before=None,
-        labels_to_recover=None,
-    )
+from tests.support.formats.metrics import metric
 
 
 def shown(view: RenderableType) -> str:
-    """Return the view as text of 100 columns."""
+    """Return the view as text of 80 columns."""
     out = io.StringIO()
-    Console(file=out, width=100).print(view)
+    Console(file=out, width=80).print(view)
     return out.getvalue()
 
 
@@ -77,23 +30,14 @@ def row(text: str, name: str) -> str:
 def test_the_final_table() -> None:
     """There is one row for each learner, with every number in its column, and readable percentages and delays."""
     rows = [
-        table.FinalRow(metric(), 2_000),
-        table.FinalRow(metric(gmean=None, learner="baseline"), 1_999),
-        table.FinalRow(replace(metric(stream="sine"), delay_ms_p50=None), 5),
+        metric(),
+        metric(gmean=None, learner="baseline"),
+        replace(metric(stream="sine"), delay_ms_p50=None),
     ]
-    text = shown(table.final(rows))
-    assert row(text, "fraud") == "fraud areba * 2,000 2,000 900 77 83.6 100.0 91.4 1.4 min"
-    assert row(text, "baseline") == "baseline 2,000 1,999 900 77 - - - 1.4 min"
+    text = shown(final_table(rows))
+    assert row(text, "fraud") == "fraud areba * 2,000 900 77 83.6 100.0 91.4 1.4 min"
+    assert row(text, "baseline") == "baseline 2,000 900 77 - - - 1.4 min"
     assert row(text, "sine").endswith(" 91.4 -")
-
-
-def test_the_live_table() -> None:
-    """The lag belongs to the partition, so it appears once for each stream."""
-    rows = [table.LiveRow(metric(), 4_321), table.LiveRow(metric(learner="baseline"), 4_321)]
-    text = shown(table.live(rows))
-    assert row(text, "fraud") == "fraud areba * 2,000 900 83.6 100.0 91.4 900 4,321"
-    assert text.count("4,321") == 1
-    assert table.plain(rows) == "fraud 900 labelled G-mean 91.4"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +46,7 @@ def test_the_live_table() -> None:
 )
 def test_durations(milliseconds: int | None, text: str) -> None:
     """Delays go from milliseconds to days, so a single unit would be unreadable."""
-    assert table.duration(milliseconds) == text
+    assert duration(milliseconds) == text
 
 
 def test_the_figure_is_drawn(tmp_path: Path) -> None:
@@ -128,39 +72,6 @@ def test_long_curves_are_thinned_to_their_ends() -> None:
     assert len(positions) <= figure.MAX_POINTS + 1
     assert (positions[0], positions[-1]) == (0, 10_000)
     assert math.isnan(gmeans[-1])
-
-
-def test_a_watched_curve_is_bounded() -> None:
-    """Watching for weeks must not fill the memory."""
-    curve = Curve(metric())
-    for labelled in range(5 * MAX_POINTS):
-        curve.add(metric(labelled))
-    assert len(curve.positions) == len(curve.gmeans) <= MAX_POINTS + 1
-    steps = {later - earlier for earlier, later in zip(curve.positions, curve.positions[1:], strict=False)}
-    assert steps == {8}
-    assert curve.latest.labelled == 5 * MAX_POINTS - 1
-
-
-def test_watch_reads_what_is_committed() -> None:
-    """The demo takes its bars and the lag from here, and waits for `finished`."""
-    broker = EmbeddedBroker(ManualClock())
-    for topic in topic_plan.plan(TOPICS, 2):
-        broker.create_topic(topic)
-    watch = Watch(EmbeddedCluster(broker), TOPICS, 2)
-    watch.poll()
-    assert (watch.processed, watch.curves) == (0, {})
-    sender = EmbeddedSender(broker)
-    for sequence, end in enumerate((10, 25)):
-        commit = Commit(sequence, 0, end, 0, end - 5, bytes(32), 1, None)
-        sender.send(TOPICS.progress, None, encode(commit), 0, partition=1)
-        sender.send(TOPICS.metrics, b"fraud", encode(metric(end)), 0, partition=1)
-    watch.poll()
-    assert watch.processed == 25 + 20
-    assert watch.ends == {0: (0, 0), 1: (25, 20)}
-    assert watch.examples() == {"fraud": 1_125}
-    assert watch.curves["fraud", "areba"].positions == [1_110, 1_125]
-    assert watch.partition_of == {"fraud": 1}
-    watch.close()
 
 
 def test_tasks_are_read_from_the_log() -> None:

@@ -1,0 +1,69 @@
+"""`areba config`: the settings in force, and what a new file would change."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION, JSON_OPTION
+from stream_app.config import effective
+from stream_app.terminal import Terminal, say, simple_table
+
+
+@click.group()
+def config() -> None:
+    """Show the settings in force, and check a new file before a restart."""
+
+
+@config.command("show")
+@CONFIG_OPTION
+@JSON_LINES_OPTION
+def show_command(path: Path, *, as_json: bool) -> None:
+    """Show each setting with its value and where that comes from.
+
+    The source is a line of the file, a variable of the environment, or `default`. Secrets are shown as stars. What a
+    stream does not override is not listed: there the settings of `learners` hold. The exit status is 2 if a setting is
+    wrong.
+
+    \b
+    Examples:
+      areba config show -c my.yaml
+      areba config show -c my.yaml --json | jq 'select(.source != "default")'
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
+    settings = effective(path, os.environ)
+    if as_json:
+        for one in settings:
+            say(json.dumps(one._asdict()))
+        return
+    table = simple_table("", ("setting", "value", "source"), names=3)
+    for one in settings:
+        is_text = isinstance(one.value, str) and one.value
+        table.add_row(one.setting, str(one.value) if is_text else json.dumps(one.value), one.source)
+    Terminal().print(table)
+
+
+@config.command("check")
+@CONFIG_OPTION
+@JSON_OPTION
+def check_command(path: Path, *, as_json: bool) -> None:
+    """Compare a file with the settings that an application runs under.
+
+    Each difference is taken-over (it holds after the restart), restarts (a learner starts again without its state) or
+    refused (the worker would end with status 2), as docs/changes.md explains. Only the topics are read, so the workers
+    may run. The exit status is 1 if a difference would be refused or a task cannot be compared, and 2 if the file
+    itself is wrong.
+
+    \b
+    Examples:
+      areba config check -c new.yaml
+      areba config check -c new.yaml --json | jq '.differences[].effect'
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
+    from stream_app.admin.compare_configuration import compare  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import open_place  # noqa: PLC0415
+
+    found = compare(open_place(path))
+    for line in [json.dumps(found.to_plain())] if as_json else found.lines():
+        say(line)
+    sys.exit(0 if found.ok else 1)

@@ -1,0 +1,211 @@
+"""Everything that would stop or endanger a worker, found out without starting one: `areba topics check`."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.following import FollowableCluster
+from stream_app.backends.partition_count import tasks_of
+from stream_app.config import Config
+from stream_app.config.memory_bound import bound_of
+from stream_app.errors import ArebaError
+from stream_app.jit.cache import base_folder
+from stream_app.worker.machine_memory import memory_limit_bytes
+
+READ_S = 3.0
+"""How long a first answer to a read of all topics may take; a live broker answers within half a second."""
+
+CLOCK_TOLERANCE_MS = 5_000
+"""How far the broker's clock may be ahead: more than network time leaves, less than any timeout."""
+
+SPARE_BYTES = 1 << 30
+"""Free space that the folder of compiled code needs: four versions of 200 MB each."""
+
+
+class Level(StrEnum):
+    """What a result means for a worker."""
+
+    OK = "ok"
+    WARNING = "warning"
+    WRONG = "wrong"
+
+
+class Result(NamedTuple):
+    """The result of one check: `check` is its name, `text` one line."""
+
+    level: Level
+    check: str
+    text: str
+
+
+class CheckedCluster(FollowableCluster, Protocol):
+    """A cluster that says who may do what, and what time it is."""
+
+    def broker_count(self) -> int:
+        """Return the number of brokers; 0 if none answers."""
+
+    @property
+    def no_answer_text(self) -> str:
+        """One line that says that no broker answers, with the reason if it is known."""
+
+    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Iterable[str]) -> list[str]:
+        """Return one line for each operation that the broker does not permit."""
+
+    def newest_timestamp_ms(self, partitions: Sequence[TopicPartition]) -> int | None:
+        """Return the largest timestamp in these partitions; None if they are empty."""
+
+
+def preflight(config: Config, cluster: CheckedCluster, try_transaction: Callable[[], None]) -> Iterator[Result]:
+    """Check everything, and yield the results as they come.
+
+    Args:
+        config: The application's configuration.
+        cluster: Its cluster; nothing is written to it.
+        try_transaction: Initialises a producer with the transactional id of the worker, which fences an older one.
+    """
+    brokers = cluster.broker_count()
+    if not brokers:
+        yield Result(Level.WRONG, "connection", cluster.no_answer_text)
+        yield from _machine()
+        return
+    yield Result(Level.OK, "connection", f"{brokers} brokers at {config.kafka.bootstrap_servers}")
+    found: Mapping[str, TopicInfo] = {}
+    try:
+        found = cluster.topics(config.topics)
+    except ArebaError as error:
+        yield from _wrong("topics", error.lines)
+    else:
+        yield from _topics(config, cluster, found)
+    if len(found) == len(config.topics):
+        for check in (_rights, _reads, _clock, _memory):
+            yield from _guarded(check, config, cluster, found)
+    yield from _identity(config, cluster, try_transaction)
+    yield from _machine()
+
+
+_Check = Callable[[Config, CheckedCluster, Mapping[str, TopicInfo]], Iterator[Result]]
+
+
+def _guarded(
+    check: _Check, config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]
+) -> Iterator[Result]:
+    """Run a check; what the broker refuses or does not answer is wrong, and the other checks continue."""
+    try:
+        yield from check(config, cluster, found)
+    except ArebaError as error:
+        yield from _wrong(check.__name__.strip("_"), error.lines)
+
+
+def _wrong(check: str, lines: Iterable[str]) -> Iterator[Result]:
+    return (Result(Level.WRONG, check, line) for line in lines)
+
+
+def _topics(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    progress = found.get(config.topics.progress)
+    try:
+        tasks = tasks_of(cluster, progress) if progress is not None else None
+    except ArebaError as error:
+        yield from _wrong("topics", error.lines)
+        return
+    lines = topic_plan.check(
+        found,
+        config.topics,
+        max_clock_lead_ms=config.join.max_clock_lead_ms,
+        max_record_bytes=config.limits.max_record_bytes,
+        tasks=tasks,
+    )
+    yield from _wrong("topics", lines)
+    if not lines:
+        begun = "not begun" if tasks is None else f"{tasks} tasks"
+        yield Result(Level.OK, "topics", f"{len(found)} topics, as they should be; the application has {begun}")
+    risks = topic_plan.warnings(found)
+    yield from (Result(Level.WARNING, "replication", line) for line in risks)
+    if not risks:
+        yield Result(Level.OK, "replication", "each topic has several copies, as far as the brokers say")
+
+
+def _rights(config: Config, cluster: CheckedCluster, _: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    groups = (config.group_id, config.log_reader_group_id)
+    lines = cluster.missing_rights(topic_plan.rights(config.topics), groups)
+    yield from _wrong("rights", lines)
+    trimming = cluster.missing_rights({config.topics.progress: ["Delete"]}, ())
+    yield from (Result(Level.WARNING, "rights", f"{line}: progress is never trimmed") for line in trimming)
+    if not lines and not trimming:
+        yield Result(Level.OK, "rights", "the brokers deny no operation on topics and groups")
+
+
+def _reads(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    """Read the end of one partition of each topic."""
+    places = [TopicPartition(name, 0) for name in found]
+    starts = {place: end.stable for place, end in cluster.ends(places).items()}
+    silent = set(places)
+    deadline_s = time.monotonic() + READ_S
+    with closing(cluster.follow(starts)) as follower:
+        while silent and time.monotonic() < deadline_s and not follower.problems:
+            silent -= {fetched.partition for fetched in follower.poll(100, 0.5)}
+        problems = follower.problems
+    yield from _wrong("reading", problems)
+    if silent and not problems:
+        names = ", ".join(sorted(place.topic for place in silent))
+        yield Result(Level.WRONG, "reading", f"no answer within {READ_S:g} s: {names}")
+    elif not problems:
+        yield Result(Level.OK, "reading", f"all {len(places)} topics can be read as {config.log_reader_group_id}")
+
+
+def _clock(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    """Compare the clocks: the broker sets the timestamps of progress."""
+    progress = found[config.topics.progress]
+    newest_ms = cluster.newest_timestamp_ms([TopicPartition(progress.name, n) for n in range(progress.partitions)])
+    ahead_ms = 0 if newest_ms is None else newest_ms - time.time_ns() // 1_000_000
+    if newest_ms is None:
+        yield Result(Level.OK, "clock", "cannot be compared before the first commit")
+    elif ahead_ms > CLOCK_TOLERANCE_MS:
+        text = f"the broker's clock is at least {ahead_ms / 1000:,.0f} s ahead of this machine's"
+        yield Result(Level.WRONG, "clock", text)
+    else:
+        text = f"the newest commit was {max(0, -ahead_ms) / 1000:,.0f} s ago by the broker's clock"
+        yield Result(Level.OK, "clock", text)
+
+
+def _memory(config: Config, _: CheckedCluster, found: Mapping[str, TopicInfo]) -> Iterator[Result]:
+    tasks = found[config.topics.progress].partitions
+    bound = bound_of(config, config.task_settings(), topic_plan.largest_batch_bytes(found[config.topics.labels]))
+    needed, (limit, who) = bound.total(tasks), memory_limit_bytes()
+    text = f"a worker with all {tasks} tasks takes at most {needed >> 20:,} MB; {who} has {limit >> 20:,} MB"
+    yield Result(Level.WARNING if needed > limit else Level.OK, "memory", text)
+
+
+def _identity(config: Config, cluster: CheckedCluster, try_transaction: Callable[[], None]) -> Iterator[Result]:
+    """Try the transactional id, unless that could fence a running worker."""
+    try:
+        members = len(cluster.members(config.group_id))
+        if members:
+            text = f"{members} workers run, so {config.transactional_id} is not tried: that would fence a worker"
+        else:
+            try_transaction()
+            text = f"group {config.group_id} has no members; {config.transactional_id} may write transactions"
+    except ArebaError as error:
+        yield from _wrong("identity", error.lines)
+    else:
+        yield Result(Level.OK, "identity", text)
+
+
+def _machine() -> Iterator[Result]:
+    """Check the folder of compiled code."""
+    try:
+        folder = base_folder()
+    except (ArebaError, OSError) as error:
+        yield Result(Level.WRONG, "compile cache", str(error))
+        return
+    status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    text = f"{folder} has {free >> 20:,} MB free"
+    if not os.access(folder, os.W_OK):
+        yield Result(Level.WRONG, "compile cache", f"{folder} cannot be written")
+    else:
+        yield Result(Level.WARNING if free < SPARE_BYTES else Level.OK, "compile cache", text)

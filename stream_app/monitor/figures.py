@@ -1,0 +1,114 @@
+"""What a front end shows of a running application: figures for each task, stream and learner, as frozen dataclasses."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from stream_app.records import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerFigures:
+    """One learner of a stream.
+
+    Attributes:
+        metric: Its newest metric.
+        time_ms: Event time of that metric.
+    """
+
+    metric: Metric
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFigures:
+    """One stream. None stands for what is not known yet.
+
+    Attributes:
+        stream: Its name.
+        task: Number of the task that processed its newest record.
+        learners: Its learners, in the order of their first metrics; the champion is first.
+        labelled_per_s: Labelled examples that were learned in a second of wall time, over the last seconds.
+        lag_ms: How much event time the newest example is ahead of what is processed; 0 if all examples are processed.
+        dead_letters: Dead letters among the records that were read.
+        dead_letters_are_all: Whether no older dead letters were left out.
+        example_ms: Event time of its newest example.
+        output_ms: Largest event time of its outputs.
+    """
+
+    stream: str
+    task: int | None = None
+    learners: tuple[LearnerFigures, ...] = ()
+    labelled_per_s: float | None = None
+    lag_ms: int | None = None
+    dead_letters: int = 0
+    dead_letters_are_all: bool = True
+    example_ms: int | None = None
+    output_ms: int | None = None
+
+    @property
+    def pending(self) -> int | None:
+        """Number of examples that waited for their label at the newest metric."""
+        newest = max(self.learners, key=lambda learner: learner.time_ms, default=None)
+        return None if newest is None else newest.metric.pending
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the figures of the stream without those of its learners, for JSON."""
+        return {
+            "stream": self.stream,
+            "task": self.task,
+            "labelled_per_s": self.labelled_per_s,
+            "lag_s": None if self.lag_ms is None else self.lag_ms / 1000,
+            "dead_letters": self.dead_letters,
+            "dead_letters_are_all": self.dead_letters_are_all,
+            "example_ms": self.example_ms,
+            "output_ms": self.output_ms,
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one flat document for each learner, or one if no learner has a metric yet."""
+        own = self.to_plain()
+        rows = [{**own, **asdict(learner.metric), "metric_ms": learner.time_ms} for learner in self.learners]
+        return rows or [own]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Everything that is known at one moment.
+
+    Attributes:
+        streams: Figures by stream, in the order of their names.
+        unassigned: Dead letters of records that belong to none of these streams, by reason.
+        left_out: Records of further streams, which are not kept.
+        skipped: Records that were not read because more came than can be read.
+        problems: A line for each task that stands still, and for each topic that cannot be read.
+    """
+
+    streams: tuple[StreamFigures, ...] = ()
+    unassigned: Mapping[str, int] = field(default_factory=dict)
+    left_out: int = 0
+    skipped: int = 0
+    problems: tuple[str, ...] = ()
+
+    def only(self, names: Collection[str]) -> "Figures":
+        """Return the figures of these streams, or of all streams if there are no names."""
+        if not names:
+            return self
+        unknown = sorted(set(names) - {stream.stream for stream in self.streams})
+        return replace(
+            self,
+            streams=tuple(stream for stream in self.streams if stream.stream in names),
+            problems=(*self.problems, *(f"nothing is known of stream {name!r}" for name in unknown)),
+        )
+
+    def notes(self) -> list[str]:
+        """Return a line for everything that the figures of the streams do not show."""
+        notes = list(self.problems)
+        if self.unassigned:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.unassigned.items())
+            notes.append(f"dead letters of no stream shown: {reasons}")
+        if self.left_out:
+            notes.append(f"records of further streams that are not kept: {self.left_out:,}")
+        if self.skipped:
+            notes.append(f"records that were not read because too many came: {self.skipped:,}")
+        return notes

@@ -1,0 +1,247 @@
+"""Compute the figures of a running application from its decoded records; pure, and bounded in memory.
+
+Times are given: event time in milliseconds, and the moments of updates in seconds of any clock that never decreases.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
+from stream_app.monitor.history import Curve
+from stream_app.records import RESUME, Act, Commit, Metric, Outcome, OutcomeKind
+
+MAX_STREAMS = 1_000
+"""Streams that are kept by default: with 16 learners each, some 20 MB."""
+
+MAX_REASONS = 20
+"""Reasons of dead letters that are counted: more than there are, unless another program writes to the topic."""
+
+WINDOW_S = 10.0
+"""Time over which rates are measured: long enough for the pauses between commits, short enough to see a stop."""
+
+LEAST_WINDOW_S = 0.5
+"""Over a shorter time, a rate would say little."""
+
+TICK_S = 0.25
+"""Least time between two moments that are kept: with it, a window has a bounded number of them."""
+
+JOINED = OutcomeKind.JOINED.name.lower()
+
+
+class Ticks:
+    """The moments of the last updates, between which rates are measured."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=int(WINDOW_S / TICK_S) + 2)
+
+    def add(self, now_s: float) -> None:
+        """Add the moment of an update."""
+        if not self._times or now_s - self._times[-1] >= TICK_S:
+            self._times.append(now_s)
+
+    @property
+    def newest_s(self) -> float | None:
+        """The newest moment; None before the first."""
+        return self._times[-1] if self._times else None
+
+    def window(self) -> tuple[float, float] | None:
+        """Return begin and end of the last `WINDOW_S` seconds, as two of the moments; None: too little time passed.
+
+        If updates are rarer, it is the time between the last two.
+        """
+        if len(self._times) < 2:
+            return None
+        *earlier, end_s = self._times
+        begin_s = next((time_s for time_s in earlier if time_s >= end_s - WINDOW_S), earlier[-1])
+        return None if end_s - begin_s < LEAST_WINDOW_S else (begin_s, end_s)
+
+
+class Rate:
+    """Counts events of one kind by the moment of the update that found them."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque(maxlen=int(WINDOW_S / TICK_S) + 2)
+
+    def add(self, tick_s: float) -> None:
+        """Count one event."""
+        count = self._counts.pop()[1] if self._counts and self._counts[-1][0] == tick_s else 0
+        self._counts.append((tick_s, count + 1))
+
+    def per_second(self, window: tuple[float, float]) -> float:
+        """Return the events per second: those found after the begin of a window, up to its end."""
+        begin_s, end_s = window
+        return sum(count for tick_s, count in self._counts if tick_s > begin_s) / (end_s - begin_s)
+
+
+class _Example(NamedTuple):
+    """The newest example of a stream."""
+
+    task: int
+    offset: int
+    time_ms: int
+
+
+@dataclass(slots=True)
+class _Stream:
+    """What is kept of one stream."""
+
+    task: int | None = None
+    learners: dict[str, LearnerFigures] = field(default_factory=dict)
+    curves: dict[str, Curve] = field(default_factory=dict)
+    metrics: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)  # of the newest metric of each learner
+    joined: Rate = field(default_factory=Rate)
+    dead_letters: int = 0
+    newest_example: _Example | None = None
+    output_ms: int | None = None
+
+    def add_metric(self, metric: Metric, time_ms: int) -> None:
+        """Add a metric, and forget a learner that two rounds of metrics have left out: it is no longer configured."""
+        self.metrics += 1
+        self.numbers[metric.learner] = self.metrics
+        for name in [name for name, number in self.numbers.items() if self.metrics - number > 2 * len(self.numbers)]:
+            del self.learners[name], self.numbers[name]
+            self.curves.pop(name, None)
+        self.learners[metric.learner] = LearnerFigures(metric, time_ms)
+
+
+class Model:
+    """The figures of the streams of one application.
+
+    Streams are those of the configuration and those that have an output. Examples and dead letters of other names add
+    none: their producers may write any name.
+
+    Args:
+        streams: Names of the streams that are known already.
+        max_streams: How many streams are kept.
+        max_points: How many points are kept of the curve of each learner.
+    """
+
+    def __init__(self, streams: Iterable[str] = (), max_streams: int = MAX_STREAMS, max_points: int = 0) -> None:
+        self._max_streams = max_streams
+        self._max_points = max_points
+        self._streams: dict[str, _Stream] = {name: _Stream() for name in list(streams)[:max_streams]}
+        self._has_older_dead_letters = False
+        self._ticks = Ticks()
+        self._commits: dict[int, Commit] = {}
+        self._tripped: dict[int, str] = {}
+        self._unassigned: Counter[str] = Counter()
+        self._left_out = 0
+        self._skipped = 0
+
+    def tick(self, now_s: float) -> None:
+        """Note the moment of an update; what is added next has come since the last one.
+
+        What is added before the first tick was in the topics already, and does not count in rates.
+        """
+        self._ticks.add(now_s)
+
+    def note_older_dead_letters(self) -> None:
+        """Note that there are dead letters that will not be added."""
+        self._has_older_dead_letters = True
+
+    def note_skipped(self, records: int) -> None:
+        """Count records that are not added."""
+        self._skipped += records
+
+    def add_example(self, stream: str, task: int, offset: int, time_ms: int) -> None:
+        """Add an example of the input."""
+        known = self._streams.get(stream)
+        if known is not None and (known.newest_example is None or time_ms >= known.newest_example.time_ms):
+            known.newest_example = _Example(task, offset, time_ms)
+
+    def add_prediction(self, stream: str, task: int, time_ms: int) -> None:
+        """Add a prediction of any learner."""
+        self._add_output(stream, task, time_ms)
+
+    def add_outcome(self, outcome: Outcome, task: int, time_ms: int) -> None:
+        """Add an outcome."""
+        known = self._add_output(outcome.stream, task, time_ms)
+        tick_s = self._ticks.newest_s
+        if known is not None and tick_s is not None and outcome.outcome == JOINED:
+            known.joined.add(tick_s)
+
+    def add_metric(self, metric: Metric, task: int, time_ms: int) -> None:
+        """Add a metric."""
+        known = self._add_output(metric.stream, task, time_ms)
+        if known is not None:
+            known.add_metric(metric, time_ms)
+            if self._max_points:
+                known.curves.setdefault(metric.learner, Curve(self._max_points)).add(metric)
+
+    def add_dead_letter(self, stream: str, reason: str, task: int, time_ms: int) -> None:
+        """Add a dead letter; `stream` is what its key says."""
+        if stream in self._streams:
+            known = self._add_output(stream, task, time_ms)
+            if known is not None:
+                known.dead_letters += 1
+        elif reason in self._unassigned or len(self._unassigned) < MAX_REASONS:
+            self._unassigned[reason] += 1
+
+    def add_progress(self, task: int, record: Commit | Act) -> None:
+        """Add a record of the progress of a task."""
+        if isinstance(record, Commit):
+            self._commits[task] = record
+            if record.tripped is not None:
+                self._tripped[task] = record.tripped
+            else:
+                self._tripped.pop(task, None)
+        elif record.kind == RESUME:
+            self._tripped.pop(task, None)
+
+    def _add_output(self, stream: str, task: int, time_ms: int) -> _Stream | None:
+        known = self._streams.get(stream)
+        if known is None:
+            if len(self._streams) >= self._max_streams:
+                self._left_out += 1
+                return None
+            known = self._streams[stream] = _Stream()
+        known.task = task
+        known.output_ms = max(known.output_ms or 0, time_ms)
+        return known
+
+    def ends(self, task: int) -> tuple[int, int]:
+        """Return the offsets (examples, labels) up to which a task has committed; (0, 0) if nothing is known."""
+        commit = self._commits.get(task)
+        return (0, 0) if commit is None else (commit.examples_end, commit.labels_end)
+
+    def curves(self, stream: str) -> Mapping[str, Curve]:
+        """Return the curve of each learner of a stream, in the order of their first metrics."""
+        known = self._streams.get(stream)
+        return {} if known is None else known.curves
+
+    def figures(self, problems: Iterable[str] = ()) -> Figures:
+        """Return all figures as of the newest tick; `problems` are lines about what cannot be read."""
+        tripped = (f"task {task}: tripped: {reason}" for task, reason in sorted(self._tripped.items()))
+        return Figures(
+            streams=tuple(self._figures(name) for name in sorted(self._streams)),
+            unassigned=dict(self._unassigned.most_common()),
+            left_out=self._left_out,
+            skipped=self._skipped,
+            problems=(*problems, *tripped),
+        )
+
+    def _figures(self, name: str) -> StreamFigures:
+        known, window = self._streams[name], self._ticks.window()
+        return StreamFigures(
+            stream=name,
+            task=known.task,
+            learners=tuple(sorted(known.learners.values(), key=lambda learner: not learner.metric.champion)),
+            labelled_per_s=None if window is None else known.joined.per_second(window),
+            lag_ms=self._lag_ms(known),
+            dead_letters=known.dead_letters,
+            dead_letters_are_all=not self._has_older_dead_letters,
+            example_ms=None if known.newest_example is None else known.newest_example.time_ms,
+            output_ms=known.output_ms,
+        )
+
+    def _lag_ms(self, known: _Stream) -> int | None:
+        """Return the lag of a stream in event time; see the glossary."""
+        newest = known.newest_example
+        if newest is None:
+            return None
+        if newest.offset < self.ends(newest.task)[0]:
+            return 0
+        return None if known.output_ms is None else max(0, newest.time_ms - known.output_ms)

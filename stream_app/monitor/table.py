@@ -1,0 +1,96 @@
+"""The figures of a running application as a table of at most 80 columns in which no name is cut."""
+
+from collections.abc import Iterable
+
+from rich.console import Group
+from rich.text import Text
+
+from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
+from stream_app.terminal import printable, simple_table
+
+COLUMNS = ("stream", "learner", "G-mean", "recall", "specif.", "labels/s", "lag s", "pending", "dead", "changes")
+"""`labels/s`, `lag s`, `pending` and `dead` belong to the stream and stand in the row of its first learner."""
+
+CAPTION = "* champion; G-mean, recall and specificity in percent; lag in event time"
+
+UNKNOWN = "-"
+
+LINES_AROUND = 6
+"""Lines of a terminal that title, headings, caption and prompt take."""
+
+
+def percentage(value: float | None) -> str:
+    """Format a share as a percentage, such as `97.3`; a dash if both classes were not seen yet."""
+    return UNKNOWN if value is None else f"{100 * value:.1f}"
+
+
+def count(number: float | None) -> str:
+    """Format a number in at most six characters: `0.4`, `99,999`, `123k`, `45.6M`; a dash for None."""
+    if number is None:
+        return UNKNOWN
+    if number < 10 and number != int(number):
+        return f"{number:.1f}"
+    if round(number) < 100_000:
+        return f"{number:,.0f}"
+    divisor, unit = next(scale for scale in ((1e3, "k"), (1e6, "M"), (1e9, "G")) if number < 999.5 * scale[0])
+    return f"{number / divisor:.3g}{unit}"
+
+
+def figures_table(figures: Figures, title: str, lines: int | None = None) -> Group:
+    """Return the table, and a line below it for everything that the table does not show.
+
+    Args:
+        figures: What to show.
+        title: The line above the table.
+        lines: Lines of the terminal, in which streams that do not fit are left out; None: all are shown.
+    """
+    notes = figures.notes()
+    shown = list(_fitting(figures.streams, None if lines is None else lines - LINES_AROUND - len(notes)))
+    hidden = len(figures.streams) - len(shown)
+    if hidden:
+        notes.append(f"{hidden:,} of {len(figures.streams):,} streams are not shown; --stream NAME chooses")
+    table = simple_table(title, COLUMNS, CAPTION, names=2)
+    for stream in shown:
+        own = (
+            count(stream.labelled_per_s),
+            count(None if stream.lag_ms is None else stream.lag_ms / 1000),
+            count(stream.pending),
+            count(stream.dead_letters) + ("" if stream.dead_letters_are_all else "+"),
+        )
+        for number, learner in enumerate(stream.learners or (None,)):
+            first = number == 0
+            metrics = _metric_cells(learner)
+            table.add_row(
+                stream.stream if first else "", *metrics[:-1], *(own if first else ("", "", "", "")), metrics[-1]
+            )
+    return Group(table, *(Text(printable(note)) for note in notes))
+
+
+def _fitting(streams: Iterable[StreamFigures], lines: int | None) -> Iterable[StreamFigures]:
+    """Yield the first streams that fit into so many lines, and one stream at least."""
+    used = 0
+    for number, stream in enumerate(streams):
+        used += max(1, len(stream.learners))
+        if lines is not None and used > lines and number:
+            return
+        yield stream
+
+
+def _metric_cells(learner: LearnerFigures | None) -> tuple[str, ...]:
+    """Return the name of a learner, its G-mean, recall and specificity, and the number of changes."""
+    if learner is None:
+        return (UNKNOWN,) * 5
+    metric = learner.metric
+    name = f"{metric.learner} *" if metric.champion else metric.learner
+    shares = map(percentage, (metric.gmean, metric.recall, metric.specificity))
+    return (name, *shares, count(metric.changes))
+
+
+def summary(figures: Figures) -> str:
+    """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 91.2; ...`."""
+    return "; ".join(
+        f"{stream.stream} {learner.metric.labelled:,} labelled G-mean {percentage(learner.metric.gmean)}"
+        for stream in figures.streams
+        for learner in stream.learners
+        if learner.metric.champion
+    )

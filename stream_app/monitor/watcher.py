@@ -1,0 +1,193 @@
+"""Read the topics of a running application into the model, from their ends on and in bounded steps."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+
+from stream_app.backends.base import Clock, Fetched, TopicPartition
+from stream_app.backends.following import FollowableCluster
+from stream_app.config import Config
+from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
+from stream_app.monitor.figures import Figures
+from stream_app.monitor.model import Model
+from stream_app.records import Act, Commit, Metric, Outcome, RawRecords, stream_of_key
+from stream_app.serialization.avro import Record
+from stream_app.serialization.codec import decode_one
+from stream_app.serialization.dead_letter import read_dead_letter
+
+TAILS: Mapping[str, int] = {
+    "examples": 1_000,
+    "predictions": 1_000,
+    "outcomes": 200,
+    "metrics": 2_000,
+    "dead_letters": 2_000,
+    "progress": 20,
+}
+"""The topics that are read, and how many records at the end of each partition are read first."""
+
+POLL_RECORDS = 2_000
+"""Records in one poll: some MB with the largest values, and some 20 ms of work."""
+
+MAX_POLLS = 10
+"""Polls in one update, so that an update ends."""
+
+MAX_FULL_UPDATES = 3
+"""After so many updates that did not come to the ends, the watcher continues at the ends, to show the present."""
+
+CATCH_UP_S = 30.0
+"""The longest time to read the tails; after that, the watcher shows what it has."""
+
+POLL_S = 0.1
+
+
+class Watcher:
+    """Follows one application.
+
+    Args:
+        cluster: Where the topics are.
+        config: The application's configuration.
+        clock: Measures rates.
+        max_points: How many points the model keeps of each learner's curve.
+
+    Raises:
+        TopicError: A topic does not exist, or the broker refuses to let us read it.
+        UnknownOutcomeError: The broker did not answer in time.
+
+    Attributes:
+        model: What was read so far.
+        tasks: Number of partitions of the progress topic.
+    """
+
+    def __init__(self, cluster: FollowableCluster, config: Config, clock: Clock, max_points: int = 0) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._kinds = {getattr(config.topics, kind): kind for kind in TAILS}
+        self.model = Model(config.streams, max_points=max_points)
+        found = cluster.topics(self._kinds)
+        missing = [f"{name}: there is no such topic" for name in self._kinds if name not in found]
+        if missing:
+            raise TopicError(missing)
+        self.tasks = found[config.topics.progress].partitions
+        partitions = [
+            TopicPartition(name, number) for name, topic in found.items() for number in range(topic.partitions)
+        ]
+        ends = {partition: end.stable for partition, end in cluster.ends(partitions).items()}
+        starts = {partition: max(0, end - self._tail(partition)) for partition, end in ends.items()}
+        if any(starts[one] for one in partitions if one.topic == config.topics.dead_letters):
+            self.model.note_older_dead_letters()
+        self._ends_at_start = ends
+        self._positions = starts
+        self._full_updates = 0
+        self._unreadable = 0
+        self._adding: Mapping[str, Callable[[TopicPartition, RawRecords], None]] = {
+            "examples": self._add_examples,
+            "predictions": self._add_predictions,
+            "outcomes": self._add_outcomes,
+            "metrics": self._add_metrics,
+            "dead_letters": self._add_dead_letters,
+            "progress": self._add_progress,
+        }
+        self._follower = cluster.follow(starts)
+
+    def _tail(self, partition: TopicPartition) -> int:
+        return TAILS[self._kinds[partition.topic]]
+
+    def catch_up(self) -> None:
+        """Read what was in the topics when the watcher was made; from then on, rates are measured."""
+        waiting = {partition for partition, end in self._ends_at_start.items() if self._positions[partition] < end}
+        deadline_s = self._clock.monotonic_s() + CATCH_UP_S
+        while waiting and self._clock.monotonic_s() < deadline_s:
+            for fetched in self._follower.poll(POLL_RECORDS, POLL_S):
+                self._take(fetched)
+                place = fetched.partition
+                if fetched.at_end or self._positions[place] >= self._ends_at_start[place]:
+                    waiting.discard(place)
+        self.model.tick(self._clock.monotonic_s())
+
+    def update(self) -> None:
+        """Read what has arrived since, without waiting."""
+        self.model.tick(self._clock.monotonic_s())
+        for _ in range(MAX_POLLS):
+            found = self._follower.poll(POLL_RECORDS, 0.0)
+            if not found:
+                self._full_updates = 0
+                return
+            for fetched in found:
+                self._take(fetched)
+        self._full_updates += 1
+        if self._full_updates >= MAX_FULL_UPDATES:
+            with suppress(TopicError, UnknownOutcomeError):
+                self._skip()
+
+    def _skip(self) -> None:
+        """Continue near the ends where more has come than can be read."""
+        self._full_updates = 0
+        starts = {
+            partition: end.stable - self._tail(partition)
+            for partition, end in self._cluster.ends(list(self._positions)).items()
+            if end.stable - self._positions[partition] > POLL_RECORDS
+        }
+        self.model.note_skipped(sum(start - self._positions[partition] for partition, start in starts.items()))
+        self._positions.update(starts)
+        self._follower.start_at(starts)
+
+    def figures(self) -> Figures:
+        """Return the figures of this moment."""
+        return self.model.figures(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        yield from self._follower.problems
+        if self._unreadable:
+            yield f"records that are not of this application: {self._unreadable:,}"
+
+    def close(self) -> None:
+        """Release the clients."""
+        self._follower.close()
+
+    # Records ----------------------------------------------------------------------------------------------------------
+
+    def _take(self, fetched: Fetched) -> None:
+        records = fetched.records
+        if len(records):
+            self._adding[self._kinds[fetched.partition.topic]](fetched.partition, records)
+            self._positions[fetched.partition] = int(records.offsets[-1]) + 1
+
+    def _add_examples(self, place: TopicPartition, records: RawRecords) -> None:
+        rows = zip(records.keys, records.offsets.tolist(), records.timestamps.tolist(), strict=True)
+        for key, offset, time_ms in rows:
+            self.model.add_example(stream_of_key(key), place.partition, offset, time_ms)
+
+    def _add_predictions(self, place: TopicPartition, records: RawRecords) -> None:
+        for key, time_ms in zip(records.keys, records.timestamps.tolist(), strict=True):
+            self.model.add_prediction(stream_of_key(key), place.partition, time_ms)
+
+    def _add_outcomes(self, place: TopicPartition, records: RawRecords) -> None:
+        times = records.timestamps.tolist()
+        for row, record in self._decoded(records):
+            if isinstance(record, Outcome):
+                self.model.add_outcome(record, place.partition, times[row])
+
+    def _add_metrics(self, place: TopicPartition, records: RawRecords) -> None:
+        times = records.timestamps.tolist()
+        for row, record in self._decoded(records):
+            if isinstance(record, Metric):
+                self.model.add_metric(record, place.partition, times[row])
+
+    def _add_dead_letters(self, place: TopicPartition, records: RawRecords) -> None:
+        times = records.timestamps.tolist()
+        for row, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
+            letter = read_dead_letter(key, value, records.headers.get(row, ()))
+            if letter is not None:
+                self.model.add_dead_letter(stream_of_key(key), letter.reason, place.partition, times[row])
+
+    def _add_progress(self, place: TopicPartition, records: RawRecords) -> None:
+        for _, record in self._decoded(records):
+            if isinstance(record, Commit | Act):
+                self.model.add_progress(place.partition, record)
+
+    def _decoded(self, records: RawRecords) -> Iterator[tuple[int, Record]]:
+        """Yield the number and the record of each row that can be decoded; count the other rows."""
+        for row, value in enumerate(records.values):
+            try:
+                yield row, decode_one(value or b"")
+            except (UndecodableError, WrongSchemaError):
+                self._unreadable += 1

@@ -1,0 +1,150 @@
+"""`areba topics check` finds what would stop or endanger a worker before anybody starts one."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.cli import preflight as module
+from stream_app.cli.preflight import CLOCK_TOLERANCE_MS, Level, Result, preflight
+from stream_app.config import Config
+from stream_app.errors import ConfigurationError, TopicError
+
+CONFIG = Config.model_validate({"application": {"id": "app", "instance": "w"}})
+CHECKS = ["connection", "topics", "replication", "rights", "reading", "clock", "memory", "identity", "compile cache"]
+
+
+class _Cluster(EmbeddedCluster):
+    """A cluster of one process that answers as a broker may."""
+
+    no_answer_text = "no answer"
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        super().__init__(broker)
+        self.brokers = 1
+        self.denied: list[str] = []
+        self.newest_ms: int | None = None
+        self.workers: Sequence[str] = ()
+
+    def broker_count(self) -> int:
+        return self.brokers
+
+    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Iterable[str]) -> list[str]:
+        del groups
+        return [line for line in self.denied if any(line.split()[0] in needed for needed in topics.values())]
+
+    def newest_timestamp_ms(self, partitions: Sequence[TopicPartition]) -> int | None:
+        assert {place.topic for place in partitions} == {CONFIG.topics.progress}
+        return self.newest_ms
+
+    def members(self, group_id: str) -> Sequence[str]:
+        assert group_id == CONFIG.group_id
+        return self.workers
+
+
+@pytest.fixture
+def broker() -> EmbeddedBroker:
+    """Return a broker with the topics of the application."""
+    broker = EmbeddedBroker(SystemClock())
+    for topic in topic_plan.plan(CONFIG.topics, 2):
+        broker.create_topic(topic)
+    return broker
+
+
+@pytest.fixture
+def cluster(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Cluster:
+    """Return its cluster; the folder of compiled code is a new one, on a disk with enough room."""
+    monkeypatch.setenv("AREBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(module, "SPARE_BYTES", 1)
+    return _Cluster(broker)
+
+
+def _fine() -> None:
+    """Initialise a producer without any problem."""
+
+
+def _found(cluster: _Cluster, level: Level) -> list[str]:
+    results: list[Result] = list(preflight(CONFIG, cluster, _fine))
+    return [result.check for result in results if result.level is level]
+
+
+def test_a_sound_application_passes_all_checks(cluster: _Cluster) -> None:
+    """A check that is left out finds nothing."""
+    assert _found(cluster, Level.OK) == CHECKS
+
+
+def test_no_broker(cluster: _Cluster) -> None:
+    """Everything else would only repeat that no broker answers, except what concerns this machine."""
+    cluster.brokers = 0
+    assert [tuple(result)[:2] for result in preflight(CONFIG, cluster, _fine)] == [
+        (Level.WRONG, "connection"),
+        (Level.OK, "compile cache"),
+    ]
+
+
+def test_topics_that_are_missing_or_wrong(cluster: _Cluster, broker: EmbeddedBroker) -> None:
+    """All faults are reported at once, each on its own line."""
+    broker.alter_topic(CONFIG.topics.examples, {"cleanup.policy": "compact"})
+    broker.alter_topic(CONFIG.topics.labels, {"message.timestamp.type": "LogAppendTime"})
+    assert _found(cluster, Level.WRONG) == ["topics", "topics"]
+    broker.delete_topic(CONFIG.topics.metrics)
+    assert _found(cluster, Level.WRONG) == ["topics", "topics", "topics"]
+
+
+def test_rights(cluster: _Cluster) -> None:
+    """A worker that may not write would end at its first commit; without Delete, progress only grows."""
+    cluster.denied = ["Write on topic metrics is missing"]
+    assert _found(cluster, Level.WRONG) == ["rights"]
+    cluster.denied = ["Delete on topic progress is missing"]
+    assert (_found(cluster, Level.WRONG), _found(cluster, Level.WARNING)) == ([], ["rights"])
+
+
+def test_the_clock_of_the_broker(cluster: _Cluster) -> None:
+    """A broker whose clock is ahead accepts event times that the worker takes for the future."""
+    now_ms = time.time_ns() // 1_000_000
+    cluster.newest_ms = now_ms - 3_600_000
+    assert _found(cluster, Level.WRONG) == []
+    cluster.newest_ms = now_ms + 10 * CLOCK_TOLERANCE_MS
+    assert _found(cluster, Level.WRONG) == ["clock"]
+
+
+def test_a_running_worker_is_not_fenced(cluster: _Cluster) -> None:
+    """A check that stops what it checks must never run in production."""
+
+    def fence() -> None:
+        raise AssertionError("it would fence the worker")
+
+    cluster.workers = ("areba/1",)
+    assert [result.level for result in preflight(CONFIG, cluster, fence)] == [Level.OK] * len(CHECKS)
+
+
+@pytest.mark.parametrize("error", [ConfigurationError("Write on it is missing"), TopicError(["one", "two"])])
+def test_a_transactional_id_that_is_refused(cluster: _Cluster, error: ConfigurationError) -> None:
+    """The reason of the broker stands in the report, and the checks after it still run."""
+
+    def refuse() -> None:
+        raise error
+
+    results = list(preflight(CONFIG, cluster, refuse))
+    assert [result.text for result in results if result.level is Level.WRONG] == list(error.lines)
+    assert results[-1].check == "compile cache"
+
+
+def test_a_machine_that_is_too_small(cluster: _Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel would end the worker once its tables are full; full disks stop it at the first compilation."""
+    monkeypatch.setattr(module, "memory_limit_bytes", lambda: (1 << 20, "the machine"))
+    monkeypatch.setattr(module, "SPARE_BYTES", 1 << 60)
+    assert _found(cluster, Level.WARNING) == ["memory", "compile cache"]
+
+
+def test_a_cache_that_others_may_write(cluster: _Cluster, tmp_path: Path) -> None:
+    """Whoever can write there can run code as this user."""
+    (tmp_path / "compiled-code").mkdir()
+    (tmp_path / "compiled-code").chmod(0o777)
+    assert _found(cluster, Level.WRONG) == ["compile cache"]

@@ -1,0 +1,109 @@
+"""What `areba tail` prints, over the in-process log."""
+
+import json
+from itertools import islice
+
+import pytest
+
+from stream_app.errors import ConfigurationError, TopicError
+from stream_app.monitor import tail as module
+from stream_app.monitor.tail import TOPIC_NAMES, Wanted, arriving, document, newest, topic_named
+from stream_app.records import Example, Mark, MarkKind
+from stream_app.serialization.codec import encode
+from tests.support.world import World, _all_at, _started, _turns
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a world whose worker has processed 20 examples and labels of each partition."""
+    world = World()
+    world.send(20)
+    worker = _started(world.worker())
+    _turns(worker, until=_all_at(worker, 20))
+    return world
+
+
+def _places(world: World, topic: str, wanted: Wanted) -> list[tuple[int, int]]:
+    found, _ = newest(world.cluster, topic_named(world.config.topics, topic), wanted)
+    return [(one.place.partition, one.row.timestamp_ms) for one in found]
+
+
+def test_the_newest_come_in_the_order_of_event_time(world: World) -> None:
+    """Somebody who asks for the last three records means those of all partitions."""
+    world.put("examples", 0, b"s0", encode(Example("s0", "x", [1.0])), 500)
+    assert _places(world, "examples", Wanted(limit=3)) == [(0, 191), (1, 191), (0, 500)]
+    assert _places(world, "examples", Wanted(limit=0)) == []
+    assert len(_places(world, "examples", Wanted(limit=1_000))) == 41
+    assert len(_places(world, "examples", Wanted())) == 41
+
+
+def test_a_stream_and_a_time(world: World) -> None:
+    """Records of other streams, and older ones, would bury what somebody looks for."""
+    assert _places(world, "examples", Wanted(frozenset({"s1"}), 181)) == [(1, 181), (1, 191)]
+    assert _places(world, "examples", Wanted(frozenset({"s1"}), 181, 1)) == [(1, 191)]
+    assert _places(world, "examples", Wanted(frozenset({"s2"}))) == []
+    world.put("examples", 1, b"s1", encode(Example("s1", "old", [1.0])), 7)
+    assert _places(world, "examples", Wanted(frozenset({"s1"}), 191)) == [(1, 191)], "an old record after a new one"
+
+
+def test_few_records_of_a_stream_are_found_far_from_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that fell silent must not look as if it had never had records."""
+    monkeypatch.setattr(module, "FIRST_SPAN", 2)
+    world.put("examples", 1, b"s0", encode(Example("s0", "y", [1.0])), 500)
+    assert _places(world, "examples", Wanted(frozenset({"s0"}), limit=2)) == [(0, 191), (1, 500)]
+
+
+def test_new_records_follow_without_a_gap(world: World) -> None:
+    """A record that comes between the two reads must be printed, and only once."""
+    topic = topic_named(world.config.topics, "labels")
+    found, ends = newest(world.cluster, topic, Wanted(limit=1))
+    assert [one.row.offset for one in found] == [19]
+    world.send(3, first=20, partitions=[1])
+    places = [
+        (one.place.partition, one.row.offset) for one in islice(arriving(world.cluster, ends, Wanted(), print), 3)
+    ]
+    assert places == [(1, 20), (1, 21), (1, 22)]
+
+
+def test_every_topic_has_documents(world: World) -> None:
+    """A document that is no JSON, or has no place, is of no use to a script."""
+    world.put("examples", 0, b"s0", b"nonsense \xff", 500)
+    world.put("examples", 0, b"s0", encode(Example("s0", "nan", [float("nan")])), 501)
+    world.put("labels", 0, b"s0", encode(Mark("s0", MarkKind.ADVANCE, time_ms=5)), 502)
+    worker = _started(world.worker())
+    _turns(worker, until=lambda: any(task.offsets == (22, 21) for task in worker.tasks))
+    types = {}
+    for name in TOPIC_NAMES:
+        found, _ = newest(world.cluster, topic_named(world.config.topics, name), Wanted(limit=1_000))
+        documents = [json.loads(json.dumps(document(one), allow_nan=False)) for one in found]
+        assert documents, name
+        assert all({"topic", "partition", "offset", "timestamp_ms", "key", "type"} <= one.keys() for one in documents)
+        types[name] = {one["type"] for one in documents}
+        if name == "dead-letters":
+            bad, nan = documents
+            assert (bad["reason"], bad["origin"]["offset"], bad["type"]) == ("wrong-schema", 20, None)
+            assert bad["base64"] == "bm9uc2Vuc2Ug/w=="
+            assert (nan["reason"], nan["value"]["features"]) == ("not-finite", ["nan"])
+        if name == "examples":
+            assert documents[2]["value"] == {"stream": "s0", "id": "1", "features": [1.0]}
+    assert types == {
+        "examples": {"Example", None},
+        "labels": {"Label", "Mark"},
+        "predictions": {"Prediction"},
+        "outcomes": {"Outcome"},
+        "metrics": {"Metric"},
+        "dead-letters": {"Example", None},
+        "progress": {"Commit", "Act"},
+    }
+
+
+def test_names_of_topics(world: World) -> None:
+    """A typing error must not end in an empty output."""
+    topics = world.config.topics
+    assert topic_named(topics, "dead-letters") == topic_named(topics, topics.dead_letters) == topics.dead_letters
+    for wrong in ("metric", "changelog", topics.changelog):
+        with pytest.raises(ConfigurationError):
+            topic_named(topics, wrong)
+    world.broker.delete_topic(topics.metrics)
+    with pytest.raises(TopicError):
+        newest(world.cluster, topics.metrics, Wanted())
