@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 
 from stream_app.backends.base import Clock, TopicPartition, pair
 from stream_app.errors import StateError
+from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer, resume_hint
+from stream_app.worker.pages import metrics
 
 READY_LIMIT_S = 15.0
 """A round takes less than a second; an idle worker asks a broker every five seconds."""
@@ -37,6 +39,8 @@ class TaskHealth:
         restored: The offsets that its replay has reached; None: its replay has not begun, or has ended.
         problem: Why it is tripped or parked.
         hanging: Where a transaction does not end for which it waits; "" for nowhere.
+        assigned_s: When its restore began (monotonic).
+        saved_s: When its newest snapshot was complete, or when it became live (monotonic); None: not yet.
     """
 
     state: TaskState
@@ -44,6 +48,8 @@ class TaskHealth:
     restored: tuple[int, int] | None = None
     problem: str | None = None
     hanging: str = ""
+    assigned_s: float = 0.0
+    saved_s: float | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -83,6 +89,7 @@ class Health:
         step: What the main loop is inside of; None: nothing of our own.
         round_s: When the last round ended.
         heard_s: When a broker answered last.
+        committed_s: When a transaction was committed last; before the first one, when the worker started.
     """
 
     now_s: float
@@ -91,6 +98,7 @@ class Health:
     step: Step | None = None
     round_s: float | None = None
     heard_s: float | None = None
+    committed_s: float = 0.0
 
     @property
     def step_seconds(self) -> float:
@@ -138,10 +146,13 @@ class Health:
 class HealthObserver(Observer):
     """Logs events and keeps the state for the pages; the worker's thread writes it, the server's threads read it."""
 
+    publishes = True
+
     def __init__(self, clock: Clock, logger: logging.Logger | None = None) -> None:
         super().__init__(clock, logger)
         self._lock = Lock()
-        self._known = Health(clock.monotonic_s())
+        now_s = clock.monotonic_s()
+        self._known = Health(now_s, committed_s=now_s)
         self._tasks: dict[int, TaskHealth] = {}
 
     def health(self) -> Health:
@@ -203,7 +214,8 @@ class HealthObserver(Observer):
     def owned(self, task: int, committed: tuple[int, int]) -> None:
         """Record that a task must be restored."""
         super().owned(task, committed)
-        self._change(task, state=TaskState.ASSIGNED, committed=committed, restored=None, problem=None)
+        now_s = self._clock.monotonic_s()
+        self._change(task, state=TaskState.ASSIGNED, committed=committed, restored=None, problem=None, assigned_s=now_s)
 
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record the progress of a task's restore."""
@@ -213,7 +225,17 @@ class HealthObserver(Observer):
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
         """Record that a task is live."""
         super().restored(task, sequence, snapshot, records)
-        self._change(task, state=TaskState.LIVE, restored=None)
+        now_s = self._clock.monotonic_s()
+        self._update(task, lambda known: self._became_live(task, known, now_s))
+
+    def _became_live(self, task: int, known: TaskHealth, now_s: float) -> TaskHealth:
+        self.figures.set(metrics.RESTORE_SECONDS, now_s - known.assigned_s, task)
+        return replace(known, state=TaskState.LIVE, restored=None, saved_s=now_s)
+
+    def saved(self, task: int, sequence: int) -> None:
+        """Record that a snapshot is complete in the changelog."""
+        super().saved(task, sequence)
+        self._change(task, saved_s=self._clock.monotonic_s())
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
         """Record that tasks wait for transactions that do not end."""
@@ -242,7 +264,14 @@ class HealthObserver(Observer):
         super().resumed(task)
         self._change(task, state=TaskState.LIVE, problem=None)
 
-    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
-        """Record that a transaction of this task was committed."""
-        super().committed(task, offsets, outputs)
+    def transaction_committed(self, began_s: float) -> None:
+        """Record that a transaction was committed that began at this monotonic time."""
+        super().transaction_committed(began_s)
+        now_s = self._clock.monotonic_s()
+        self.figures.observe_commit(now_s - began_s)
+        self._note(committed_s=now_s)
+
+    def committed(self, task: int, offsets: tuple[int, int], counts: BatchCounts) -> None:
+        """Record that a batch of this task was committed."""
+        super().committed(task, offsets, counts)
         self._change(task, committed=offsets)
