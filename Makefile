@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none of them should have to parse the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test kafka-tests other-tests simulate mutants check fast recut bench chaos study-quick reference format clean help
+.PHONY: setup demo test kafka-tests other-tests test-ops simulate mutants check fast recut bench chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
@@ -44,6 +44,9 @@ other-tests: setup
 	@{ nice -n 19 $(BIN)/python -m pytest -m "not kafka" && \
 		nice -n 19 $(BIN)/python -m tests.simulation --seeds 0:2000 --processes 1; } > .local/other-tests.log 2>&1; \
 		status=$$?; cat .local/other-tests.log; exit $$status
+
+test-ops: setup ## run the tests of alerts and dashboard on a real Prometheus (apt-get install prometheus)
+	$(BIN)/python -m pytest tests/ops
 
 simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) seeds from FIRST (0) on
 	$(BIN)/python -m tests.simulation --seeds $(FIRST):$$(($(FIRST) + $(SEEDS)))

@@ -140,9 +140,10 @@ class Observer:
             self._begin_counters(task)
 
     def _begin_counters(self, task: int) -> None:
-        """Begin the counters of a task at 0: Prometheus takes the first value of a counter for no increase."""
+        """Begin the counters of a task at 0: to Prometheus, the first value of a counter is no increase."""
         for counter in (metrics.MISPLACED_RECORDS, metrics.SNAPSHOTS, metrics.SNAPSHOT_BYTES):
             self.figures.add(counter, 0, task)
+        self.figures.set(metrics.MISPLACED_STREAMS, 0, task)
         for name in INPUTS:
             self.figures.add(metrics.INPUT_RECORDS, 0, task, name)
         for topic in OUTPUT_TOPICS:
