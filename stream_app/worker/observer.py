@@ -306,8 +306,9 @@ class Observer:
         for name, records in zip(INPUTS, counts.inputs, strict=True):
             self.figures.add(metrics.INPUT_RECORDS, records, task, name)
         for topic, records in counts.outputs.items():
-            self.figures.add(metrics.OUTPUT_RECORDS, records, task, topic)
-            self._outputs += records
+            if records:
+                self.figures.add(metrics.OUTPUT_RECORDS, records, task, topic)
+                self._outputs += records
         self._offsets[task] = offsets
         now = self._clock.monotonic_s()
         if now - self._reported_s >= REPORT_INTERVAL_S:

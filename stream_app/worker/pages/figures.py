@@ -83,4 +83,7 @@ class Figures:
 
 def _values_of(labels: tuple[str | int, ...]) -> Labels:
     """Return label values as printable text: names of streams are unchecked and may hold control characters."""
-    return tuple(text if text.isprintable() else repr(text) for text in map(str, labels))
+    texts = tuple(map(str, labels))
+    if "".join(texts).isprintable():
+        return texts
+    return tuple(text if text.isprintable() else repr(text) for text in texts)

@@ -152,17 +152,17 @@ class HealthObserver(Observer):
         super().__init__(clock, logger)
         self._lock = Lock()
         now_s = clock.monotonic_s()
-        self._known = Health(now_s, committed_s=now_s)
+        self._facts: dict[str, Any] = {"committed_s": now_s}  # fields of Health
         self._tasks: dict[int, TaskHealth] = {}
 
     def health(self) -> Health:
         """Return the current state."""
         with self._lock:
-            return replace(self._known, now_s=self._clock.monotonic_s(), tasks=dict(self._tasks))
+            return Health(self._clock.monotonic_s(), tasks=dict(self._tasks), **self._facts)
 
     def _note(self, **changed: Any) -> None:  # noqa: ANN401  (fields of Health)
         with self._lock:
-            self._known = replace(self._known, **changed)
+            self._facts.update(changed)
 
     def _update(self, task: int, changed: Callable[[TaskHealth], TaskHealth]) -> None:
         """Change the state of a task, unless the task is not assigned to this worker."""
@@ -186,7 +186,7 @@ class HealthObserver(Observer):
     def progressed(self) -> None:
         """Restart the timer of the current step."""
         super().progressed()
-        step = self._known.step
+        step: Step | None = self._facts.get("step")
         if step is not None:
             self._note(step=step._replace(since_s=self._clock.monotonic_s()))
 

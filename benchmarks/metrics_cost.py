@@ -1,0 +1,168 @@
+"""What `/metrics` costs a worker: CPU time with a page that is scraped, against the same worker without pages.
+
+Both sides process the same records over an in-process log, in rounds of `ROUND_RECORDS`, and the process's CPU time
+counts, that of the page's thread included. They take turns every few rounds, so that a slow second of the machine
+affects both alike; the result is the median ratio of several such pairs. The garbage collector runs between the turns:
+the sides allocate so regularly that it would meet the same side again and again. Without Kafka's client a round is
+several times cheaper than in production, so the share of the metrics is larger here.
+"""
+
+import gc
+import statistics
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+
+from benchmarks.rows import Row
+from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
+from stream_app.backends import topics as topic_plan
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.clock import SystemClock
+from stream_app.backends.memory.broker import EmbeddedBroker
+from stream_app.backends.memory.cluster import EmbeddedCluster
+from stream_app.backends.memory.source import EmbeddedSource
+from stream_app.backends.memory.transaction import EmbeddedTransaction
+from stream_app.config import Config
+from stream_app.worker.observer import Observer
+from stream_app.worker.pages.health import HealthObserver
+from stream_app.worker.pages.http import PageServer, pages_of
+from stream_app.worker.ports import Ports
+from stream_app.worker.worker import Worker
+
+RECORDS = 100_000
+"""Records of one run: half of them examples, half of them labels."""
+
+ROUND_RECORDS = 100
+"""Records of one round: 10,000 a second with the default of `worker.commit_interval_ms`."""
+
+SCRAPE_RECORDS = 50_000
+"""One scrape for so many records, and at the end: more often than a Prometheus that scrapes every five seconds."""
+
+CHUNK_RECORDS = 2_000
+"""The sides take turns after so many records, some 40 ms."""
+
+PAIRS = 10
+MOST = 1.02
+LIMIT_S = 120.0
+
+
+def _configuration() -> Config:
+    return Config.model_validate(
+        {
+            "application": {"id": "bench", "instance": "worker-1"},
+            "learners": {"areba": {"method": "areba"}, "baseline": {"method": "baseline"}},
+            "streams": {"fraud": {"features": 30, "learning_rate": 0.0001}},
+            "worker": {"commit_interval_ms": 0, "max_batch_records": ROUND_RECORDS, "snapshot_after_ms": 60_000},
+        }
+    )
+
+
+@contextmanager
+def _observed(clock: SystemClock, *, publishes: bool) -> Iterator[tuple[Observer, str]]:
+    """Yield an observer and, if it publishes, the address of its page; else an empty address."""
+    if not publishes:
+        yield Observer(clock), ""
+        return
+    observer = HealthObserver(clock)
+    with closing(PageServer("127.0.0.1", 0, pages_of(observer))) as server:
+        yield observer, f"http://127.0.0.1:{server.port}/metrics"
+
+
+class _Log:
+    """A log with the records of one run, for one worker."""
+
+    def __init__(self, config: Config, examples: Sequence[bytes], labels: Sequence[bytes]) -> None:
+        self.clock = SystemClock()
+        self.config = config
+        self.broker = EmbeddedBroker(self.clock)
+        self.cluster = EmbeddedCluster(self.broker)
+        self.cluster.create(topic_plan.plan(config.topics, 1, max_clock_lead_ms=0, max_record_bytes=1 << 20), 1)
+        begin = int(time.time() * 1000) - 20 * len(examples)
+        for topic, values, late in (
+            (config.topics.examples, examples, 0),
+            (config.topics.labels, labels, 10 * DELAY_EXAMPLES + 5),
+        ):
+            rows = [(b"fraud", value, begin + 10 * number + late, ()) for number, value in enumerate(values)]
+            self.broker.append(TopicPartition(topic, 0), rows)
+
+    def worker(self, observer: Observer) -> Worker:
+        ports = Ports(
+            EmbeddedSource(self.broker, self.config.group_id),
+            EmbeddedTransaction(self.broker, self.config.transactional_id),
+            self.cluster,
+            self.clock,
+            partial(EmbeddedTransaction, self.broker),
+        )
+        return Worker(self.config, ports, observer)
+
+
+class _Side:
+    """A worker that is stepped in chunks, and the CPU seconds that it took.
+
+    Args:
+        log: Its records.
+        observer: What it reports to.
+        address: Its page; empty: it has none.
+    """
+
+    def __init__(self, log: _Log, observer: Observer, address: str) -> None:
+        self.cpu_s = 0.0
+        self._worker = log.worker(observer)
+        self._worker.start()
+        self._address = address
+        self._done = self._scraped = 0
+
+    def run(self, until: int) -> None:
+        """Process records until so many are committed; scrape the page when it is due.
+
+        Raises:
+            TimeoutError: They are not committed in time.
+        """
+        end_s = time.monotonic() + LIMIT_S
+        start = time.process_time()
+        while self._done < until:
+            self._worker.turn()
+            self._done = sum(sum(task.offsets) for task in self._worker.tasks)
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"{self._done} of {until} records after {LIMIT_S:g} s")
+        if self._address and self._done >= self._scraped + SCRAPE_RECORDS:
+            with urllib.request.urlopen(self._address, timeout=LIMIT_S) as answer:  # noqa: S310  (loopback)
+                answer.read()
+            self._scraped += SCRAPE_RECORDS
+        self.cpu_s += time.process_time() - start
+
+
+def _pair(config: Config, inputs: Inputs, first: int) -> tuple[float, float]:
+    """Return the CPU seconds of a run with pages and of one without, which take turns chunk by chunk.
+
+    Args:
+        config: The configuration of both.
+        inputs: The records of both.
+        first: Which of two equal logs the side with pages gets: the place in memory alone makes some per cent.
+    """
+    logs = [_Log(config, inputs.examples, inputs.labels) for _ in range(2)]
+    one, two = logs[first], logs[1 - first]
+    with _observed(one.clock, publishes=True) as shown, _observed(two.clock, publishes=False) as hidden:
+        on, off = _Side(one, *shown), _Side(two, *hidden)
+        for number, until in enumerate(range(CHUNK_RECORDS, RECORDS + 1, CHUNK_RECORDS)):
+            for side in (on, off) if number % 2 else (off, on):
+                gc.collect()
+                side.run(until)
+        return on.cpu_s, off.cpu_s
+
+
+def rows() -> list[Row]:
+    """Measure pairs of runs."""
+    inputs, config = Inputs(fraud(RECORDS // 2)), _configuration()
+    _pair(config, inputs, 0)  # compiles, and fills caches
+    gc.disable()
+    try:
+        pairs = [_pair(config, inputs, number % 2) for number in range(PAIRS)]
+    finally:
+        gc.enable()
+    ratio = statistics.median(on / off for on, off in pairs)
+    on_us, off_us = (statistics.median(side) / RECORDS * 1e6 for side in zip(*pairs, strict=True))
+    name = "a worker with /metrics, scraped, against one without pages: CPU a record"
+    return [Row(name, 30, on_us, off_us, ratio, f"<= {MOST:g}x its time", ratio <= MOST)]
