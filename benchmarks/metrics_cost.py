@@ -2,17 +2,17 @@
 
 Both sides process the same records over an in-process log, in rounds of `ROUND_RECORDS`, and the process's CPU time
 counts, that of the page's thread included. They take turns every few rounds. Their clock moves by `ROUND_S` a round, so
-each run does the same work in the same turn, and of each turn the fastest of `PAIRS` runs counts: another process of the
-machine can only make it slower. The garbage collector runs between the runs. Without Kafka's client a round is several
+each run does the same work in the same turn, and of each turn the fastest of `PAIRS` runs counts: other processes can
+only make it slower. The garbage collector runs between the runs. Without Kafka's client a round is several
 times cheaper than in production, so the share of the metrics is larger here.
 """
 
 import gc
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from http.client import HTTPConnection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,14 +63,14 @@ def _configuration() -> Config:
 
 
 @contextmanager
-def _observed(clock: ManualClock, *, publishes: bool) -> Iterator[tuple[Observer, str]]:
-    """Yield an observer and, if it publishes, the address of its page; else an empty address."""
+def _observed(clock: ManualClock, *, publishes: bool) -> Iterator[tuple[Observer, int]]:
+    """Yield an observer and, if it publishes, the port of its pages; else 0."""
     if not publishes:
-        yield Observer(clock), ""
+        yield Observer(clock), 0
         return
     observer = HealthObserver(clock)
     with closing(PageServer("127.0.0.1", 0, pages_of(observer))) as server:
-        yield observer, f"http://127.0.0.1:{server.port}/metrics"
+        yield observer, server.port
 
 
 class _Log:
@@ -107,14 +107,14 @@ class _Side:
     Args:
         log: Its records.
         observer: What it reports to.
-        address: Its page; empty: it has none.
+        port: Of its pages; 0: it has none.
     """
 
-    def __init__(self, log: _Log, observer: Observer, address: str) -> None:
+    def __init__(self, log: _Log, observer: Observer, port: int) -> None:
         self._clock = log.clock
         self._worker = log.worker(observer)
         self._worker.start()
-        self._address = address
+        self._port = port
         self._done = self._scraped = 0
 
     def run(self, until: int) -> float:
@@ -131,9 +131,10 @@ class _Side:
             self._done = sum(sum(task.offsets) for task in self._worker.tasks)
             if time.monotonic() > end_s:
                 raise TimeoutError(f"{self._done} of {until} records after {LIMIT_S:g} s")
-        if self._address and self._done >= self._scraped + SCRAPE_RECORDS:
-            with urllib.request.urlopen(self._address, timeout=LIMIT_S) as answer:  # noqa: S310  (loopback)
-                answer.read()
+        if self._port and self._done >= self._scraped + SCRAPE_RECORDS:
+            with closing(HTTPConnection("127.0.0.1", self._port, timeout=LIMIT_S)) as connection:
+                connection.request("GET", "/metrics")
+                connection.getresponse().read()
             self._scraped += SCRAPE_RECORDS
         return time.process_time() - start
 

@@ -21,7 +21,7 @@ from ops.keeper import KeptProcess, temporary_folder
 from stream_app.worker.pages import metrics
 from stream_app.worker.pages.health import HealthObserver
 from stream_app.worker.pages.http import PageServer, pages_of
-from tests.support.monitoring import DASHBOARD, MONITORING, queries
+from tests.ops.monitoring import DASHBOARD, MONITORING, queries
 from tests.support.pages import get
 from tests.support.world import World, _all_at, _config, _started, _turns
 

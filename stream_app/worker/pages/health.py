@@ -13,7 +13,7 @@ and is asked by the server's (`http.py`).
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, NamedTuple
@@ -143,6 +143,22 @@ class Health:
             yield f"no Kafka broker has answered for {self.now_s - self.heard_s:.0f} s"
 
 
+class _TimedStep(AbstractContextManager[None]):
+    """Notes a step while it lasts. A round has several, so it takes no lock: each change is one assignment."""
+
+    __slots__ = ("_facts", "_step")
+
+    def __init__(self, facts: dict[str, Any], step: Step) -> None:
+        self._facts = facts
+        self._step = step
+
+    def __enter__(self) -> None:
+        self._facts["step"] = self._step
+
+    def __exit__(self, *_: object) -> None:
+        self._facts["step"] = None
+
+
 class HealthObserver(Observer):
     """Logs events and keeps the state for the pages; the worker's thread writes it, the server's threads read it."""
 
@@ -152,7 +168,7 @@ class HealthObserver(Observer):
         super().__init__(clock, logger)
         self._lock = Lock()
         now_s = clock.monotonic_s()
-        self._facts: dict[str, Any] = {"committed_s": now_s}  # fields of Health
+        self._facts: dict[str, Any] = {"committed_s": now_s, "step": None}  # fields of Health
         self._tasks: dict[int, TaskHealth] = {}
 
     def health(self) -> Health:
@@ -173,15 +189,9 @@ class HealthObserver(Observer):
     def _change(self, task: int, **changed: Any) -> None:  # noqa: ANN401  (fields of TaskHealth)
         self._update(task, lambda known: replace(known, **changed))
 
-    @contextmanager
-    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> Iterator[None]:
+    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> AbstractContextManager[None]:
         """Time a piece of work, so that `is_alive` can compare it with its limit."""
-        with super().step(what, limit_s):
-            self._note(step=Step(what, self._clock.monotonic_s(), limit_s))
-            try:
-                yield
-            finally:
-                self._note(step=None)
+        return _TimedStep(self._facts, Step(what, self._clock.monotonic_s(), limit_s))
 
     def progressed(self) -> None:
         """Restart the timer of the current step."""

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from stream_app.worker.pages.metrics import METRICS, PROCESS_METRICS, Kind, Metric
-from tests.support.monitoring import DASHBOARD, MONITORING, ROOT, queries
+from tests.ops.monitoring import DASHBOARD, MONITORING, ROOT, queries
 
 DECLARED = {metric.name: metric for metric in (*METRICS, *PROCESS_METRICS)}
 OF_PROMETHEUS = {"job", "instance", "le"}
