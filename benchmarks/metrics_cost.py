@@ -43,8 +43,8 @@ ROUND_S = 0.01
 SCRAPE_RECORDS = 50_000
 """One scrape for so many records: every five seconds."""
 
-CHUNK_RECORDS = 2_000
-"""The sides take turns after so many records, some 40 ms."""
+CHUNK_RECORDS = 500
+"""The sides take turns after so many records, some 7 ms: short enough to be undisturbed in one of the runs."""
 
 PAIRS = 10
 MOST = 1.02
@@ -153,7 +153,7 @@ def _pair(config: Config, inputs: Inputs, first: int) -> NDArray[np.float64]:
         on, off = _Side(one, *shown), _Side(two, *hidden)
         turns = []
         for number, until in enumerate(range(CHUNK_RECORDS, RECORDS + 1, CHUNK_RECORDS)):
-            seconds = {side: side.run(until) for side in ((on, off) if number % 2 else (off, on))}
+            seconds = {side: side.run(until) for side in ((on, off) if (number + first) % 2 else (off, on))}
             turns.append((seconds[on], seconds[off]))
         return np.array(turns)
 

@@ -160,7 +160,10 @@ class _TimedStep(AbstractContextManager[None]):
 
 
 class HealthObserver(Observer):
-    """Logs events and keeps the state for the pages; the worker's thread writes it, the server's threads read it."""
+    """Logs events and keeps the state for the pages; the worker's thread writes it, the server's threads read it.
+
+    What changes in each round is one assignment to a key that is there already, and takes no lock.
+    """
 
     publishes = True
 
@@ -168,13 +171,16 @@ class HealthObserver(Observer):
         super().__init__(clock, logger)
         self._lock = Lock()
         now_s = clock.monotonic_s()
-        self._facts: dict[str, Any] = {"committed_s": now_s, "step": None}  # fields of Health
+        self._facts: dict[str, Any] = dict.fromkeys(("step", "round_s", "heard_s"))  # fields of Health
+        self._facts["committed_s"] = now_s
         self._tasks: dict[int, TaskHealth] = {}
+        self._committed: dict[int, tuple[int, int]] = {}  # apart from `_tasks`, since it changes in each round
 
     def health(self) -> Health:
         """Return the current state."""
         with self._lock:
-            return Health(self._clock.monotonic_s(), tasks=dict(self._tasks), **self._facts)
+            tasks = {task: replace(one, committed=self._committed.get(task)) for task, one in self._tasks.items()}
+            return Health(self._clock.monotonic_s(), tasks=tasks, **self._facts)
 
     def _note(self, **changed: Any) -> None:  # noqa: ANN401  (fields of Health)
         with self._lock:
@@ -204,7 +210,7 @@ class HealthObserver(Observer):
         """Record the end of a round, with or without a commit."""
         super().round_ended(silence_s)
         now_s = self._clock.monotonic_s()
-        self._note(round_s=now_s, heard_s=now_s - silence_s)
+        self._facts["round_s"], self._facts["heard_s"] = now_s, now_s - silence_s
 
     def assigned(self, tasks: Sequence[int]) -> None:
         """Record that the group gave these tasks to this worker."""
@@ -219,13 +225,15 @@ class HealthObserver(Observer):
         with self._lock:
             for task in tasks:
                 self._tasks.pop(task, None)
+                self._committed.pop(task, None)
         self._note(is_joined=False)
 
     def owned(self, task: int, committed: tuple[int, int]) -> None:
         """Record that a task must be restored."""
         super().owned(task, committed)
         now_s = self._clock.monotonic_s()
-        self._change(task, state=TaskState.ASSIGNED, committed=committed, restored=None, problem=None, assigned_s=now_s)
+        self._committed[task] = committed
+        self._change(task, state=TaskState.ASSIGNED, restored=None, problem=None, assigned_s=now_s)
 
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record the progress of a task's restore."""
@@ -279,9 +287,9 @@ class HealthObserver(Observer):
         super().transaction_committed(began_s)
         now_s = self._clock.monotonic_s()
         self.figures.observe_commit(now_s - began_s)
-        self._note(committed_s=now_s)
+        self._facts["committed_s"] = now_s
 
     def committed(self, task: int, offsets: tuple[int, int], counts: BatchCounts) -> None:
         """Record that a batch of this task was committed."""
         super().committed(task, offsets, counts)
-        self._change(task, committed=offsets)
+        self._committed[task] = offsets
