@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import codec, learners, opening, restarts, snapshots, way, worker
+from benchmarks import codec, learners, metrics_cost, opening, restarts, snapshots, way, worker
 from benchmarks.rows import Row
 from stream_app.terminal import Terminal
 
@@ -21,6 +21,7 @@ GROUPS: Mapping[str, Callable[[], list[Row]]] = {
     "codec": codec.rows,
     "way": way.rows,
     "opening": opening.rows,
+    "metrics": metrics_cost.rows,
     "worker": worker.rows,
     "snapshots": snapshots.rows,
     "restarts": restarts.rows,

@@ -52,7 +52,7 @@ def page() -> str:
         "## Metrics\n",
         (
             "`/metrics` of a worker with `worker.http_port` has them in Prometheus' format. Counters of a task begin "
-            "at 0 when the group gives the task to the worker.\n"
+            "at 0 when the group gives the task to the worker. [Alerts](operations.md#alerts) say what to watch.\n"
         ),
         *metrics_section(),
         "## Log lines\n",

@@ -38,13 +38,12 @@ REASONS: Mapping[Reason, str] = {
 def metrics_section() -> Iterator[str]:
     """Yield a table of the metrics."""
     yield from table(
-        ("metric", "kind", "labels", "meaning"),
+        ("metric", "kind", "unit", "labels", "meaning"),
         (
-            (f"`{metric.name}`", metric.kind.value, ", ".join(f"`{label}`" for label in metric.labels), metric.text)
-            for metric in metrics.METRICS
+            (f"`{one.name}`", one.kind, one.unit, ", ".join(f"`{label}`" for label in one.labels), one.text)
+            for one in (*metrics.METRICS, *metrics.PROCESS_METRICS)
         ),
     )
-    yield "`areba_build_info{version,python}` names the version; `process_*` are metrics of the process.\n"
 
 
 def meanings_of(words: type[StrEnum]) -> Mapping[str, str]:

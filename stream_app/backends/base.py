@@ -141,6 +141,12 @@ class Source(Protocol):
             UnknownOutcomeError: No broker answered in time.
         """
 
+    def known_end(self, partition: TopicPartition) -> int | None:
+        """Return the end of a partition as its last fetch saw it, without a request; None: there was no fetch yet.
+
+        The end includes open transactions and their markers. It stands still while the partition is not fetched.
+        """
+
     def group_metadata(self) -> object:
         """Return what `Transaction.send_offsets` needs to refuse offsets of members of an older generation."""
 

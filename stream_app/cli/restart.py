@@ -53,6 +53,9 @@ class Restarts(NamedTuple):
         return min(LONGEST_PAUSE_S, 2.0 ** (close - 1)) if close else 0.0
 
 
+NO_RESTARTS = Restarts()
+
+
 def restart_process(
     arguments: Sequence[str],
     restarts: Restarts,

@@ -1,5 +1,6 @@
 """Start a worker: wait for Kafka, compile, open the clients, join the group."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 
@@ -11,6 +12,7 @@ from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.checks import RETRY_S, wait_for_older_workers, wait_for_topics
 from stream_app.cli.clients import open_cluster
+from stream_app.cli.restart import NO_RESTARTS, Restarts
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config, TaskSettings
 from stream_app.config.memory_bound import bound_of
@@ -32,7 +34,7 @@ def run_worker(
     config: Config,
     should_stop: Callable[[], bool],
     *,
-    restarted: bool = False,
+    restarts: Restarts = NO_RESTARTS,
     was_fenced: bool = False,
     adopts: bool = False,
 ) -> None:
@@ -41,7 +43,7 @@ def run_worker(
     Args:
         config: The whole configuration.
         should_stop: Says whether the worker was asked to stop; asked repeatedly.
-        restarted: Whether this process restarted itself; a missing broker is then not taken for a wrong address.
+        restarts: The earlier restarts of this process; after one, a missing broker is not taken for a wrong address.
         was_fenced: Whether it restarted itself because it had been fenced.
         adopts: Whether to accept records of other writers in the output topics.
 
@@ -49,7 +51,15 @@ def run_worker(
         ArebaError: See `stream_app.errors`.
     """
     with _observed(config, SystemClock()) as observer:
+        _report_restarts(restarts, observer, was_fenced=was_fenced)
+        restarted = any(restarts)
         _run_observed(config, should_stop, observer, restarted=restarted, was_fenced=was_fenced, adopts=adopts)
+
+
+def _report_restarts(restarts: Restarts, observer: Observer, *, was_fenced: bool) -> None:
+    """Report how often this process restarted itself within the last hour."""
+    recent = restarts.recent(time.time())
+    observer.restarted(errors=len(recent.by_errors), outages=len(recent.by_outages), was_fenced=was_fenced)
 
 
 @contextmanager
@@ -67,8 +77,7 @@ def _observed(config: Config, clock: Clock) -> Iterator[Observer]:
     from stream_app.worker.pages.http import PageServer, pages_of  # noqa: PLC0415  (Prometheus' client takes half a second)
 
     observer = HealthObserver(clock)
-    pages = pages_of(observer, (config.topics.examples, config.topics.labels))
-    with closing(PageServer(config.worker.http_host, port, pages)):
+    with closing(PageServer(config.worker.http_host, port, pages_of(observer))):
         yield observer
 
 

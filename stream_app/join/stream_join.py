@@ -6,7 +6,7 @@ The rules are in `rules`, the memory's layout in `layout`. Compiled code gets th
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,15 @@ NO_HASH_KEY = bytes(HASH_KEY_BYTES)
 
 FIRST_SLOTS = 16
 """Slots, and rows of the ring, that a stream gets with its first record; they double as needed."""
+
+
+class TableSizes(NamedTuple):
+    """What a join holds: pending examples, waiting labels and their bytes as dead letters, remembered closed ids."""
+
+    pending: int
+    waiting: int
+    waiting_bytes: int
+    closed: int
 
 
 class StreamJoin:
@@ -87,6 +96,14 @@ class StreamJoin:
     @champion.setter
     def champion(self, index: int) -> None:
         self._counters[Counter.CHAMPION] = index
+
+    @property
+    def sizes(self) -> TableSizes:
+        """What it holds now."""
+        counters = self._counters.tolist()
+        closed = counters[Counter.CLOSED_NEXT] - counters[Counter.CLOSED_FIRST]
+        waiting_bytes = counters[Counter.WAITING_BYTES]
+        return TableSizes(counters[Counter.PENDING], counters[Counter.WAITING], waiting_bytes, closed)
 
     def awaited_champions(self) -> Sequence[int]:
         """Return the numbers of the learners that predicted a pending example as the champion."""

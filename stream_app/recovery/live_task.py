@@ -64,6 +64,13 @@ class Unrecorded:
     foreign: Mapping[str, int]
 
 
+class BatchCounts(NamedTuple):
+    """How many records a batch took of each input (examples, labels), and how many it publishes, by output topic."""
+
+    inputs: tuple[int, int]
+    outputs: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessedBatch:
     """A batch of new records that was processed and is ready to be committed.
@@ -83,7 +90,13 @@ class ProcessedBatch:
     @property
     def inputs(self) -> int:
         """The number of input records that it took."""
-        return sum(map(len, self.outputs.unreadable))
+        return sum(self.counts.inputs)
+
+    @property
+    def counts(self) -> BatchCounts:
+        """The numbers of its records."""
+        examples, labels = map(len, self.outputs.unreadable)
+        return BatchCounts((examples, labels), {topic: len(rows) for topic, rows in self.outputs.topics.items()})
 
     @property
     def point(self) -> CommitPoint:
@@ -138,6 +151,11 @@ class LiveTask:
     def allocated_bytes(self) -> int:
         """The approximate size of the state and of a snapshot that is being written."""
         return self.task.allocated_bytes + self._snapshots.allocated_bytes
+
+    @property
+    def unsaved_work_s(self) -> float:
+        """The processing time since the newest snapshot was taken."""
+        return self._snapshots.worked_s
 
     def model_digest(self) -> str:
         """Return the SHA-256, in hexadecimal, of the state of all models of this task."""

@@ -97,6 +97,7 @@ class SnapshotWriter:
 
     Attributes:
         snapshots: The newest snapshot that is whole and named, and the one before it.
+        worked_s: Seconds of processing since the newest snapshot was taken.
     """
 
     def __init__(self, partition: int, after_s: float, loaded: Loaded) -> None:
@@ -106,7 +107,7 @@ class SnapshotWriter:
         self._book = loaded.book
         self._listings = loaded.listings
         self._garbage = dict(loaded.garbage)
-        self._worked_s = 0.0
+        self.worked_s = 0.0
         self._has_worked = False
         self._cost_s = 0.0
         self._manifest_bytes = 0
@@ -144,7 +145,7 @@ class SnapshotWriter:
 
     def worked(self, seconds: float) -> None:
         """Count processing that a restore would have to repeat."""
-        self._worked_s += seconds
+        self.worked_s += seconds
         self._has_worked = True
 
     def is_due(self, *, ending: bool = False) -> bool:
@@ -153,7 +154,7 @@ class SnapshotWriter:
             return False
         if ending or not self._after_s:
             return True
-        return self._worked_s >= max(self._after_s, COST_SHARE * self._cost_s)
+        return self.worked_s >= max(self._after_s, COST_SHARE * self._cost_s)
 
     def begin(self, task: Task, anchor: Anchor, unreadable: tuple[Counts, Counts], seconds: Callable[[], float]) -> int:
         """Take a snapshot of the task as it is now, and return how many bytes will be written.
@@ -175,7 +176,7 @@ class SnapshotWriter:
             self._configuration = _Configuration(task.settings, task.settings.to_json())
         self._writing = _Writing(anchor, self._configuration.text, unreadable, listed, queue)
         self._garbage = {}
-        self._worked_s, self._has_worked = 0.0, False
+        self.worked_s, self._has_worked = 0.0, False
         self._cost_s = seconds() - start_s + (size + self._manifest_bytes) / SEND_BYTES_PER_S
         if not queue:
             self._write_manifest(self._writing)

@@ -1,8 +1,8 @@
 """Reports what the worker does: log lines for operators, figures for `/metrics`. Repeated warnings are rate-limited."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,12 +11,13 @@ from stream_app.backends.base import Clock, TopicPartition
 from stream_app.backends.partitioner import Misplaced
 from stream_app.config.memory_bound import MemoryBound
 from stream_app.errors import StateError
-from stream_app.pipeline.label_flow import LabelFlow
-from stream_app.pipeline.outputs import DeadCount
+from stream_app.pipeline.outputs import OUTPUT_TOPICS, DeadCount
 from stream_app.records import OutputRecords, Reason
+from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.pages import metrics
-from stream_app.worker.pages.metrics import Figures
+from stream_app.worker.pages.figures import Figures
+from stream_app.worker.pages.metrics import INPUTS
 
 REASON_HEADER = "areba.reason"
 
@@ -85,7 +86,10 @@ class Observer:
 
     Attributes:
         figures: What `/metrics` publishes.
+        publishes: Whether somebody can read the figures; if not, the worker does not look for them.
     """
+
+    publishes = False
 
     def __init__(self, clock: Clock, logger: logging.Logger | None = None) -> None:
         self._clock = clock
@@ -106,10 +110,9 @@ class Observer:
         self.figures = Figures()
         self.figures.add(metrics.ABORTED_TRANSACTIONS, 0)
 
-    @contextmanager
-    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> Iterator[None]:  # noqa: ARG002  (for subclasses)
+    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> AbstractContextManager[None]:  # noqa: ARG002  (subclasses)
         """Enclose a piece of work that does not wait for a broker, such as a batch or a restore slice."""
-        yield
+        return nullcontext()
 
     def progressed(self) -> None:
         """Record that the current step made progress."""
@@ -123,12 +126,29 @@ class Observer:
         if self._new_silent and now_s - self._silent_warned_s >= WARNING_INTERVAL_S:
             self._warn_of_labels(now_s)
 
+    def restarted(self, *, errors: int, outages: int, was_fenced: bool) -> None:
+        """Record how often the process restarted itself within the last hour, and whether it was fenced last."""
+        for cause, count in (("error", errors), ("outage", outages)):
+            self.figures.set(metrics.RECENT_RESTARTS, count, cause)
+        self.figures.set(metrics.FENCED, was_fenced)
+
     def assigned(self, tasks: Sequence[int]) -> None:
         """Record that the group gave these tasks to this worker."""
         events.log(events.ASSIGNED, self._logger, tasks=_list(tasks))
         for task in tasks:
-            for counter in (metrics.OUTPUT_RECORDS, metrics.SNAPSHOTS, metrics.SNAPSHOT_BYTES):
-                self.figures.add(counter, 0, task)
+            self._begin_counters(task)
+
+    def _begin_counters(self, task: int) -> None:
+        """Begin the counters of a task at 0: to Prometheus, the first value of a counter is no increase."""
+        for counter in (metrics.MISPLACED_RECORDS, metrics.SNAPSHOTS, metrics.SNAPSHOT_BYTES):
+            self.figures.add(counter, 0, task)
+        self.figures.set(metrics.MISPLACED_STREAMS, 0, task)
+        for name in INPUTS:
+            self.figures.add(metrics.INPUT_RECORDS, 0, task, name)
+        for topic in OUTPUT_TOPICS:
+            self.figures.add(metrics.OUTPUT_RECORDS, 0, task, topic)
+        for reason in Reason:
+            self.figures.add(metrics.DEAD_LETTERS, 0, task, reason.text)
 
     def revoked(self, tasks: Sequence[int]) -> None:
         """Record that the group revoked these tasks."""
@@ -176,6 +196,7 @@ class Observer:
     def memory_bound(self, bound: MemoryBound, tasks: int, limit_bytes: int, limit_name: str) -> None:
         """Record the memory bound of a worker that owns all tasks; warn if it exceeds the limit."""
         self.figures.set(metrics.MEMORY_BOUND, bound.total(tasks))
+        self.figures.set(metrics.MEMORY_LIMIT, limit_bytes)
         events.log(events.MEMORY_BOUND, self._logger, bound=bound.total(tasks), tasks=tasks, parts=bound.text(tasks))
         if bound.total(tasks) > limit_bytes:
             limits = {"bound": bound.total(tasks), "limit": limit_bytes, "limit_name": limit_name}
@@ -276,10 +297,17 @@ class Observer:
             events.log(events.TRACES_DROPPED, self._logger, task=task, records=self._untraced)
             self._untraced, self._untraced_said_s = 0, now
 
-    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
-        """Record that a transaction of this task was committed, up to these offsets."""
-        self.figures.add(metrics.OUTPUT_RECORDS, outputs, task)
-        self._outputs += outputs
+    def transaction_committed(self, began_s: float) -> None:
+        """Record that a transaction was committed that began at this monotonic time."""
+
+    def committed(self, task: int, offsets: tuple[int, int], counts: BatchCounts) -> None:
+        """Record that a batch of this task was committed, up to these offsets."""
+        for name, records in zip(INPUTS, counts.inputs, strict=True):
+            self.figures.add(metrics.INPUT_RECORDS, records, task, name)
+        for topic, records in counts.outputs.items():
+            if records:
+                self.figures.add(metrics.OUTPUT_RECORDS, records, task, topic)
+                self._outputs += records
         self._offsets[task] = offsets
         now = self._clock.monotonic_s()
         if now - self._reported_s >= REPORT_INTERVAL_S:
@@ -318,17 +346,8 @@ class Observer:
         )
         self._buried[reason] = _Buried(now_s)
 
-    def labels(self, task: int, stream: str, flow: LabelFlow, problem: str | None) -> None:
-        """Record the label flow of a stream; `problem` says why an operator should look, None if all is well."""
-        for metric, value in (
-            (metrics.LABEL_SILENCE, flow.silence_ms),
-            (metrics.LABEL_DELAY, flow.usual_delay_ms),
-        ):
-            if value is not None:
-                self.figures.set(metric, value / 1000, task, stream)
-        if flow.unlabelled_share is not None:
-            self.figures.set(metrics.UNLABELLED_SHARE, flow.unlabelled_share, task, stream)
-        self.figures.set(metrics.LABELS_MISSING, problem is not None, task, stream)
+    def labels(self, task: int, stream: str, problem: str | None) -> None:
+        """Record whether the labels of a stream come; `problem` says why an operator should look, None if they come."""
         silent = self._silent.setdefault(task, {})
         if problem is not None:
             if stream not in silent:
@@ -336,6 +355,7 @@ class Observer:
             silent[stream] = problem
         elif silent.pop(stream, None) is not None and self._new_silent.pop(stream, None) is None:
             events.log(events.LABELS_RETURNED, self._logger, task=task, stream=stream)
+        self.figures.set(metrics.STREAMS_WITHOUT_LABELS, len(silent), task)
 
     def _warn_of_labels(self, now_s: float) -> None:
         named = "; ".join(f"{stream!r}: {why}" for stream, why in [*self._new_silent.items()][:NAMED_STREAMS])

@@ -314,6 +314,7 @@ class OwnedTasks:
             if part.task.generation != self._generation or self._tasks.get(part.task.number) is not part.task:
                 raise AssertionError("a batch of an older assignment reached a transaction")
         committed = self._transaction.commit(parts, self._group)
+        self._observer.transaction_committed(self.transaction_began_s)
         self.aborts = 0
         self._watch.committed(committed.inputs)
         return committed

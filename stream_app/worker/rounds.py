@@ -128,7 +128,7 @@ class Rounds:
         if live.needed_progress is not None:
             task.trimmer.want(live.needed_progress)
         if batch is not None:
-            self._observer.committed(task.number, batch.offsets, batch.commit.records)
+            self._observer.committed(task.number, batch.offsets, batch.counts)
             if batch.outputs.dead:
                 places = last_places(task.number, batch.outputs.topics[DEAD_LETTERS], part.written[DEAD_LETTERS])
                 self._observer.dead_letters(task.number, batch.outputs.dead, places)

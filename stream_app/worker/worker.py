@@ -18,13 +18,13 @@ from stream_app.config import Config
 from stream_app.errors import ArebaError, FencedAgainError, FencedError, OffsetGoneError, UnknownOutcomeError
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
 from stream_app.task_state import TaskState
-from stream_app.worker.label_watch import LabelWatch
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
 from stream_app.worker.ports import Ports
 from stream_app.worker.restorer import Restorer
 from stream_app.worker.rounds import Rounds
+from stream_app.worker.state_watch import StateWatch
 from stream_app.worker.transaction_watch import TransactionWatch
 
 IDLE_POLL_S = 0.1
@@ -84,7 +84,7 @@ class Worker:
         self._owned = OwnedTasks(config, ports, observer, self._watch, adopts=adopts)
         self._restorer = Restorer(self._owned, ports, observer, self._watch)
         self._rounds = Rounds(config, ports, observer, self._watch, self._owned, room)
-        self._label_watch = LabelWatch(ports.clock, observer, config.worker.max_unlabelled_share)
+        self._state_watch = StateWatch(config, ports.clock, ports.source, observer)
         self._is_untrimmed = False  # trimming failed, and the failure was reported
         self._worked = False  # a restore can continue at once
         self._lost: FencedError | UnknownOutcomeError | None = (
@@ -154,7 +154,7 @@ class Worker:
         self._restorer.look_for_resumes()
         if self._ports.clock.monotonic_s() >= self._rounds.due_s:
             self._rounds.run()
-            self._label_watch.look(self.tasks)
+            self._state_watch.look(self.tasks)
             self._observer.round_ended(self._ports.silence_s())
         self._trim()
         self._observe_memory()

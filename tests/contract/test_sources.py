@@ -347,3 +347,14 @@ def test_partitions_of_a_number_stay_together_in_topics_that_have_grown(
             one.source.start_at(dict.fromkeys(one.assigned, 0))
             seen = read(one.source, to_end(*one.assigned))
             assert seen.values == {place: _values(place, 0, 10) for place in one.assigned}
+
+
+def test_the_end_is_known_without_a_request(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
+    """The lag that a worker publishes is the distance to this end."""
+    name = topic("in")
+    _filled(backend, name, 1, 100)
+    member = _member(backend, prefix, name)
+    (place,) = member.assigned
+    member.source.start_at({place: 40})
+    read(member.source, to_end(place))
+    assert member.source.known_end(place) == 100

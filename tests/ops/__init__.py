@@ -1,1 +1,1 @@
-"""Tests that need a container engine: `make test-ops`."""
+"""What operators get beside the application, on the real tools: `make test-ops`."""

@@ -277,6 +277,10 @@ class SimulatedSource:
         """Return the first offset, and the offset after the last entry."""
         return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
 
+    def known_end(self, partition: TopicPartition) -> int | None:
+        """Return the end of a partition, as a client does that asks nobody."""
+        return self._inner.known_end(partition)
+
     def group_metadata(self) -> object:
         """Return our generation."""
         self._gate.enter("group_metadata")

@@ -47,7 +47,7 @@ def test_a_restore_shows_its_states(caplog: pytest.LogCaptureFixture) -> None:
         health = observer.health()
         for line, (number, task) in zip(health.ready_text().splitlines(), sorted(health.tasks.items()), strict=False):
             assert re.match(rf"task {number}: {task.state}\b", line)
-            shown = values_of(health, ("examples", "labels"))[metrics.TASK_STATE]
+            shown = values_of(health)[metrics.TASK_STATE]
             assert [labels[1] for labels, value in shown.items() if labels[0] == str(number) and value] == [task.state]
             seen.append(task.state)
         return _all_at(again, 30)()
@@ -63,7 +63,7 @@ def test_the_label_of_the_metric_has_the_words_of_a_worker() -> None:
     """A dashboard that lists the states of the documentation shows each of them."""
     observer = HealthObserver(ManualClock())
     observer.assigned([0])
-    shown = values_of(observer.health(), ("examples", "labels"))[metrics.TASK_STATE]
+    shown = values_of(observer.health())[metrics.TASK_STATE]
     assert [state for _, state in shown] == [*REPORTED]
     assert {state for (_, state), value in shown.items() if value} == {TaskState.ASSIGNED}
 

@@ -291,6 +291,14 @@ class KafkaSource:
             self._admin = self._create_admin()
         return query_watermarks(self._admin, partition)
 
+    def known_end(self, partition: TopicPartition) -> int | None:
+        """Return the end of a partition as the last fetch saw it, without a request; None: there was no fetch yet."""
+        try:
+            _, end = self._consumer.get_watermark_offsets(ClientPartition(*partition), cached=True)
+        except KafkaException:  # not assigned any more
+            return None
+        return int(end) if end >= 0 else None
+
     def group_metadata(self) -> object:
         """Return the group's generation and our member id, as the client encodes them."""
         metadata: object = self._consumer.consumer_group_metadata()

@@ -158,6 +158,10 @@ class EmbeddedSource:
         """Return the first offset and the end of a partition's log."""
         return self._broker.watermarks(partition)
 
+    def known_end(self, partition: TopicPartition) -> int | None:
+        """Return the end of a partition's log."""
+        return self._broker.watermarks(partition).high
+
     def group_metadata(self) -> object:
         """Return our name and generation, for `EmbeddedTransaction.send_offsets`."""
         return GroupMetadata(self._group_id, self._name, self._generation)

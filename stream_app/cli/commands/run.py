@@ -51,7 +51,7 @@ def run(path: Path, restarted_at: Sequence[float], outage_at: Sequence[float], w
     )
     restarts = Restarts(tuple(restarted_at), tuple(outage_at))
     try:
-        run_worker(config, should_stop, restarted=bool(restarted_at or outage_at), was_fenced=was_fenced, adopts=adopts)
+        run_worker(config, should_stop, restarts=restarts, was_fenced=was_fenced, adopts=adopts)
     except RestartNeededError as error:
         if should_stop():
             raise

@@ -13,15 +13,17 @@ and is asked by the server's (`http.py`).
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, NamedTuple
 
 from stream_app.backends.base import Clock, TopicPartition, pair
 from stream_app.errors import StateError
+from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer, resume_hint
+from stream_app.worker.pages import metrics
 
 READY_LIMIT_S = 15.0
 """A round takes less than a second; an idle worker asks a broker every five seconds."""
@@ -37,6 +39,8 @@ class TaskHealth:
         restored: The offsets that its replay has reached; None: its replay has not begun, or has ended.
         problem: Why it is tripped or parked.
         hanging: Where a transaction does not end for which it waits; "" for nowhere.
+        assigned_s: When its restore began (monotonic).
+        saved_s: When its newest snapshot was complete, or when it became live (monotonic); None: not yet.
     """
 
     state: TaskState
@@ -44,6 +48,8 @@ class TaskHealth:
     restored: tuple[int, int] | None = None
     problem: str | None = None
     hanging: str = ""
+    assigned_s: float = 0.0
+    saved_s: float | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -83,6 +89,7 @@ class Health:
         step: What the main loop is inside of; None: nothing of our own.
         round_s: When the last round ended.
         heard_s: When a broker answered last.
+        committed_s: When a transaction was committed last; before the first one, when the worker started.
     """
 
     now_s: float
@@ -91,6 +98,7 @@ class Health:
     step: Step | None = None
     round_s: float | None = None
     heard_s: float | None = None
+    committed_s: float = 0.0
 
     @property
     def step_seconds(self) -> float:
@@ -135,23 +143,48 @@ class Health:
             yield f"no Kafka broker has answered for {self.now_s - self.heard_s:.0f} s"
 
 
+class _TimedStep(AbstractContextManager[None]):
+    """Notes a step while it lasts. A round has several, so it takes no lock: each change is one assignment."""
+
+    __slots__ = ("_facts", "_step")
+
+    def __init__(self, facts: dict[str, Any], step: Step) -> None:
+        self._facts = facts
+        self._step = step
+
+    def __enter__(self) -> None:
+        self._facts["step"] = self._step
+
+    def __exit__(self, *_: object) -> None:
+        self._facts["step"] = None
+
+
 class HealthObserver(Observer):
-    """Logs events and keeps the state for the pages; the worker's thread writes it, the server's threads read it."""
+    """Logs events and keeps the state for the pages; the worker's thread writes it, the server's threads read it.
+
+    What changes in each round is one assignment to a key that is there already, and takes no lock.
+    """
+
+    publishes = True
 
     def __init__(self, clock: Clock, logger: logging.Logger | None = None) -> None:
         super().__init__(clock, logger)
         self._lock = Lock()
-        self._known = Health(clock.monotonic_s())
+        now_s = clock.monotonic_s()
+        self._facts: dict[str, Any] = dict.fromkeys(("step", "round_s", "heard_s"))  # fields of Health
+        self._facts["committed_s"] = now_s
         self._tasks: dict[int, TaskHealth] = {}
+        self._committed: dict[int, tuple[int, int]] = {}  # apart from `_tasks`, since it changes in each round
 
     def health(self) -> Health:
         """Return the current state."""
         with self._lock:
-            return replace(self._known, now_s=self._clock.monotonic_s(), tasks=dict(self._tasks))
+            tasks = {task: replace(one, committed=self._committed.get(task)) for task, one in self._tasks.items()}
+            return Health(self._clock.monotonic_s(), tasks=tasks, **self._facts)
 
     def _note(self, **changed: Any) -> None:  # noqa: ANN401  (fields of Health)
         with self._lock:
-            self._known = replace(self._known, **changed)
+            self._facts.update(changed)
 
     def _update(self, task: int, changed: Callable[[TaskHealth], TaskHealth]) -> None:
         """Change the state of a task, unless the task is not assigned to this worker."""
@@ -162,20 +195,14 @@ class HealthObserver(Observer):
     def _change(self, task: int, **changed: Any) -> None:  # noqa: ANN401  (fields of TaskHealth)
         self._update(task, lambda known: replace(known, **changed))
 
-    @contextmanager
-    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> Iterator[None]:
+    def step(self, what: str, limit_s: float = STEP_LIMIT_S) -> AbstractContextManager[None]:
         """Time a piece of work, so that `is_alive` can compare it with its limit."""
-        with super().step(what, limit_s):
-            self._note(step=Step(what, self._clock.monotonic_s(), limit_s))
-            try:
-                yield
-            finally:
-                self._note(step=None)
+        return _TimedStep(self._facts, Step(what, self._clock.monotonic_s(), limit_s))
 
     def progressed(self) -> None:
         """Restart the timer of the current step."""
         super().progressed()
-        step = self._known.step
+        step: Step | None = self._facts.get("step")
         if step is not None:
             self._note(step=step._replace(since_s=self._clock.monotonic_s()))
 
@@ -183,7 +210,7 @@ class HealthObserver(Observer):
         """Record the end of a round, with or without a commit."""
         super().round_ended(silence_s)
         now_s = self._clock.monotonic_s()
-        self._note(round_s=now_s, heard_s=now_s - silence_s)
+        self._facts["round_s"], self._facts["heard_s"] = now_s, now_s - silence_s
 
     def assigned(self, tasks: Sequence[int]) -> None:
         """Record that the group gave these tasks to this worker."""
@@ -198,12 +225,15 @@ class HealthObserver(Observer):
         with self._lock:
             for task in tasks:
                 self._tasks.pop(task, None)
+                self._committed.pop(task, None)
         self._note(is_joined=False)
 
     def owned(self, task: int, committed: tuple[int, int]) -> None:
         """Record that a task must be restored."""
         super().owned(task, committed)
-        self._change(task, state=TaskState.ASSIGNED, committed=committed, restored=None, problem=None)
+        now_s = self._clock.monotonic_s()
+        self._committed[task] = committed
+        self._change(task, state=TaskState.ASSIGNED, restored=None, problem=None, assigned_s=now_s)
 
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record the progress of a task's restore."""
@@ -213,7 +243,17 @@ class HealthObserver(Observer):
     def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
         """Record that a task is live."""
         super().restored(task, sequence, snapshot, records)
-        self._change(task, state=TaskState.LIVE, restored=None)
+        now_s = self._clock.monotonic_s()
+        self._update(task, lambda known: self._became_live(task, known, now_s))
+
+    def _became_live(self, task: int, known: TaskHealth, now_s: float) -> TaskHealth:
+        self.figures.set(metrics.RESTORE_SECONDS, now_s - known.assigned_s, task)
+        return replace(known, state=TaskState.LIVE, restored=None, saved_s=now_s)
+
+    def saved(self, task: int, sequence: int) -> None:
+        """Record that a snapshot is complete in the changelog."""
+        super().saved(task, sequence)
+        self._change(task, saved_s=self._clock.monotonic_s())
 
     def hanging(self, places: Sequence[TopicPartition]) -> None:
         """Record that tasks wait for transactions that do not end."""
@@ -242,7 +282,14 @@ class HealthObserver(Observer):
         super().resumed(task)
         self._change(task, state=TaskState.LIVE, problem=None)
 
-    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
-        """Record that a transaction of this task was committed."""
-        super().committed(task, offsets, outputs)
-        self._change(task, committed=offsets)
+    def transaction_committed(self, began_s: float) -> None:
+        """Record that a transaction was committed that began at this monotonic time."""
+        super().transaction_committed(began_s)
+        now_s = self._clock.monotonic_s()
+        self.figures.observe_commit(now_s - began_s)
+        self._facts["committed_s"] = now_s
+
+    def committed(self, task: int, offsets: tuple[int, int], counts: BatchCounts) -> None:
+        """Record that a batch of this task was committed."""
+        super().committed(task, offsets, counts)
+        self._committed[task] = offsets

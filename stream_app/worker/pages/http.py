@@ -3,9 +3,9 @@
 `/metrics` is the WSGI application of Prometheus' client; the other two are a verdict of `health.py`, with status 200 or
 503, and its reason as text. The pages need no password and change nothing.
 
-The server of the standard library uses a thread for each request, at most `MAX_REQUESTS` at a time. A connection
-that is open for longer than `REQUEST_TIMEOUT_S` is closed, even while its client sends or receives. An error in a
-request does not affect the worker.
+Every answer has `SECURITY_HEADERS`. The server of the standard library uses a thread for each request, at most
+`MAX_REQUESTS` at a time. A connection that is open for longer than `REQUEST_TIMEOUT_S` is closed, even while its client
+sends or receives. An error in a request does not affect the worker.
 """
 
 import errno
@@ -23,16 +23,17 @@ from typing import Any, NamedTuple, TypeAlias
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from stream_app import __version__, events
 from stream_app.errors import ConfigurationError
-from stream_app.task_state import REPORTED
+from stream_app.task_state import REPORTED, TaskState
 from stream_app.worker.pages import metrics
+from stream_app.worker.pages.figures import Labels
 from stream_app.worker.pages.health import Health, HealthObserver
-from stream_app.worker.pages.metrics import Kind, Labels, Metric
+from stream_app.worker.pages.metrics import INPUTS, Kind, Metric
 
 LOG = logging.getLogger("areba.http")
 
@@ -47,6 +48,13 @@ STOP_POLL_S = 0.1
 
 JOIN_TIMEOUT_S = 2.0
 """Longest wait for the server's thread in `close`."""
+
+SECURITY_HEADERS = (
+    ("X-Frame-Options", "DENY"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("X-Content-Type-Options", "nosniff"),
+)
+"""No page of another origin may show ours in a frame, and no browser takes plain text for something to run."""
 
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], Any]
 Application: TypeAlias = Callable[[Mapping[str, Any], StartResponse], Iterable[bytes]]
@@ -78,15 +86,10 @@ def ready_page(health: Health) -> Page:
     return Page(HTTPStatus.OK if health.is_ready else HTTPStatus.SERVICE_UNAVAILABLE, health.ready_text())
 
 
-def pages_of(observer: HealthObserver, topics: tuple[str, str]) -> Mapping[str, Application]:
-    """Return all pages by path.
-
-    Args:
-        observer: Asked at each request.
-        topics: Names of examples and labels.
-    """
+def pages_of(observer: HealthObserver) -> Mapping[str, Application]:
+    """Return all pages by path; the observer is asked at each request."""
     registry = CollectorRegistry()
-    registry.register(_Worker(observer, topics))
+    registry.register(_Worker(observer))
     ProcessCollector(registry=registry)
     return {
         "/alive": lambda _, start_response: answer(alive_page(observer.health()), start_response),
@@ -101,17 +104,18 @@ def pages_of(observer: HealthObserver, topics: tuple[str, str]) -> Mapping[str, 
 class _Worker(Collector):
     """Converts the observer's state and figures to metric families of the Prometheus client."""
 
-    def __init__(self, observer: HealthObserver, topics: tuple[str, str]) -> None:
+    def __init__(self, observer: HealthObserver) -> None:
         self._observer = observer
-        self._topics = topics
 
     def collect(self) -> Iterator[Family]:
         """Yield all metrics."""
-        build = GaugeMetricFamily("areba_build_info", "1; the labels have the versions.", labels=("version", "python"))
-        build.add_metric([__version__, platform.python_version()], 1.0)
-        yield build
-        values = {**self._observer.figures.values(), **values_of(self._observer.health(), self._topics)}
+        figures = self._observer.figures
+        values = {**figures.values(), **values_of(self._observer.health())}
         for metric in metrics.METRICS:
+            if metric.kind is Kind.HISTOGRAM:
+                commits = figures.commits()
+                yield HistogramMetricFamily(metric.name, metric.text, commits.buckets, commits.total)
+                continue
             kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
             family = kind(metric.name, metric.text, labels=metric.labels)
             for labels, value in sorted(values[metric].items()):
@@ -119,20 +123,26 @@ class _Worker(Collector):
             yield family
 
 
-def values_of(health: Health, topics: tuple[str, str]) -> dict[Metric, dict[Labels, float]]:
+def values_of(health: Health) -> dict[Metric, dict[Labels, float]]:
     """Return the metrics that are derived from the current state."""
+    now_s = health.now_s
+    ages = ((metrics.ROUND_AGE, health.round_s), (metrics.BROKER_AGE, health.heard_s))
     values: dict[Metric, dict[Labels, float]] = {
+        metrics.BUILD_INFO: {(__version__, platform.python_version()): 1.0},
         metrics.TASK_STATE: {},
         metrics.COMMITTED_OFFSET: {},
+        metrics.SNAPSHOT_AGE: {},
         metrics.STEP_SECONDS: {(): health.step_seconds},
-        metrics.ROUND_AGE: {} if health.round_s is None else {(): health.now_s - health.round_s},
-        metrics.BROKER_AGE: {} if health.heard_s is None else {(): health.now_s - health.heard_s},
+        metrics.COMMIT_AGE: {(): now_s - health.committed_s},
+        **{metric: {} if since_s is None else {(): now_s - since_s} for metric, since_s in ages},
     }
     for number, task in health.tasks.items():
         for state in REPORTED:
             values[metrics.TASK_STATE][str(number), state.value] = float(task.state is state)
-        for topic, offset in zip(topics, task.committed or (), strict=False):
-            values[metrics.COMMITTED_OFFSET][str(number), topic] = offset
+        for name, offset in zip(INPUTS, task.committed or (), strict=False):
+            values[metrics.COMMITTED_OFFSET][str(number), name] = offset
+        if task.saved_s is not None and task.state is TaskState.LIVE:
+            values[metrics.SNAPSHOT_AGE][str(number),] = now_s - task.saved_s
     return values
 
 
@@ -176,7 +186,10 @@ class PageServer:
 def _router(pages: Mapping[str, Application]) -> Application:
     """Return one application that dispatches to the pages."""
 
-    def route(environ: Mapping[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def route(environ: Mapping[str, Any], start: StartResponse) -> Iterable[bytes]:
+        def start_response(status: str, headers: list[tuple[str, str]]) -> object:
+            return start(status, [*headers, *SECURITY_HEADERS])
+
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
         if method not in ("GET", "HEAD"):
             return answer(Page(HTTPStatus.METHOD_NOT_ALLOWED, "pages are read with GET\n"), start_response)

@@ -1,18 +1,20 @@
-"""Every metric's name, meaning and labels in one place, and the figures that a worker keeps for them.
+"""Every metric in one place: its name, kind, unit, labels and meaning.
 
-To add a metric: declare it here, and let a method of the observer call `Figures.add` or `Figures.set` with it. The
-names follow Prometheus' conventions (base units, `_total` for counters). `http.py` publishes what is declared.
+The names follow Prometheus' conventions: base units, the unit last, `_total` for counters. `docs/reference.md` is
+written from these declarations. `figures.py` keeps the values; `http.py` publishes exactly what is declared.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
-from threading import Lock
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from stream_app.task_state import REPORTED
 
-Labels: TypeAlias = tuple[str, ...]
-"""The values of a metric's labels, in the order of its declaration."""
+INPUTS = ("examples", "labels")
+"""The values of the label `input`, by `Side`."""
+
+
+PUBLISHED_STREAMS = 200
+"""Streams of a worker that have figures of their own: with five learners 5,000 series, half a megabyte a scrape."""
 
 
 class Kind(StrEnum):
@@ -20,156 +22,329 @@ class Kind(StrEnum):
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Unit(StrEnum):
+    """What a figure counts. A name ends with seconds, bytes or ratio if that is its unit (before `_total`)."""
+
+    SECONDS = "seconds"
+    TIMESTAMP = "seconds since 1970"
+    BYTES = "bytes"
+    RATIO = "ratio"
+    RECORDS = "records"
+    COUNT = "number"
+    FLAG = "0 or 1"
 
 
 class Metric(NamedTuple):
-    """A metric: its name, what it says, its labels."""
+    """A metric: its name, how it moves, its unit, what it says, its labels."""
 
     name: str
     kind: Kind
+    unit: Unit
     text: str
     labels: tuple[str, ...] = ("task",)
 
 
+# The process ----------------------------------------------------------------------------------------------------------
+
+BUILD_INFO = Metric(
+    "areba_build_info", Kind.GAUGE, Unit.FLAG, "1; the labels have the versions.", ("version", "python")
+)
+RECENT_RESTARTS = Metric(
+    "areba_recent_restarts",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "Restarts of the process by itself in the hour before its start: after an error, or an outage of the brokers.",
+    ("cause",),
+)
+FENCED = Metric(
+    "areba_fenced",
+    Kind.GAUGE,
+    Unit.FLAG,
+    "1 if the process restarted itself because it had been fenced: by a worker of the same name, or by a timeout.",
+    (),
+)
+MEMORY_LIMIT = Metric(
+    "areba_memory_limit_bytes", Kind.GAUGE, Unit.BYTES, "Memory of the machine or of the container.", ()
+)
+MEMORY_BOUND = Metric(
+    "areba_memory_bound_bytes",
+    Kind.GAUGE,
+    Unit.BYTES,
+    "The most that a worker takes that has all tasks, all tables, buffers and queues full at the configured limits.",
+    (),
+)
+
+# The loop -------------------------------------------------------------------------------------------------------------
+
+STEP_SECONDS = Metric(
+    "areba_step_seconds",
+    Kind.GAUGE,
+    Unit.SECONDS,
+    "For how long the main loop has been inside one step; 0: in no step.",
+    (),
+)
+ROUND_AGE = Metric("areba_round_age_seconds", Kind.GAUGE, Unit.SECONDS, "Time since a round, idle or not, ended.", ())
+COMMIT_AGE = Metric(
+    "areba_commit_age_seconds",
+    Kind.GAUGE,
+    Unit.SECONDS,
+    "Time since a transaction was committed, or since the start. A worker without new records commits nothing.",
+    (),
+)
+BROKER_AGE = Metric(
+    "areba_broker_answer_age_seconds", Kind.GAUGE, Unit.SECONDS, "Time since a Kafka broker answered.", ()
+)
+COMMIT_SECONDS = Metric(
+    "areba_commit_seconds",
+    Kind.HISTOGRAM,
+    Unit.SECONDS,
+    "Duration of the committed transactions, from begin to commit.",
+    (),
+)
+ABORTED_TRANSACTIONS = Metric(
+    "areba_aborted_transactions_total",
+    Kind.COUNTER,
+    Unit.COUNT,
+    "Transactions that were given up; their tasks were restored.",
+    (),
+)
+
+# Tasks ----------------------------------------------------------------------------------------------------------------
+
 TASK_STATE = Metric(
     "areba_task_state",
     Kind.GAUGE,
+    Unit.FLAG,
     f"1 for the state of a task of this worker, 0 for the others: {', '.join(REPORTED)}.",
     ("task", "state"),
 )
 COMMITTED_OFFSET = Metric(
     "areba_committed_offset",
     Kind.GAUGE,
-    "Committed offset of an input of a task: after the last record that was processed.",
-    ("task", "topic"),
+    Unit.RECORDS,
+    "Committed offset of an input (examples, labels): after the last record that was processed.",
+    ("task", "input"),
+)
+LAG_RECORDS = Metric(
+    "areba_lag_records",
+    Kind.GAUGE,
+    Unit.RECORDS,
+    "Records of an input that are not processed yet, as far as the Kafka client knows the end of the partition.",
+    ("task", "input"),
+)
+LAG_SECONDS = Metric(
+    "areba_lag_seconds",
+    Kind.GAUGE,
+    Unit.SECONDS,
+    "For how long at least the oldest of these records has been known to this worker; 0: there is no lag.",
+    ("task", "input"),
+)
+INPUT_RECORDS = Metric(
+    "areba_input_records_total",
+    Kind.COUNTER,
+    Unit.RECORDS,
+    "Records of an input (examples, labels) that were processed and committed.",
+    ("task", "input"),
 )
 OUTPUT_RECORDS = Metric(
     "areba_output_records_total",
     Kind.COUNTER,
-    "Records of predictions, outcomes, metrics and dead letters that were committed.",
-)
-SNAPSHOTS = Metric("areba_snapshots_total", Kind.COUNTER, "Snapshots that were written whole.")
-SNAPSHOT_BYTES = Metric("areba_snapshot_bytes_total", Kind.COUNTER, "Bytes that these snapshots wrote.")
-ABORTED_TRANSACTIONS = Metric(
-    "areba_aborted_transactions_total",
-    Kind.COUNTER,
-    "Transactions that were given up; their tasks were restored.",
-    (),
+    Unit.RECORDS,
+    "Records of an output (predictions, outcomes, metrics, dead-letters) that were committed.",
+    ("task", "output"),
 )
 DEAD_LETTERS = Metric(
     "areba_dead_letters_total",
     Kind.COUNTER,
+    Unit.RECORDS,
     "Dead letters that were committed, see areba dlq.",
     ("task", "reason"),
-)
-MEMORY_BOUND = Metric(
-    "areba_memory_bound_bytes",
-    Kind.GAUGE,
-    "The most that a worker takes that has all tasks, all tables, buffers and queues full at the configured limits.",
-    (),
-)
-MEMORY_ALLOCATED = Metric(
-    "areba_memory_allocated_bytes",
-    Kind.GAUGE,
-    "What state, buffers and snapshot of a task have allocated, looked at once a minute.",
 )
 MISPLACED_RECORDS = Metric(
     "areba_misplaced_records_total",
     Kind.COUNTER,
+    Unit.RECORDS,
     "Records that another partition should have: their producer's partitioner is not murmur2_random.",
 )
 MISPLACED_STREAMS = Metric(
     "areba_misplaced_streams",
     Kind.GAUGE,
+    Unit.COUNT,
     "Streams of the task that another partition should have: they may live in both.",
+)
+RESTORE_SECONDS = Metric(
+    "areba_restore_seconds",
+    Kind.GAUGE,
+    Unit.SECONDS,
+    "Duration of the newest restore of a task, from the committed offsets to the state live.",
+)
+SNAPSHOT_AGE = Metric(
+    "areba_snapshot_age_seconds",
+    Kind.GAUGE,
+    Unit.SECONDS,
+    "Time since a snapshot of the task was complete, or since the task was restored from an older snapshot.",
+)
+UNSAVED_WORK = Metric(
+    "areba_unsaved_work_seconds",
+    Kind.GAUGE,
+    Unit.SECONDS,
+    "Processing time since the newest snapshot was taken: about what a restore repeats.",
+)
+SNAPSHOTS = Metric("areba_snapshots_total", Kind.COUNTER, Unit.COUNT, "Snapshots that were written whole.")
+SNAPSHOT_BYTES = Metric("areba_snapshot_bytes_total", Kind.COUNTER, Unit.BYTES, "Bytes that these snapshots wrote.")
+MEMORY_ALLOCATED = Metric(
+    "areba_memory_allocated_bytes",
+    Kind.GAUGE,
+    Unit.BYTES,
+    "What state, buffers and snapshot of a task have allocated, looked at once a minute.",
+)
+TABLE_ENTRIES = Metric(
+    "areba_table_entries",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "Entries of a table, over all streams of a task: pending and closed examples, waiting labels, streams.",
+    ("task", "table"),
+)
+TABLE_USED = Metric(
+    "areba_table_used_ratio",
+    Kind.GAUGE,
+    Unit.RATIO,
+    "Share of its bound that a table uses: waiting-bytes and those of areba_table_entries in the stream that uses the "
+    "most, streams in the task. In a long run, closed is full: the oldest ids are forgotten.",
+    ("task", "table"),
+)
+
+# Streams --------------------------------------------------------------------------------------------------------------
+
+STREAMS_WITHOUT_LABELS = Metric(
+    "areba_streams_without_labels",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "Streams of the task whose labels stopped coming, or too many of whose examples end without a label.",
+)
+STREAMS_LEFT_OUT = Metric(
+    "areba_streams_left_out",
+    Kind.GAUGE,
+    Unit.COUNT,
+    f"Streams of the task without figures of their own: a worker publishes those of {PUBLISHED_STREAMS} streams.",
 )
 LABEL_SILENCE = Metric(
     "areba_label_silence_seconds",
     Kind.GAUGE,
+    Unit.SECONDS,
     "Event time of a stream since a label was joined.",
     ("task", "stream"),
 )
 LABEL_DELAY = Metric(
     "areba_label_delay_p99_seconds",
     Kind.GAUGE,
+    Unit.SECONDS,
     "Delay of labels that 99 % of a stream's joined labels do not exceed, in event time.",
     ("task", "stream"),
 )
 UNLABELLED_SHARE = Metric(
     "areba_unlabelled_ratio",
     Kind.GAUGE,
+    Unit.RATIO,
     "Share of a stream's newest closed examples that ended without a label (unlabelled).",
     ("task", "stream"),
 )
 LABELS_MISSING = Metric(
     "areba_labels_missing",
     Kind.GAUGE,
+    Unit.FLAG,
     "1 where the labels of a stream stopped coming, or too many of its examples end without a label; else 0.",
     ("task", "stream"),
 )
-STEP_SECONDS = Metric(
-    "areba_step_seconds", Kind.GAUGE, "For how long the main loop has been inside one step; 0: in none.", ()
+CHAMPION = Metric(
+    "areba_champion",
+    Kind.GAUGE,
+    Unit.FLAG,
+    "1 for the learner that is the champion of a stream; else 0.",
+    ("task", "stream", "learner"),
 )
-ROUND_AGE = Metric("areba_round_age_seconds", Kind.GAUGE, "Time since a round, idle or not, ended.", ())
-BROKER_AGE = Metric("areba_broker_answer_age_seconds", Kind.GAUGE, "Time since a Kafka broker answered.", ())
+GMEAN = Metric(
+    "areba_gmean_ratio",
+    Kind.GAUGE,
+    Unit.RATIO,
+    "G-mean of a learner with the fading factor of metrics.fading_factor; none until both classes have had a label.",
+    ("task", "stream", "learner"),
+)
+RECALL = Metric(
+    "areba_recall_ratio",
+    Kind.GAUGE,
+    Unit.RATIO,
+    "Recall of a learner: its accuracy on class 1, with the same fading factor.",
+    ("task", "stream", "learner"),
+)
+SPECIFICITY = Metric(
+    "areba_specificity_ratio",
+    Kind.GAUGE,
+    Unit.RATIO,
+    "Specificity of a learner: its accuracy on class 0, with the same fading factor.",
+    ("task", "stream", "learner"),
+)
+CHANGES = Metric(
+    "areba_changes",
+    Kind.GAUGE,
+    Unit.COUNT,
+    "How often a learner came to recognise a class worse than before, in the life of the stream. A gauge, since a "
+    "restore after an aborted transaction can take the newest one back.",
+    ("task", "stream", "learner"),
+)
 
 METRICS = (
+    BUILD_INFO,
+    RECENT_RESTARTS,
+    FENCED,
+    MEMORY_LIMIT,
+    MEMORY_BOUND,
+    STEP_SECONDS,
+    ROUND_AGE,
+    COMMIT_AGE,
+    BROKER_AGE,
+    COMMIT_SECONDS,
+    ABORTED_TRANSACTIONS,
     TASK_STATE,
     COMMITTED_OFFSET,
+    LAG_RECORDS,
+    LAG_SECONDS,
+    INPUT_RECORDS,
     OUTPUT_RECORDS,
-    SNAPSHOTS,
-    SNAPSHOT_BYTES,
-    ABORTED_TRANSACTIONS,
     DEAD_LETTERS,
     MISPLACED_RECORDS,
     MISPLACED_STREAMS,
+    RESTORE_SECONDS,
+    SNAPSHOT_AGE,
+    UNSAVED_WORK,
+    SNAPSHOTS,
+    SNAPSHOT_BYTES,
+    MEMORY_ALLOCATED,
+    TABLE_ENTRIES,
+    TABLE_USED,
+    STREAMS_WITHOUT_LABELS,
+    STREAMS_LEFT_OUT,
     LABEL_SILENCE,
     LABEL_DELAY,
     UNLABELLED_SHARE,
     LABELS_MISSING,
-    STEP_SECONDS,
-    ROUND_AGE,
-    BROKER_AGE,
-    MEMORY_BOUND,
-    MEMORY_ALLOCATED,
+    CHAMPION,
+    GMEAN,
+    RECALL,
+    SPECIFICITY,
+    CHANGES,
 )
-"""All metrics of ours; `http.py` adds `areba_build_info` and those of the process."""
+"""All metrics of ours."""
 
-
-class Figures:
-    """The values of the metrics: written by the worker's thread, read by a server's."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._values: dict[Metric, dict[Labels, float]] = {metric: {} for metric in METRICS}
-
-    def add(self, metric: Metric, amount: float, *labels: str | int) -> None:
-        """Increase a counter."""
-        key = _values_of(labels)
-        with self._lock:
-            values = self._values[metric]
-            values[key] = values.get(key, 0.0) + amount
-
-    def set(self, metric: Metric, value: float, *labels: str | int) -> None:
-        """Set the value of a gauge."""
-        with self._lock:
-            self._values[metric][_values_of(labels)] = value
-
-    def drop_task(self, task: int) -> None:
-        """Delete all values of a task, which another worker reports from now on."""
-        with self._lock:
-            for metric, values in self._values.items():
-                if "task" in metric.labels:
-                    place = metric.labels.index("task")
-                    for key in [key for key in values if key[place] == str(task)]:
-                        del values[key]
-
-    def values(self) -> Mapping[Metric, Mapping[Labels, float]]:
-        """Return a consistent copy of all values."""
-        with self._lock:
-            return {metric: dict(values) for metric, values in self._values.items()}
-
-
-def _values_of(labels: tuple[str | int, ...]) -> Labels:
-    """Return label values as printable text: names of streams are unchecked and may hold control characters."""
-    return tuple(text if text.isprintable() else repr(text) for text in map(str, labels))
+PROCESS_METRICS = (
+    Metric("process_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, "CPU time of the process.", ()),
+    Metric("process_resident_memory_bytes", Kind.GAUGE, Unit.BYTES, "Physical memory of the process.", ()),
+    Metric("process_virtual_memory_bytes", Kind.GAUGE, Unit.BYTES, "Address space of the process.", ()),
+    Metric("process_start_time_seconds", Kind.GAUGE, Unit.TIMESTAMP, "When the process started.", ()),
+    Metric("process_open_fds", Kind.GAUGE, Unit.COUNT, "Open files and sockets of the process.", ()),
+    Metric("process_max_fds", Kind.GAUGE, Unit.COUNT, "The most files and sockets that it may open.", ()),
+)
+"""Metrics that Prometheus' client measures."""

@@ -13,6 +13,7 @@ from stream_app.errors import (
     ErrorCode,
     StateError,
 )
+from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
@@ -113,9 +114,9 @@ class Notes(Observer):
         super().resumed(task)
         self._world.faults.events[Event.RESUMED] += 1
 
-    def committed(self, task: int, offsets: tuple[int, int], outputs: int) -> None:
+    def committed(self, task: int, offsets: tuple[int, int], counts: BatchCounts) -> None:
         """Write a line for each commit, not only for some of them."""
-        self._say(f"committed task={task} offsets={offsets[0]}/{offsets[1]} outputs={outputs}")
+        self._say(f"committed task={task} offsets={offsets[0]}/{offsets[1]} outputs={sum(counts.outputs.values())}")
 
     def stopped(self, task: int, sequence: int, models: str) -> None:
         """Record a clean stop."""

@@ -14,6 +14,7 @@ from stream_app.serialization import codec
 from stream_app.serialization.codec import decode_one
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import NAMED_STREAMS, WARNING_INTERVAL_S, Observer
+from stream_app.worker.pages.health import HealthObserver
 from tests.support.world import World, _config, _started, _turns
 
 TTL_MS = 60_000
@@ -160,7 +161,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """A worker reports it in metrics and with one warning, also after it takes over the task; outputs do not change."""
     caplog.set_level(logging.INFO)
     world = World(_config(worker={"max_batch_records": 50, "snapshot_after_ms": 0}))
-    observer = Observer(world.clock)
+    observer = HealthObserver(world.clock)
     member = _started(world.worker(observer=observer))
     _send(world, 0, 150)
     _turns(member, until=lambda: any(task.offsets == (150, 150) for task in member.tasks))
@@ -185,7 +186,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
         (logging.WARNING, True)
     ]
 
-    again = Observer(world.clock)
+    again = HealthObserver(world.clock)
     other = _started(world.worker(observer=again))
     _turns(other, until=lambda: len(other.tasks) == 2 and all(task.state is TaskState.LIVE for task in other.tasks))
     for _ in range(2):
@@ -208,9 +209,9 @@ def test_one_warning_for_many_streams(caplog: pytest.LogCaptureFixture) -> None:
     observer.assigned([0])
     silent = LabelFlow(10_000, 1_000, 1.0, 100, None)
     for number in range(500):
-        observer.labels(0, f"s{number}", silent, silent.problem(1.0))
+        observer.labels(0, f"s{number}", silent.problem(1.0))
     observer.round_ended(0.0)
-    observer.labels(0, "later", silent, silent.problem(1.0))
+    observer.labels(0, "later", silent.problem(1.0))
     observer.round_ended(0.0)
     [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert line.endswith(f"and of {500 - NAMED_STREAMS} more streams")

@@ -19,6 +19,7 @@ from stream_app.errors import ErrorCode, TransactionAbortedError
 from stream_app.jit.compiler import reporting_compiled
 from stream_app.records import OutputRecords
 from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
+from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import STEP_LIMIT_S, Observer
 from stream_app.worker.pages import metrics
@@ -28,12 +29,10 @@ from stream_app.worker.worker import Worker
 from tests.support.pages import get
 from tests.support.world import BREAKER, PARTITIONS, World, _all_at, _config, _Failing, _started, _Ticking, _turns
 
-TOPICS = ("examples", "labels")
-
 
 @contextlib.contextmanager
 def _served(observer: HealthObserver) -> Iterator[int]:
-    with closing(PageServer("127.0.0.1", 0, pages_of(observer, TOPICS))) as server:
+    with closing(PageServer("127.0.0.1", 0, pages_of(observer))) as server:
         yield server.port
 
 
@@ -71,10 +70,11 @@ def test_the_life_of_a_worker() -> None:
         assert get(port) == (200, "task 0: live\ntask 1: live\n")
         samples = _samples(port)
         assert _states(samples) == {"0": "live", "1": "live"}
-        assert samples['areba_committed_offset{task="0",topic="examples"}'] == 7
-        assert samples['areba_committed_offset{task="1",topic="labels"}'] == 7
+        assert samples['areba_committed_offset{input="examples",task="0"}'] == 7
+        assert samples['areba_committed_offset{input="labels",task="1"}'] == 7
         written = sum(len(rows) for (_, number), rows in world.outputs().items() if number == 0)
-        assert samples['areba_output_records_total{task="0"}'] == written > 0
+        outputs = [samples[name] for name in samples if name.startswith("areba_output_records_total{")]
+        assert sum(outputs) == 2 * written > 0
         assert samples['areba_snapshots_total{task="0"}'] >= 1
         assert samples['areba_snapshot_bytes_total{task="0"}'] > 0
         assert samples["areba_aborted_transactions_total"] == 0
@@ -101,7 +101,7 @@ def test_restoring_is_not_ready() -> None:
         _turns(again, until=lambda: len(again.tasks) == PARTITIONS)
         status, text = get(port)
         assert (status, text.splitlines()[0]) == (503, "task 0: loading")
-        assert _samples(port)['areba_committed_offset{task="0",topic="examples"}'] == 30
+        assert _samples(port)['areba_committed_offset{input="examples",task="0"}'] == 30
         _turns(again, until=lambda: bool(again.tasks) and 4 < again.tasks[0].report.replayed_records < 40)
         again.turn()
         status, text = get(port)
@@ -141,7 +141,7 @@ def test_a_task_that_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None
     world.send(5)
     first = _started(world.worker())
     _turns(first, until=_all_at(first, 5))
-    for name in TOPICS:
+    for name in ("examples", "labels"):
         del world.broker.groups.group("app").offsets[TopicPartition(name, 0)]
     observer = HealthObserver(world.clock)
     again = _started(world.worker(observer=observer))
@@ -383,11 +383,11 @@ def test_every_metric_is_published() -> None:
     """By name and meaning, with what a scraper wants to know of the build and the process."""
     observer = HealthObserver(ManualClock())
     observer.assigned([3])
-    observer.committed(3, (1, 1), 5)
+    observer.committed(3, (1, 1), BatchCounts((1, 1), {"predictions": 5}))
     with _served(observer) as port:
         _, text = get(port, "/metrics")
         described = set(re.findall(r"^# HELP (\w+) \S", text, re.MULTILINE))
         assert {metric.name for metric in metrics.METRICS} <= described
         assert re.search(r'^areba_build_info\{.*version="\d', text, re.MULTILINE)
         assert _samples(port)["process_resident_memory_bytes"] > 0
-        assert _samples(port)['areba_output_records_total{task="3"}'] == 5
+        assert _samples(port)['areba_output_records_total{output="predictions",task="3"}'] == 5

@@ -170,10 +170,9 @@ def test_two_workers_of_a_process_share_nothing() -> None:
     """Each worker has a metrics registry of its own."""
     one, two = HealthObserver(ManualClock()), HealthObserver(ManualClock())
     one.assigned([0])
-    topics = ("examples", "labels")
     with (
-        closing(PageServer("127.0.0.1", 0, pages_of(one, topics))) as first,
-        closing(PageServer("127.0.0.1", 0, pages_of(two, topics))) as second,
+        closing(PageServer("127.0.0.1", 0, pages_of(one))) as first,
+        closing(PageServer("127.0.0.1", 0, pages_of(two))) as second,
     ):
         state = 'areba_task_state{state="assigned",task="0"} 1.0'
         assert [state in get(server.port, "/metrics")[1] for server in (first, second)] == [True, False]

@@ -233,8 +233,8 @@ def test_a_misplaced_stream_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
     assert lines[0].startswith("misplaced task=0 ")
     assert "partitioner=murmur2_random" in lines[0]
     values = observer.figures.values()
-    assert values[MISPLACED_RECORDS] == {("0",): 3.0}
-    assert values[MISPLACED_STREAMS] == {("0",): 1.0}
+    assert values[MISPLACED_RECORDS] == {("0",): 3.0, ("1",): 0.0}
+    assert values[MISPLACED_STREAMS] == {("0",): 1.0, ("1",): 0.0}
     assert (len(member.tasks), world.config.application.id) == (2, "app")
 
 
