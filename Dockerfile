@@ -2,9 +2,9 @@
 #
 #   docker build -t areba:1.0.0 .        (or podman build --format docker -t areba:1.0.0 .)
 #
-# PyPI's Torch brings CUDA, which areba never uses: 3.9 of the image's 5.6 GB. With an index of CPU-only builds:
+# PyPI's Torch brings CUDA, which areba never uses: 3.9 of the image's 5.6 GB. With the INDEX of CPU-only builds that the home page of PyTorch names:
 #
-#   docker build --build-arg TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu -t areba:1.0.0 .
+#   docker build --build-arg TORCH_INDEX_URL=INDEX -t areba:1.0.0 .
 
 ARG PYTHON_IMAGE=docker.io/library/python:3.11.14-slim-bookworm
 
