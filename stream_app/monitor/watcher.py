@@ -115,8 +115,8 @@ class Watcher:
         if now_s - self._checked_s >= TOPICS_CHECKED_S and not self._follower.problems:
             self._checked_s = now_s
             with suppress(TopicError, UnknownOutcomeError):
-                found = self._cluster.topics(self._kinds)
-                self._gone = tuple(name for name in self._kinds if name not in found)
+                existing = self._cluster.topics(self._kinds)
+                self._gone = tuple(name for name in self._kinds if name not in existing)
         for _ in range(MAX_POLLS):
             found = self._follower.poll(POLL_RECORDS, 0.0)
             if not found:
