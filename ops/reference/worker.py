@@ -93,7 +93,10 @@ def exit_statuses_section() -> Iterator[str]:
             (
                 "1",
                 "",
-                "The command found something: `inspect`, `verify`, `explain`, `state diff`, `dlq replay`.",
+                (
+                    "The command found something: `inspect`, `topics check`, `config check`, `verify`, `explain`, "
+                    "`state diff`, `dlq replay`."
+                ),
             ),
             *sorted(
                 (str(error.exit_code), f"`{error.__name__}`", (error.__doc__ or "").split("\n\n")[0])

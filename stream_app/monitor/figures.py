@@ -104,6 +104,8 @@ class Figures:
     def notes(self) -> list[str]:
         """Return a line for everything that the figures of the streams do not show."""
         notes = list(self.problems)
+        if not self.streams and not notes:
+            notes.append("no stream is configured, and none has an output yet")
         if self.unassigned:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.unassigned.items())
             notes.append(f"dead letters of no stream shown: {reasons}")

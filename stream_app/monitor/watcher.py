@@ -38,6 +38,9 @@ CATCH_UP_S = 30.0
 
 POLL_S = 0.1
 
+TOPICS_CHECKED_S = 5.0
+"""Time between two questions whether all topics still exist: a client does not report soon that one was deleted."""
+
 
 class Watcher:
     """Follows one application.
@@ -78,6 +81,8 @@ class Watcher:
         self._positions = starts
         self._full_updates = 0
         self._unreadable = 0
+        self._gone: tuple[str, ...] = ()
+        self._checked_s = clock.monotonic_s()
         self._adding: Mapping[str, Callable[[TopicPartition, RawRecords], None]] = {
             "examples": self._add_examples,
             "predictions": self._add_predictions,
@@ -105,7 +110,13 @@ class Watcher:
 
     def update(self) -> None:
         """Read what has arrived since, without waiting."""
-        self.model.tick(self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        self.model.tick(now_s)
+        if now_s - self._checked_s >= TOPICS_CHECKED_S and not self._follower.problems:
+            self._checked_s = now_s
+            with suppress(TopicError, UnknownOutcomeError):
+                existing = self._cluster.topics(self._kinds)
+                self._gone = tuple(name for name in self._kinds if name not in existing)
         for _ in range(MAX_POLLS):
             found = self._follower.poll(POLL_RECORDS, 0.0)
             if not found:
@@ -135,7 +146,8 @@ class Watcher:
         return self.model.figures(self._problems())
 
     def _problems(self) -> Iterator[str]:
-        yield from self._follower.problems
+        yield from (f"{name}: the topic was deleted" for name in self._gone)
+        yield from (line for line in self._follower.problems if line.partition(":")[0] not in self._gone)
         if self._unreadable:
             yield f"records that are not of this application: {self._unreadable:,}"
 

@@ -17,11 +17,17 @@ from stream_app.config import METHODS, Config, load
     help="Compile for the learners of this configuration file; by default, for every method that is part of areba.",
 )
 def compile_code(path: Path | None) -> None:
-    """Compile what workers need, or load it: for images, and before the first start.
+    """Compile what workers need, for images and first starts.
 
     Compiled code is kept in the cache (AREBA_CACHE_DIR) for this machine's processor, or for another one that
     NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name. It is found again at the same path, by the same version.
-    """
+    What is compiled already is loaded. The exit status is 2 if a learner of the file cannot be compiled.
+
+    \b
+    Examples:
+      areba compile
+      areba compile -c my.yaml
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.cli.warm_up import warm_up  # noqa: PLC0415  (see run)
 
     for config in map(every_method, ("first", "correct")) if path is None else (load(path, os.environ),):

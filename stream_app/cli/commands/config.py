@@ -14,7 +14,7 @@ from stream_app.terminal import Terminal, say, simple_table
 
 @click.group()
 def config() -> None:
-    """Show the settings in force, and check a new file before a restart."""
+    """Show the settings in force, and check a new file."""
 
 
 @config.command("show")

@@ -22,7 +22,8 @@ GROUPS = [name for name, command in COMMANDS.items() if isinstance(command, clic
 
 
 def _help(name: str) -> str:
-    context = click.Context(COMMANDS[name], info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
+    # click leaves two columns of a terminal free
+    context = click.Context(COMMANDS[name], info_name=name, terminal_width=WIDTH - 2)
     return COMMANDS[name].get_help(context)
 
 

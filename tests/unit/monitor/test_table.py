@@ -56,6 +56,12 @@ def test_names_are_whole_and_lines_are_short() -> None:
     assert "an-uncommonly-long-name-of-a-learner" in "".join(line[streams:others].replace(" ", "") for line in lines)
 
 
+def test_an_empty_table_says_why() -> None:
+    """Headings without a row look like a fault."""
+    assert len(Figures().notes()) == 1
+    assert Figures(problems=("no broker",)).notes() == ["no broker"]
+
+
 def test_what_does_not_fit_is_said() -> None:
     """A table that ends at the last line of the terminal looks complete."""
     figures = Figures(tuple(replace(FRAUD, stream=f"stream-{number}") for number in range(9)), problems=("broken",))

@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 
 from stream_app.backends.base import TopicPartition
+from stream_app.backends.memory.log_reader import EmbeddedLogFollower
 from stream_app.errors import TopicError
 from stream_app.monitor import watcher as module
 from stream_app.monitor.figures import StreamFigures
@@ -104,9 +105,26 @@ def test_a_topic_that_vanishes_is_a_line(world: World, watcher: Watcher) -> None
     (line,) = watcher.figures().notes()
     assert world.config.topics.predictions in line
     assert _streams(watcher)["s0"].learners[0].metric.labelled == 77
+    world.clock.advance(module.TOPICS_CHECKED_S)
+    watcher.update()
+    assert len(watcher.figures().notes()) == 1
     world.add_topic(world.config.topics.predictions)
     watcher.update()
+    world.clock.advance(module.TOPICS_CHECKED_S)
+    watcher.update()
     assert watcher.figures().notes() == []
+
+
+def test_a_deleted_topic_that_the_client_does_not_report(
+    world: World, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's client says nothing for a long time: the topic would look idle."""
+    monkeypatch.setattr(EmbeddedLogFollower, "problems", ())
+    world.broker.delete_topic(world.config.topics.labels)
+    world.broker.delete_topic(world.config.topics.outcomes)
+    world.clock.advance(module.TOPICS_CHECKED_S)
+    watcher.update()
+    assert [line.partition(":")[0] for line in watcher.figures().notes()] == [world.config.topics.outcomes]
 
 
 def test_a_missing_topic_is_an_error(world: World) -> None:
