@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +65,11 @@ class Prometheus(NamedTuple):
             with urllib.request.urlopen(url, timeout=20) as answer:
                 found = json.load(answer)
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+            with error:
+                text = error.read().decode()
+            if error.code == HTTPStatus.SERVICE_UNAVAILABLE:  # it starts: an OSError, for `wait_for`
+                raise
+            raise AssertionError(f"{parameters}: {text}") from error
         assert found["status"] == "success"
         return found["data"]
 
