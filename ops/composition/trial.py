@@ -51,7 +51,7 @@ class Seen:
 
     Attributes:
         is_loaded: Whether the first worker loaded its compiled code, and compiled nothing.
-        first_prediction_s: Time from the start of its process to its first prediction.
+        first_prediction_s: Time from the start of its process to the prediction of an example that waited for it.
         targets: Number of workers that Prometheus reached; None: its image is not there.
         return_s: Time from the kill of a worker's process to a new process that is ready.
         predictions: Records of the topic of predictions, transaction markers included, in the end.
