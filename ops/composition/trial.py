@@ -7,15 +7,20 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from ops.composition.compose import Composition
+from ops.demo.streams import SPAN_MS
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.config import Config
 from stream_app.errors import ArebaError, ConfigurationError
+from stream_app.records import Example
+from stream_app.serialization.codec import encode
 
 Value = TypeVar("Value")
 
@@ -46,7 +51,7 @@ class Seen:
 
     Attributes:
         is_loaded: Whether the first worker loaded its compiled code, and compiled nothing.
-        first_prediction_s: Time from the start of its process to its first prediction.
+        first_prediction_s: Time from the start of its process to the prediction of an example that waited for it.
         targets: Number of workers that Prometheus reached; None: its image is not there.
         return_s: Time from the kill of a worker's process to a new process that is ready.
         predictions: Records of the topic of predictions, transaction markers included, in the end.
@@ -89,9 +94,10 @@ def _taken_down(composition: Composition) -> Iterator[None]:
 
 def _watch(composition: Composition, tell: Callable[[str], None]) -> Seen:
     kafka = KafkaCluster(SERVERS)
-    composition.up("kafka", "topics", "replayer")
-    _until(lambda: _end(kafka, "examples") > 0, "the replayer sends")
-    tell("Kafka, topics and replayer run")
+    composition.up("kafka", "topics")
+    _until(lambda: _has_topics(kafka), "the topics are there")
+    _send_example()
+    tell("Kafka runs, with topics and an example")
 
     composition.up("worker-1")
     _until(lambda: _end(kafka, "predictions") > 0, "the first prediction")
@@ -101,7 +107,7 @@ def _watch(composition: Composition, tell: Callable[[str], None]) -> Seen:
     tell(f"first prediction {first_prediction_s:.1f} s after the start of the worker's process")
 
     optional = [service for service in ("prometheus", "grafana") if composition.has_image(service)]
-    composition.up("worker-2", *optional)
+    composition.up("replayer", "worker-2", *optional)
     for worker in PAGES:
         _until(partial(_is_ready, worker), f"{worker} is ready")
     tell(f"two workers are ready; running too: {', '.join(optional) or 'neither Prometheus nor Grafana'}")
@@ -139,6 +145,21 @@ def _until(happened: Callable[[], Value], what: str) -> Value:
             raise ConfigurationError(f"not within {WAIT_S:.0f} s: {what}")
         time.sleep(POLL_S)
     return value
+
+
+def _has_topics(kafka: KafkaCluster) -> bool:
+    topics = Config().topics
+    with suppress(ArebaError):
+        return bool(kafka.broker_count(REQUEST_TIMEOUT_S)) and len(kafka.topics(topics)) == len(topics)
+    return False
+
+
+def _send_example() -> None:
+    """Send one example, older than those of the replayer: a first batch with more would also measure their learning."""
+    with closing(KafkaSender(SERVERS)) as sender:
+        time_ms = int(time.time() * 1000) - 2 * SPAN_MS
+        sender.send("examples", b"sine", encode(Example("sine", "first", [0.5, 0.5])), time_ms)
+        sender.flush(REQUEST_TIMEOUT_S)
 
 
 def _end(kafka: KafkaCluster, topic: str) -> int:

@@ -1,9 +1,10 @@
 """A broker in a container of Apache's image, reachable through the loopback interface only."""
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import ConfigurationError
@@ -18,6 +19,11 @@ from stream_app.testing.local_kafka.plan import (
 )
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
+
+UNIX = "unix://"
+
+DEFAULT_ENGINE = f"{UNIX}/var/run/docker.sock"
+"""Where the client looks without `DOCKER_HOST`."""
 
 ENGINE_TIMEOUT_S = 5
 """The longest wait for a container engine; on the same machine it answers at once or not at all."""
@@ -34,6 +40,9 @@ PORT, CONTROLLER_PORT = 9092, 9093
 
 def engine_answers() -> bool:
     """Say whether a container engine answers."""
+    address = os.environ.get("DOCKER_HOST") or DEFAULT_ENGINE
+    if address.startswith(UNIX) and not Path(address.removeprefix(UNIX)).exists():
+        return False  # Docker's client would leave a socket open
     try:
         import docker  # noqa: PLC0415  (comes with testcontainers, which costs a second)
     except ImportError:
