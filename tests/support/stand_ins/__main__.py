@@ -48,9 +48,10 @@ def _import_debian(image: str) -> None:
     text = SOURCES.read_text(encoding="utf-8")
     mirror, suite = (re.findall(rf"^{field}: (\S+)", text, re.MULTILINE)[0] for field in ("URIs", "Suites"))
     with tempfile.TemporaryDirectory() as folder:
-        _run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, folder, mirror)
-        with subprocess.Popen([TAR, "-C", folder, "-c", "."], stdout=subprocess.PIPE) as archive:
-            subprocess.run([PODMAN, "import", "-", image], stdin=archive.stdout, check=True)
+        root, archive = Path(folder) / "root", Path(folder) / "root.tar"
+        _run("debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite, str(root), mirror)
+        _run(TAR, "-C", str(root), "-cf", str(archive), ".")
+        _run(PODMAN, "import", str(archive), image)
 
 
 def _build(service: str, image: str, base: str) -> None:
