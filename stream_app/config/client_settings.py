@@ -14,6 +14,9 @@ SECRET = re.compile(
 
 REDACTED = "***"
 
+CLIENT_SECTIONS = frozenset({"kafka__all", "kafka__consumer", "kafka__producer"})
+"""The sections with settings of librdkafka, as variables of the environment name them: the secrets are there."""
+
 _EXACTLY_ONCE = "exactly-once delivery depends on it"
 _CALLBACK = "takes a function; the worker has its own"
 
@@ -64,6 +67,11 @@ REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Settings of librdkafka that a user may not set, with the reason: a guarantee depends on it, or it is not text."""
+
+
+def is_own_file_setting(name: str) -> bool:
+    """Say whether librdkafka itself has this setting, whose value is a path."""
+    return name.startswith("sasl.oauthbearer.assertion.") and name.endswith(".file")
 
 
 def _client_name(name: str) -> str:

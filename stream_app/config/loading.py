@@ -4,6 +4,9 @@ The file has sections (`join: {ttl_ms: ...}`). A variable `AREBA__JOIN__TTL_MS` 
 file: sections and keys in capitals, joined by two underscores. In a section of settings of the Kafka client, one
 underscore stands for a dot (`AREBA__KAFKA__ALL__SASL_PASSWORD` is `kafka.all.sasl.password`). Names of streams and
 learners match in any case, with an underscore for a hyphen or a dot.
+
+A variable for a setting of the Kafka client may end with `_FILE`; then it holds the path of a file that has the value.
+A container's secret is such a file: a password in the environment can be read in the list of processes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +16,17 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import ValidationError
 
-from stream_app.config.client_settings import redact
+from stream_app.config.client_settings import CLIENT_SECTIONS, is_own_file_setting, redact
 from stream_app.config.learner_settings import METHODS
 from stream_app.config.messages import SettingPath, annotation_at, is_structure, message
 from stream_app.config.settings import Config, ConflictsError
 from stream_app.config.yaml_file import Document, Fault, Place, PlainLoader, dotted, plain_data, problem_of, read_file
 from stream_app.errors import ConfigurationError
+
+FILE_SUFFIX = "_FILE"
+
+MAX_VALUE_BYTES = 1 << 16
+"""Largest file with the value of one setting; a private key with its certificates takes some kB."""
 
 DEFAULT = "default"
 """The source of a setting that neither the file nor the environment has."""
@@ -126,13 +134,57 @@ def _read_environment(document: Document, environment: Mapping[str, str]) -> Non
             rest = variable.removeprefix("AREBA_")
             if rest == variable or "__" not in rest:  # AREBA_DATA_DIR, for example, is not a setting
                 continue
+        rank = (2, number)
+        setting = _setting_of_file(rest)
+        is_file = setting != rest
+        earlier = given.get(setting)
         value = environment[variable]
-        if rest in given and environment[given[rest]] != value:
-            document.faults.append(
-                Fault((2, number), f"{variable}: differs from {given[rest]}, which is the same setting")
-            )
-        given[rest] = variable
-        _put(document, ((2, number), variable), rest.lower().split("__"), value)
+        if earlier is not None and (is_file or earlier.endswith(FILE_SUFFIX)):
+            document.faults.append(Fault(rank, f"{variable}: is the same setting as {earlier}; set only one of them"))
+            continue
+        if earlier is not None and environment[earlier] != value:
+            document.faults.append(Fault(rank, f"{variable}: differs from {earlier}, which is the same setting"))
+        given[setting] = variable
+        if is_file:
+            try:
+                value = _value_in(Path(value))
+            except ConfigurationError as error:
+                document.faults.append(Fault(rank, f"{variable}: {error}"))
+                continue
+        _put(document, (rank, variable), setting.lower().split("__"), value)
+
+
+def _setting_of_file(rest: str) -> str:
+    """Return a variable's setting without `_FILE`, if the variable holds a path; else return it as it is."""
+    section, _, name = rest.lower().rpartition("__")
+    setting = rest.removesuffix(FILE_SUFFIX)
+    if section not in CLIENT_SECTIONS or setting == rest or is_own_file_setting(name.replace("_", ".")):
+        return rest
+    return setting
+
+
+def _value_in(file: Path) -> str:
+    """Return the text of a file without the end of its last line.
+
+    Raises:
+        ConfigurationError: The file cannot be read, is too large, is empty or is not UTF-8. The error does not show
+            what the file holds.
+    """
+    try:
+        with file.open("rb") as opened:
+            raw = opened.read(MAX_VALUE_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise ConfigurationError(f"{file}: cannot be read: {reason or type(error).__name__}") from None
+    if len(raw) > MAX_VALUE_BYTES:
+        raise ConfigurationError(f"{file}: larger than {MAX_VALUE_BYTES} bytes")
+    try:
+        text = raw.decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{file}: not UTF-8") from None
+    if not text:
+        raise ConfigurationError(f"{file}: is empty")
+    return text
 
 
 def _put(document: Document, place: Place, parts: list[str], text: str) -> None:

@@ -1,16 +1,21 @@
 """Load the file and the environment."""
 
 import re
+import traceback
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from stream_app.config import (
     load,
 )
+from stream_app.config.loading import MAX_VALUE_BYTES
 from stream_app.config.yaml_file import MAX_FILE_BYTES
 from stream_app.errors import ConfigurationError
 from tests.unit.config.support import faults, read
+
+SECRET = "correct-horse-battery"  # noqa: S105  (of no account)
 
 
 class TestUnreadable:
@@ -93,6 +98,73 @@ class TestEnvironment:
         both = {"AREBA_KAFKA__BOOTSTRAP_SERVERS": "b:1", "AREBA__KAFKA__BOOTSTRAP_SERVERS": "c:1"}
         with pytest.raises(ConfigurationError, match="which is the same setting"):
             load(None, both)
+
+    def test_secret_in_a_file(self, tmp_path: Path) -> None:
+        """A container's secret is a file; the end of the line that an editor adds does not belong to a password."""
+        file = tmp_path / "password"
+        file.write_text(f"{SECRET}\r\n")
+        for name in ("AREBA__KAFKA__ALL__SASL_PASSWORD_FILE", "AREBA_KAFKA__ALL__SASL_PASSWORD_FILE"):
+            config = load(None, {name: str(file)})
+            assert config.kafka.all == {"sasl.password": SECRET}
+            assert SECRET not in f"{config!r} {config.redacted()}"
+        file.write_text("line 1\nline 2\n\n")
+        key = load(None, {"AREBA__KAFKA__PRODUCER__SSL_KEY_PEM_FILE": str(file)})
+        assert key.kafka.producer == {"ssl.key.pem": "line 1\nline 2\n"}
+
+    def test_settings_that_end_with_file(self) -> None:
+        """A stream may be called `my_file`, and librdkafka itself has settings whose values are paths."""
+        name = "sasl.oauthbearer.assertion.private.key.file"
+        variable = f"AREBA__KAFKA__ALL__{name.upper().replace('.', '_')}"
+        assert load(None, {variable: "/no/such/file"}).kafka.all == {name: "/no/such/file"}
+        streams = load(None, {"AREBA__STREAMS__MY_FILE": "{features: 2}"}).streams
+        assert streams["my_file"].features == 2
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            (None, "cannot be read: No such file or directory"),
+            (b"", "is empty"),
+            (b"\n", "is empty"),
+            (f"{SECRET}\xff".encode("latin-1"), "not UTF-8"),
+            (SECRET.encode() * 10_000, f"larger than {MAX_VALUE_BYTES} bytes"),
+        ],
+    )
+    def test_wrong_secret_file(self, tmp_path: Path, content: bytes | None, reason: str) -> None:
+        """The line names the variable and the file, but nothing that the file holds."""
+        file = tmp_path / "password"
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(ConfigurationError) as caught:
+            load(None, {"AREBA__KAFKA__ALL__SASL_PASSWORD_FILE": str(file), "AREBA__JOIN__TTL_MS": "no"})
+        assert f"AREBA__KAFKA__ALL__SASL_PASSWORD_FILE: {file}: {reason}" in caught.value.lines
+        assert len(caught.value.lines) == 2
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+    def test_unreadable_secret_file(self, tmp_path: Path) -> None:
+        """A folder, or a file that belongs to another user, gives the reason of the operating system."""
+        variable = "AREBA__KAFKA__ALL__SASL_PASSWORD_FILE"
+        with pytest.raises(ConfigurationError) as caught:
+            load(None, {variable: str(tmp_path)})
+        assert caught.value.lines == (f"{variable}: {tmp_path}: cannot be read: Is a directory",)
+        denied = PermissionError(13, "Permission denied")
+        with (
+            mock.patch.object(Path, "open", side_effect=denied),
+            pytest.raises(ConfigurationError) as caught,
+        ):
+            load(None, {variable: "/run/secrets/password"})
+        assert caught.value.lines == (f"{variable}: /run/secrets/password: cannot be read: Permission denied",)
+
+    def test_secret_given_twice(self, tmp_path: Path) -> None:
+        """With two sources, nobody knows which password is used, even if they agree today."""
+        file = tmp_path / "password"
+        file.write_text(SECRET)
+        for plain, of_file in (("AREBA__", "AREBA__"), ("AREBA_", "AREBA__"), ("AREBA__", "AREBA_")):
+            name = "KAFKA__ALL__SASL_PASSWORD"
+            with pytest.raises(ConfigurationError) as caught:
+                load(None, {f"{plain}{name}": SECRET, f"{of_file}{name}_FILE": str(file)})
+            (line,) = caught.value.lines
+            assert {f"{plain}{name}", f"{of_file}{name}_FILE"} <= set(re.findall(r"AREBA\w+", line))
+            assert SECRET not in line
 
     def test_keys_twice(self) -> None:
         """The short form of YAML in a variable follows the rules of the file."""
