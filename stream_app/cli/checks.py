@@ -100,6 +100,7 @@ def _check_rights(config: Config, cluster: KafkaCluster) -> None:
     Raises:
         TopicError: One line for each operation that is not allowed.
     """
-    lines = cluster.missing_rights(topic_plan.rights(config.topics), (config.group_id, config.log_reader_group_id))
+    groups = {config.group_id: "Read", config.log_reader_group_id: "Describe"}
+    lines = cluster.missing_rights(topic_plan.rights(config.topics), groups)
     if lines:
         raise TopicError(lines)

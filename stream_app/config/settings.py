@@ -204,9 +204,14 @@ class Config(Settings):
     # never collide: fraud/eu-w1 is not fraud-eu/w1, and no instance is called dlq/replay.
 
     @property
+    def transactional_id_prefix(self) -> str:
+        """The beginning of all transactional ids of the application, and of no other."""
+        return f"{self.application.id}/"
+
+    @property
     def transactional_id(self) -> str:
         """The transactional id of the worker: the same after a restart, so that a new process fences the former one."""
-        return f"{self.application.id}/{self.application.instance}"
+        return self.transactional_id_prefix + self.application.instance
 
     @property
     def replay_transactional_id(self) -> str:

@@ -109,12 +109,12 @@ class KafkaCluster:
             raise ConfigurationError(self.no_answer_text)
         return self
 
-    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Iterable[str]) -> list[str]:
+    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Mapping[str, str]) -> list[str]:
         """Return one line for each operation that the broker does not permit; a broker may not say, then nothing.
 
         Args:
             topics: The operations that are needed on each topic, by Kafka's names; all topics exist.
-            groups: The groups whose offsets are read and committed.
+            groups: The operation that is needed on each group.
         """
         collection = TopicCollection(list(topics))
         asked: dict[str, tuple[Future[Any], Sequence[str]]] = {
@@ -123,11 +123,11 @@ class KafkaCluster:
                 collection, include_authorized_operations=True, request_timeout=timeouts.REQUEST_S
             ).items()
         }
-        for group in groups:
+        for group, operation in groups.items():
             answers = self._admin.describe_consumer_groups(
                 [group], include_authorized_operations=True, request_timeout=timeouts.REQUEST_S
             )
-            asked[f"group {group}"] = (answers[group], ["Read"])
+            asked[f"group {group}"] = (answers[group], [operation])
         lines: list[str] = []
         for resource, (future, needed) in asked.items():
             lines += _missing_operations(resource, future, needed)

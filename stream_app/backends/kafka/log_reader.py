@@ -38,7 +38,7 @@ class KafkaLogReader:
         partition: What to read.
         admin: The client that is asked for the first offset; it stays open.
         settings: Further settings of librdkafka.
-        group_id: A group that the user may read in; the reader does not join it.
+        group_id: A group that the user may describe; the reader does not join it.
         committed: False: records of open and aborted transactions are read, too.
     """
 
@@ -89,7 +89,7 @@ class KafkaLogReader:
             if error.code() == PARTITION_EOF:
                 end = message.offset() or 0
             elif not self._skipped_deleted(error):
-                raise_read_error(message, error, self._next, self._group_id)
+                raise_read_error(message, error, self._next, self._group_id, is_member=False)
         messages = [message for message in messages if message.error() is None]
         if not messages and end < 0:
             return None

@@ -89,7 +89,9 @@ def _headers_by_row(messages: Sequence[Message]) -> dict[int, Sequence[Header]]:
     return {row: headers for row, headers in enumerate(found) if headers} if any(found) else {}
 
 
-def raise_read_error(message: Message, error: KafkaError, position: int | None, group_id: str) -> None:
+def raise_read_error(
+    message: Message, error: KafkaError, position: int | None, group_id: str, *, is_member: bool = True
+) -> None:
     """Raise an error after which reading cannot continue; log any other, after which the client retries by itself.
 
     Args:
@@ -97,6 +99,7 @@ def raise_read_error(message: Message, error: KafkaError, position: int | None, 
         error: The error.
         position: The offset that was to be read; None: unknown.
         group_id: The group of the reader.
+        is_member: Whether the reader joins the group.
 
     Raises:
         ConfigurationError: Reading in this group is not permitted.
@@ -105,7 +108,9 @@ def raise_read_error(message: Message, error: KafkaError, position: int | None, 
         FencedError: The client reports a fatal error.
     """
     if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-        raise ConfigurationError(refusal_text(error, "consumer", f"group {group_id}"))
+        raise ConfigurationError(
+            refusal_text(error, "consumer", f"group {group_id}", "Read" if is_member else "Describe")
+        )
     topic, number = message.topic() or "", message.partition() or 0
     place = f"{topic}[{number}]"
     if error.code() == AUTO_OFFSET_RESET:

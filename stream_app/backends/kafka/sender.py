@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from stream_app.backends.base import TopicPartition, Watermarks
 from stream_app.backends.kafka import timeouts
-from stream_app.backends.kafka.errors import error_text
+from stream_app.backends.kafka.errors import error_text, refusal_text
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.settings import PRODUCER_GUARANTEES, SENDER_TUNING, client_settings, create_client
 from stream_app.backends.partitioner import partition_of
@@ -40,7 +40,7 @@ class KafkaSender:
         if error is not None:
             self._failed += 1
             place = f"{message.topic()}[{message.partition()}]"
-            self._first_failure = self._first_failure or f"{place}: {error.str()} ({error.name()})"
+            self._first_failure = self._first_failure or refusal_text(error, place, f"topic {message.topic()}")
             return
         offset = message.offset() or 0
         place_key = (message.topic(), message.partition())

@@ -125,18 +125,21 @@ def test_each_missing_permission_is_named(secure: SecureKafka, prefix: str, tmp_
             if (name, operation) != (names.labels, "Read")
         )
     )
-    groups = (config.group_id, config.log_reader_group_id)
+    groups = {config.group_id: "Read", config.log_reader_group_id: "Describe"}
     missing = [
         f"topic {names.labels}: the broker denies it to us; Read on topic {names.labels} is missing",
         *(
             f"group {group}: Broker: Group authorization failed (GROUP_AUTHORIZATION_FAILED); "
-            f"Read on group {group} is missing"
-            for group in groups
+            f"{operation} on group {group} is missing"
+            for group, operation in groups.items()
         ),
     ]
     wait_until(lambda: cluster.missing_rights(rights, groups) == missing, "the permissions")
     assert _refused(config).splitlines() == missing
-    secure.allow((ResourceType.TOPIC, names.labels, "READ"), *((ResourceType.GROUP, name, "READ") for name in groups))
+    secure.allow(
+        (ResourceType.TOPIC, names.labels, "READ"),
+        *((ResourceType.GROUP, name, operation.upper()) for name, operation in groups.items()),
+    )
     wait_until(lambda: not cluster.missing_rights(rights, groups), "the permissions")
     [line] = _refused(config).splitlines()
     assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in line
