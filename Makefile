@@ -45,7 +45,7 @@ other-tests: setup
 		nice -n 19 $(BIN)/python -m tests.simulation --seeds 0:2000 --processes 1; } > .local/other-tests.log 2>&1; \
 		status=$$?; cat .local/other-tests.log; exit $$status
 
-test-ops: setup ## test what operators use on the real tools: a container engine with compose, Prometheus
+test-ops: setup ## test with the real tools of others: a container engine with compose, Prometheus, npm, Java, pip
 	$(BIN)/python -m pytest -s tests/ops
 
 simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) seeds from FIRST (0) on

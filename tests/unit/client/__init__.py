@@ -1,0 +1,1 @@
+"""Test the face for subscribers."""
