@@ -13,6 +13,9 @@ from stream_app.terminal import LogFormatter, say
 LOG_LEVEL_VARIABLE = "AREBA_LOG_LEVEL"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
+EXTRAS = {"torch": "worker", "prometheus_client": "worker"}
+"""The extra of the installation that brings a package which only some commands need."""
+
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
@@ -42,7 +45,7 @@ def run_command(command: click.Command) -> None:
     """Run a command on the arguments of this process, and exit.
 
     An `ArebaError` becomes its lines on standard error and its exit status. A file that cannot be read or written
-    becomes one line and exit status 2; the traceback is logged at level `DEBUG`.
+    becomes one line and exit status 2; the traceback is logged at level `DEBUG`. So does a missing package of an extra.
     """
     try:
         command()
@@ -50,6 +53,12 @@ def run_command(command: click.Command) -> None:
         for line in error.lines:
             say(line, err=True)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        say(f"areba: this needs the package {package}: pip install 'areba[{EXTRAS[package]}]'", err=True)
+        sys.exit(ConfigurationError.exit_code)
     except OSError as error:
         logging.getLogger("areba").debug("traceback of the error:", exc_info=True)
         say(f"{error.filename or 'areba'}: {error.strerror or error}", err=True)

@@ -27,8 +27,6 @@ def test_the_java_program_reads_what_is_committed(own_kafka: LocalKafka, tmp_pat
     assert fetched.returncode == 0, fetched.stdout + fetched.stderr
     run = ["java", "-cp", f"{tmp_path}/lib/*", str(tmp_path / "Predictions.java")]
     environment = {**os.environ, "AREBA_KAFKA__BOOTSTRAP_SERVERS": own_kafka.bootstrap_servers}
-    done = subprocess.run(
-        run, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
-    )
+    done = subprocess.run(run, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     assert re.findall(r'"id": "([^"]+)"', done.stdout) == [one.id for one in PREDICTIONS], done.stdout

@@ -154,9 +154,12 @@ class KafkaCluster:
             except KafkaException as problem:
                 # Again the broker asked now may not yet know a new topic.
                 if kafka_error(problem).code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
-                    name = next(name for name in found if name not in settings or name not in ids)
+                    known, operation = (
+                        (settings, "DescribeConfigs") if len(settings) < len(found) else (ids, "Describe")
+                    )
+                    name = next(name for name in found if name not in known)  # answers come in the order of `found`
                     what = f"{name}: its settings cannot be read"
-                    raise failed_request(problem, what, f"topic {name}", "DescribeConfigs") from None
+                    raise failed_request(problem, what, f"topic {name}", operation) from None
                 time.sleep(10 * timeouts.RETRY_PAUSE_S)
         return {
             name: TopicInfo(name, existing[name].partitions, settings[name], ids[name], existing[name].replication)

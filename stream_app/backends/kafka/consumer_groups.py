@@ -81,4 +81,6 @@ def commit_offsets(admin: AdminClient, group_id: str, offsets: Mapping[TopicPart
     if kafka_error(failure).code() in GROUP_CHANGED_CODES:
         text = f"{group_id}: the group has members; stop all of them first ({error_text(failure)})"
         raise StateError(text, ErrorCode.WORKERS_RUNNING)
-    raise failed_request(failure, f"offsets of {group_id} cannot be committed")
+    is_topic = kafka_error(failure).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    resource = f"topic {' or '.join({place.topic: None for place in offsets})}" if is_topic else f"group {group_id}"
+    raise failed_request(failure, f"offsets of {group_id} cannot be committed", resource, "Read")

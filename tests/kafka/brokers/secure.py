@@ -23,11 +23,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     UserScramCredentialUpsertion,
 )
 
+from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.testing.local_kafka import cluster, processes
 from stream_app.testing.local_kafka.plan import broker_properties, free_ports
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 USER = "app"
+ADMINISTRATOR = "administrator"
 PASSWORD = "correct-horse-battery"  # noqa: S105  (of a broker that lives for half a minute, on this machine alone)
 STORE_PASSWORD = "only-for-this-test"  # noqa: S105  (as above)
 
@@ -49,12 +51,27 @@ class SecureKafka:
         """Return a correct `kafka.all` of a client, with these changes (an underscore stands for a dot)."""
         settings = {
             "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": USER,
             "sasl.password": PASSWORD,
             "ssl.ca.location": str(self.ca),
         }
         return settings | {name.replace("_", "."): value for name, value in changed.items()}
+
+    def add_user(self, name: str) -> None:
+        """Add a user with `PASSWORD`, and wait until the broker lets it in."""
+        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(name, scram, PASSWORD.encode())
+        admin = self.admin  # without a name it would end before its answers come
+        for future in admin.alter_user_scram_credentials([change]).values():
+            future.result(DEADLINE_S)
+        cluster = KafkaCluster(self.servers, self.client(sasl_username=name))
+        wait_until(lambda: cluster.broker_count(2.0) > 0, f"the new user {name}")
+
+    @property
+    def admin(self) -> AdminClient:
+        """A client that may do anything."""
+        return AdminClient({"bootstrap.servers": self.open_servers})
 
     def allow(self, *rights: tuple[ResourceType, str, str]) -> None:
         """Grant a permission: a kind of resource, its name, and operations separated by commas."""
@@ -71,7 +88,7 @@ class SecureKafka:
             for kind, name, operations in rights
             for operation in operations.split(",")
         ]
-        admin = AdminClient({"bootstrap.servers": self.open_servers})
+        admin = self.admin
         for future in admin.create_acls(bindings).values():
             future.result(DEADLINE_S)
 
@@ -102,12 +119,12 @@ def _listeners(ports: Mapping[str, int], stores: Mapping[str, Path]) -> dict[str
             f"{of}.ssl.keystore.location": str(store),
             f"{of}.ssl.keystore.password": STORE_PASSWORD,
             f"{of}.ssl.keystore.type": "PKCS12",
-            f"{of}.sasl.enabled.mechanisms": "SCRAM-SHA-256",
-            f"{of}.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            f"{of}.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            f"{of}.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
         }
     return settings | {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",  # the user of the open listener, and the controller
+        "super.users": f"User:ANONYMOUS;User:{ADMINISTRATOR}",  # the former: of the open listener, and the controller
         "allow.everyone.if.no.acl.found": "false",
         "_ports": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
     }
@@ -136,18 +153,7 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
         patch.setattr(processes, "broker_properties", properties)
         kafka = cluster.start(1)
     with kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-        change = UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
-        for future in admin.alter_user_scram_credentials([change]).values():
-            future.result(DEADLINE_S)
         places = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
         found = SecureKafka(kafka.bootstrap_servers, places["SECURE"], places["EXPIRED"], ca, expired_ca, other_ca)
-        wait_until(lambda: _answers(found), "the new user")
+        found.add_user(USER)
         yield found
-
-
-def _answers(kafka: SecureKafka) -> bool:
-    from stream_app.backends.kafka.cluster import KafkaCluster  # noqa: PLC0415
-
-    return KafkaCluster(kafka.servers, kafka.client()).broker_count(2.0) > 0

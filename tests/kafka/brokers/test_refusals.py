@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from stream_app.cli.start import run_worker
 from stream_app.cli.topic_setup import create_topics
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
-from stream_app.testing.local_kafka.jars import missing_tools
-from tests.kafka.brokers.secure import PASSWORD, SecureKafka, secure_kafka
+from tests.kafka.brokers.secure import PASSWORD, SecureKafka
 from tests.support.kafka.application import App
 from tests.support.kafka.processes import ROOT
 from tests.support.kafka.records import example
@@ -33,17 +32,6 @@ START_TIMEOUT_MS = 4_500
 WRONG_PASSWORD = "a-secret-that-nobody-may-read"  # noqa: S105  (no account has it)
 EXIT_S = 180.0
 """A worker ends in seconds; on a busy machine the interpreter alone may take a minute."""
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    """Start one broker for all cases."""
-    if missing := missing_tools():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{missing} not on the PATH")
-        pytest.skip(f"{missing} not on the PATH")
-    with secure_kafka(tmp_path_factory.mktemp("secure")) as kafka:
-        yield kafka
 
 
 def _file(folder: Path, servers: str, settings: Mapping[str, str]) -> Path:

@@ -1,0 +1,143 @@
+"""`python -m ops.asyncapi`: write asyncapi.yaml, which describes the topics of an application for tools.
+
+The payloads are the newest Avro schemas, and the descriptions are those of the glossary. A test fails when the file is
+older than either. The internal topics are left out: nobody else reads or writes them.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+import schemas
+from stream_app import __version__
+from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "asyncapi.yaml"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+AVRO = "application/vnd.apache.avro;version=1.9.0"
+"""Avro as AsyncAPI names it; the schemas use nothing newer."""
+
+ENCODING = (
+    "Each value is Avro's single-object encoding: C3 01, the CRC-64-AVRO fingerprint of its schema in eight bytes, "
+    "then the record. Names of topics begin with the prefixes of the application's configuration, which are empty by "
+    "default. Read with isolation.level=read_committed. Write with Java's default partitioner (murmur2)."
+)
+
+
+class _Channel(NamedTuple):
+    """A topic: the word of the glossary that describes it, the records on it, and whether the application reads it."""
+
+    word: str
+    messages: Sequence[str]
+    is_input: bool
+
+
+CHANNELS: Mapping[str, _Channel] = {
+    "examples": _Channel("Example", ("Example", "Mark"), is_input=True),
+    "labels": _Channel("Label", ("Label", "Mark"), is_input=True),
+    "predictions": _Channel("Prediction", ("Prediction",), is_input=False),
+    "outcomes": _Channel("Outcome", ("Outcome",), is_input=False),
+    "metrics": _Channel("Metric", ("Metric",), is_input=False),
+    "dead-letters": _Channel("Dead letter", ("DeadLetter",), is_input=False),
+}
+
+
+def glossary() -> Mapping[str, str]:
+    """Return the meaning of each word of the glossary, without links."""
+    text = GLOSSARY.read_text(encoding="utf-8")
+    found = re.findall(r"^\*\*(.+?)\.\*\* (.+?)(?=\n\n|\n*\Z)", text, re.MULTILINE | re.DOTALL)
+    return {word: re.sub(r"\[(.+?)\]\(.+?\)", r"\1", " ".join(meaning.split())) for word, meaning in found}
+
+
+def newest_schemas() -> Mapping[str, Any]:
+    """Return the newest schema of each record type, by its name."""
+    found = {}
+    for (_, _), text in sorted(schemas.sources().items()):  # versions of a type ascend
+        schema = json.loads(text)
+        found[schema["name"]] = schema
+    return found
+
+
+def document() -> dict[str, Any]:
+    """Return the description as plain data."""
+    meanings = {"Metric": newest_schemas()["Metric"]["doc"], **glossary()}
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "areba",
+            "version": __version__,
+            "description": ENCODING,
+            "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
+        },
+        "defaultContentType": "application/vnd.apache.avro",
+        "channels": {name: _channel(name, channel, meanings[channel.word]) for name, channel in CHANNELS.items()},
+        "operations": {
+            f"{'receive' if channel.is_input else 'send'}-{name}": {
+                "action": "receive" if channel.is_input else "send",
+                "channel": {"$ref": f"#/channels/{name}"},
+            }
+            for name, channel in CHANNELS.items()
+        },
+        "components": {"messages": _messages(meanings)},
+    }
+
+
+def _channel(name: str, channel: _Channel, meaning: str) -> dict[str, Any]:
+    return {
+        "address": name,
+        "description": meaning,
+        "messages": {message: {"$ref": f"#/components/messages/{message}"} for message in channel.messages},
+        "bindings": {"kafka": {"topic": name}},
+    }
+
+
+def _messages(meanings: Mapping[str, str]) -> dict[str, Any]:
+    key = {"kafka": {"key": {"type": "string", "description": meanings["Stream"]}}}
+    found: dict[str, Any] = {}
+    published = newest_schemas()
+    for name in dict.fromkeys(name for channel in CHANNELS.values() for name in channel.messages):
+        if name in published:
+            found[name] = {
+                "summary": published[name]["doc"],
+                "description": meanings[name],
+                "payload": {"schemaFormat": AVRO, "schema": published[name]},
+                "bindings": key,
+            }
+    found["DeadLetter"] = {
+        "summary": "The key, the value and the headers of the input record, then these headers.",
+        "description": meanings["Dead letter"],
+        "contentType": "application/octet-stream",
+        "headers": {"type": "object", "properties": {name: {"type": "string"} for name in DEAD_LETTER_HEADERS}},
+    }
+    return found
+
+
+class _WrittenOut(yaml.SafeDumper):
+    """Writes equal parts each time that they occur, without aliases: readers of AsyncAPI do not expect any."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002  (PyYAML's signature)
+        return True
+
+
+def text() -> str:
+    """Return the file as it should be."""
+    heading = "# Written by `python -m ops.asyncapi` from schemas/ and docs/glossary.md. Do not edit.\n"
+    return heading + yaml.dump(document(), Dumper=_WrittenOut, sort_keys=False, allow_unicode=True, width=120)
+
+
+def main() -> None:
+    """Write the file; with `--check`, exit with status 1 if it is stale."""
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if FILE.exists() and FILE.read_text(encoding="utf-8") == text() else 1)
+    FILE.write_text(text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,377 @@
+"""The commands of `areba acls`, applied as printed, let each role do its own work and nothing else."""
+
+import os
+import subprocess
+import sys
+import time
+import traceback
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from ops.keeper import KeptProcess
+from ops.local_kafka.jars import kafka_jars
+from ops.local_kafka.plan import free_ports
+from stream_app.backends.acls import AclEntry, Pattern, Resource, Role, acl_entries
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.kafka.sender import KafkaSender
+from stream_app.backends.kafka.transaction import KafkaTransaction
+from stream_app.cli.checks import wait_for_topics
+from stream_app.cli.main import cli
+from stream_app.cli.start import run_worker
+from stream_app.cli.topic_setup import check_topics, create_topics
+from stream_app.client import Prediction, decode
+from stream_app.config import Config, load
+from stream_app.errors import ArebaError
+from tests.kafka.brokers.secure import ADMINISTRATOR, PASSWORD, SecureKafka
+from tests.support.kafka.application import App
+from tests.support.kafka.processes import ROOT
+from tests.support.kafka.records import example, label
+from tests.support.kafka.waiting import DEADLINE_S, START_DEADLINE_S, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow(180), pytest.mark.timeout(580)]
+
+ACLS_SCRIPT = """#!/bin/sh
+exec java -Xmx128m -XX:TieredStopAtLevel=1 -cp '{library}/*' org.apache.kafka.tools.AclCommand "$@"
+"""
+"""What `kafka-acls.sh` of Apache Kafka's distribution comes to."""
+
+ADMIN_CLIENT = """security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="{user}" password="{password}";
+ssl.truststore.type=PEM
+ssl.truststore.location={ca}
+"""
+
+KINDS = {
+    Resource.TOPIC: ResourceType.TOPIC,
+    Resource.GROUP: ResourceType.GROUP,
+    Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
+}
+PATTERNS = {Pattern.LITERAL: ResourcePatternType.LITERAL, Pattern.PREFIXED: ResourcePatternType.PREFIXED}
+IMPLYING = {"Read", "Write", "Delete"}
+"""Operations that permit Describe too."""
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A principal with one role: its name is that of the role."""
+
+    secure: SecureKafka
+    role: Role
+    app: App
+
+    @cached_property
+    def config(self) -> Config:
+        return self.app.config_of(self.role.value)
+
+    @cached_property
+    def cluster(self) -> KafkaCluster:
+        return KafkaCluster(self.secure.servers, self.config.kafka.all, self.config.log_reader_group_id)
+
+    @property
+    def entries(self) -> tuple[AclEntry, ...]:
+        return acl_entries(self.config, self.role, f"User:{self.role}")
+
+    def send(self, topic: str, value: bytes, key: bytes = b"alpha", time_ms: int = 0) -> None:
+        with closing(KafkaSender(self.secure.servers, self.config.kafka.all)) as sender:
+            sender.send(topic, key, value, time_ms or int(time.time() * 1000))
+            sender.flush(DEADLINE_S)
+
+    def read(self, topic: str) -> None:
+        with closing(self.cluster.reader(TopicPartition(topic, 0))) as reader:
+            wait_until(lambda: reader.poll(1, 1.0) is not None, f"an answer about {topic}")
+
+    def initialise(self, transactional_id: str) -> None:
+        with closing(KafkaTransaction(self.secure.servers, transactional_id, self.config.kafka.all)) as transaction:
+            transaction.initialise()
+
+    def command(self, *words: str) -> str:
+        done = CliRunner().invoke(cli, [*words, "-c", str(self.app.file(self.role.value))], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.output
+
+
+@pytest.fixture(scope="module")
+def members(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Mapping[Role, _Member]:
+    """Give each role a user, and apply the printed commands as the administrator."""
+    prefix = "secured-"
+    found = {}
+    for role in Role:
+        secure.add_user(role)
+        folder = tmp_path_factory.mktemp(role)
+        kafka = {"bootstrap_servers": secure.servers, "all": secure.client(sasl_username=role.value)}
+        sections = {"kafka": kafka, "streams": {"alpha": {"features": 1}}}
+        found[role] = _Member(secure, role, App(secure.open_servers, prefix, folder, sections))
+    secure.add_user(ADMINISTRATOR)
+    folder = tmp_path_factory.mktemp("administrator")
+    client = folder / "admin client.properties"
+    client.write_text(ADMIN_CLIENT.format(user=ADMINISTRATOR, password=PASSWORD, ca=secure.ca))
+    script = folder / "kafka-acls.sh"
+    script.write_text(ACLS_SCRIPT.format(library=kafka_jars()))
+    script.chmod(0o700)
+    text = "set -e\n"
+    for role, member in found.items():
+        text += member.command(
+            "acls", "--role", role.value, "--principal", f"User:{role}", "--command-config", str(client)
+        )
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["/bin/bash", "-c", text], env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    App(secure.open_servers, "strangers-", folder, {}).create_topics()
+    found[Role.OPERATOR].command("topics", "create", "--partitions", "1")
+    return found
+
+
+def _binding(entry: AclEntry) -> tuple[object, ...]:
+    operation = {"DescribeConfigs": "DESCRIBE_CONFIGS"}.get(entry.operation, entry.operation.upper())
+    place = (KINDS[entry.resource], entry.name, PATTERNS[entry.pattern], entry.principal)
+    return (*place, "*", AclOperation[operation], AclPermissionType.ALLOW)
+
+
+def _consume(member: _Member, topic: str) -> list[bytes]:
+    """Read a topic as a subscriber, with plain confluent-kafka; raise the client's error."""
+    consumer = Consumer(
+        {
+            **member.config.kafka.all,
+            "bootstrap.servers": member.secure.servers,
+            "group.id": f"{member.config.application.id}-subscribers",
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    with closing(consumer):
+        consumer.subscribe([topic])
+        message = consumer.poll(DEADLINE_S)
+        assert message is not None
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        return [message.value() or b""]
+
+
+def test_each_role_can_do_its_work(members: Mapping[Role, _Member]) -> None:
+    """An application whose roles have these permissions alone runs from its topics to its subscribers."""
+    operator, producer, worker = (members[role] for role in (Role.OPERATOR, Role.PRODUCER, Role.WORKER))
+    topics, now_ms = operator.config.topics, int(time.time() * 1000)
+    assert set(producer.cluster.topics(topics[:2])) == set(topics[:2])
+    for sent, topic in (
+        (example("alpha", "a-1", [1.0], now_ms), topics.examples),
+        (label("alpha", "a-1", 1, now_ms), topics.labels),
+    ):
+        producer.send(topic, sent.value or b"", time_ms=sent.time_ms)
+    producer.send(topics.examples, b"garbage")
+    end = time.monotonic() + DEADLINE_S
+    places = [TopicPartition(topics.examples, 0), TopicPartition(topics.labels, 0)]
+
+    def is_done() -> bool:
+        assert time.monotonic() < end, "no commit with all permissions"
+        found = operator.cluster.committed(operator.config.group_id, places)
+        return [committed and committed.offset for committed in found.values()] == [2, 1]
+
+    run_worker(worker.config, is_done)
+    (value,) = _consume(members[Role.SUBSCRIBER], topics.predictions)
+    prediction = decode(value)
+    assert isinstance(prediction, Prediction)
+    assert prediction.id == "a-1"
+    for words in (("inspect",), ("verify",), ("promote", "alpha", "areba"), ("state", "list"), ("state", "recommit")):
+        operator.command(*words)
+    assert "1" in operator.command("dlq", "replay", "--all")
+
+
+def test_no_role_can_do_more(members: Mapping[Role, _Member]) -> None:
+    """What a role was not granted, on any topic, group or transactional id, the broker denies it."""
+    names = [*members[Role.WORKER].config.topics, "strangers-examples"]
+    application = members[Role.WORKER].config.application.id
+    groups = [application, f"{application}/log-reader", f"{application}-subscribers", "strangers-group"]
+    for member in members.values():
+        admin = member.cluster._admin
+        found = admin.describe_topics(TopicCollection(names), include_authorized_operations=True)
+        allowed = {("topic", name): _allowed(future.result) for name, future in found.items()}
+        for group in groups:
+            (future,) = admin.describe_consumer_groups([group], include_authorized_operations=True).values()
+            allowed["group", group] = _allowed(future.result)
+        wanted: dict[tuple[str, str], set[str]] = {place: set() for place in allowed}
+        for entry in member.entries:
+            if entry.resource is not Resource.TRANSACTIONAL_ID:
+                operations = {entry.operation, "Describe"} if entry.operation in IMPLYING else {entry.operation}
+                wanted[entry.resource.value, entry.name] |= {name.upper() for name in operations}
+        hidden = {place for place, operations in wanted.items() if "DESCRIBE" not in operations}
+        assert allowed == {place: set() if place in hidden else wanted[place] for place in wanted}, member.role
+        cluster = admin.describe_cluster(include_authorized_operations=True).result(DEADLINE_S)
+        assert not cluster.authorized_operations, member.role
+        ids = {f"{application}/another", f"{application}/dlq/replay", "strangers/w"}
+        own = {"worker": ids - {"strangers/w"}, "operator": {f"{application}/dlq/replay"}}.get(member.role, set())
+        for name in ids - own:
+            assert f"Write on transactional id {name} is missing" in _error(lambda name=name: member.initialise(name))
+
+
+def _allowed(result: Callable[[float], object]) -> set[str]:
+    try:
+        operations = result(DEADLINE_S).authorized_operations  # type: ignore[attr-defined]
+    except KafkaException as problem:
+        assert problem.args[0].code() in {
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+        }
+        return set()
+    return {operation.name.replace("_", "") for operation in operations or ()}
+
+
+def _error(work: Callable[[], object]) -> str:
+    try:
+        work()
+    except ArebaError as error:
+        return str(error)
+    except KafkaException as problem:
+        return str(problem.args[0])
+    return ""
+
+
+def _works(member: _Member, entry: AclEntry) -> Callable[[], object]:
+    """Return a part of the role's own work that needs a permission."""
+    config, cluster = member.config, member.cluster
+    place = TopicPartition(entry.name, 0)
+    if entry.resource is Resource.TRANSACTIONAL_ID:
+        own = config.transactional_id if entry.pattern is Pattern.PREFIXED else entry.name
+        return lambda: member.initialise(own)
+    if entry.operation == "Delete":
+        return lambda: cluster.delete_records(place, 0)
+    if member.role is Role.WORKER:
+        return lambda: wait_for_topics(config, cluster, lambda: False, restarted=False)
+    if member.role is Role.SUBSCRIBER:
+        return lambda: _consume(member, entry.name if entry.resource is Resource.TOPIC else config.topics.predictions)
+    if entry.resource is Resource.GROUP and entry.operation == "Read":
+        offsets = {TopicPartition(config.topics.examples, 0): Committed(2, "")}
+        return lambda: cluster.commit_offsets(config.group_id, offsets)
+    if entry.resource is Resource.GROUP:
+        return lambda: member.read(config.topics.examples)
+    work: dict[str, Callable[[], object]] = {
+        "Read": lambda: member.read(entry.name),
+        "Write": lambda: member.send(entry.name, b"probe"),
+        "Create": lambda: create_topics(config, 1),
+        "DescribeConfigs": lambda: (
+            check_topics(config, cluster) if member.role is Role.OPERATOR else cluster.topics([entry.name])
+        ),
+    }
+    return work[entry.operation]
+
+
+def _named(member: _Member, entry: AclEntry) -> Iterator[str]:
+    """Yield the texts of which an error has to have one."""
+    kind = entry.resource.value.replace("-", " ")
+    name = member.config.transactional_id if entry.pattern is Pattern.PREFIXED else entry.name
+    if member.role is Role.SUBSCRIBER:  # the consumer is Kafka's own
+        yield (
+            f"{name}: Broker: Topic authorization failed" if entry.resource is Resource.TOPIC else "Group authorization"
+        )
+        return
+    yield f"{entry.operation} on {kind} {name} is missing"
+    others = {one.operation for one in member.entries if (one.resource, one.name) == (entry.resource, entry.name)}
+    if entry.resource is Resource.TOPIC and not (others - {entry.operation}) & IMPLYING:
+        yield f"Describe on {kind} {name} is missing"  # went with it
+
+
+@pytest.mark.parametrize("role", Role)
+def test_each_permission_is_needed_and_named(members: Mapping[Role, _Member], role: Role) -> None:
+    """An administrator who forgot one permission reads which one; and none is granted without need."""
+    member = members[role]
+    admin = member.secure.admin
+    if role is Role.SUBSCRIBER:  # it waits for a record of each topic
+        operator_free = App(member.secure.open_servers, member.app.prefix, member.app.folder, {})
+        with closing(KafkaSender(operator_free.servers)) as sender:
+            for name in member.config.topics[2:5]:
+                sender.send(name, b"alpha", b"value", 1)
+            sender.flush(DEADLINE_S)
+    for entry in member.entries:
+        work = _works(member, entry)
+        texts = tuple(_named(member, entry))
+        binding = _binding(entry)
+        for future in admin.delete_acls([AclBindingFilter(*binding)]).values():
+            assert len(future.result(DEADLINE_S)) == 1
+        seen: list[str] = []
+
+        def is_named(work: Callable[[], object] = work, seen: list[str] = seen, texts: tuple[str, ...] = texts) -> bool:
+            seen[:] = [_error(work)]
+            return any(text in seen[0] for text in texts)
+
+        try:
+            wait_until(is_named, f"{entry}: an error with one of {texts}", 20.0)
+        except AssertionError:
+            pytest.fail(f"{entry}: wanted {texts}, last error {seen}")
+        for future in admin.create_acls([AclBinding(*binding)]).values():
+            future.result(DEADLINE_S)
+        wait_until(lambda work=work: not _error(work), f"the work of {replace(entry, reason='')} again", 20.0)
+
+
+def _get(port: int, page: str) -> str:
+    """Return a page, or the error that the server or its absence gives."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
+            return f"{answer.status} {answer.headers} {answer.read().decode()}"
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.headers} {error.read().decode()}"
+    except OSError as error:
+        return str(error)
+
+
+def test_nothing_shows_the_secret(members: Mapping[Role, _Member], tmp_path: Path) -> None:
+    """A password in a log, on a page or in a traceback is known to everybody who may read those."""
+    worker = members[Role.WORKER]
+    data = yaml.safe_load(worker.app.file("worker").read_text())
+    del data["kafka"]["all"]["sasl.password"]
+    (port,) = free_ports(1, [])
+    data["worker"] |= {"http_port": port}
+    file, secret = tmp_path / "areba.yaml", tmp_path / "password"
+    file.write_text(yaml.safe_dump(data))
+    secret.write_text(f"{PASSWORD}\n")
+    variables = {"AREBA__KAFKA__ALL__SASL_PASSWORD_FILE": str(secret), "AREBA_LOG_LEVEL": "DEBUG"}
+    environment = {**os.environ, **variables}
+    command = [sys.executable, "-m", "stream_app.cli", "run", "-c", str(file)]
+    log = tmp_path / "log.txt"
+    with log.open("w") as out:
+        process = KeptProcess(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            wait_until(lambda: _get(port, "ready").startswith("200"), "a worker that is ready", START_DEADLINE_S)
+            seen = [_get(port, page) for page in ("alive", "ready", "metrics", "", "config")]
+            process.terminate()
+            assert process.wait(DEADLINE_S) == 0
+        finally:
+            process.kill()
+            process.wait()
+    text = log.read_text()
+    assert "areba_task_state" in seen[2]
+    assert "DEBUG" in text
+    wrong = {**environment, "AREBA__KAFKA__ALL__SSL_CA_LOCATION": "/no/such/file"}
+    failed = subprocess.run(command, cwd=ROOT, env=wrong, capture_output=True, text=True, timeout=120, check=False)
+    assert failed.returncode == 2, failed.stderr
+    with pytest.raises(ArebaError) as caught:
+        run_worker(load(file, wrong), lambda: False)
+    seen += [
+        text,
+        failed.stdout,
+        failed.stderr,
+        "".join(traceback.format_exception(caught.value)),
+        repr(load(file, wrong)),
+    ]
+    assert [place for place in seen if PASSWORD in place] == []
