@@ -137,7 +137,7 @@ def _producer(config: Config, grants: _Grants) -> Iterator[AclEntry]:
         yield from grants.on_topic(
             name,
             Write="send examples and labels",
-            DescribeConfigs="areba-replay compares its event times with the topic's retention; other producers do without",
+            DescribeConfigs="areba-replay compares its event times with the retention; other producers do without",
         )
 
 
