@@ -79,8 +79,9 @@ study-quick: setup ## run a part of the study, 10 repetitions each, and compare 
 	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
 
-reference: setup ## write docs/reference.md from the code
+reference: setup ## write docs/reference.md and asyncapi.yaml from the code
 	$(BIN)/python -m ops.reference
+	$(BIN)/python -m ops.asyncapi
 
 chaos: setup ## kill workers and brokers N (30) times with SEED (1), then compare every byte
 	$(BIN)/python -m tests.chaos --kills $(N) --seed $(SEED)
