@@ -129,7 +129,8 @@ class _WrittenOut(yaml.SafeDumper):
 def text() -> str:
     """Return the file as it should be."""
     heading = "# Written by `python -m ops.asyncapi` from schemas/ and docs/glossary.md. Do not edit.\n"
-    return heading + yaml.dump(document(), Dumper=_WrittenOut, sort_keys=False, allow_unicode=True, width=120)
+    body: str = yaml.dump(document(), Dumper=_WrittenOut, sort_keys=False, allow_unicode=True, width=120)
+    return heading + body
 
 
 def main() -> None:

@@ -77,7 +77,7 @@ class _Grants:
 
     def on_topic(self, name: str, **reasons: str) -> Iterator[AclEntry]:
         """Yield an entry for each operation on one topic."""
-        yield from self.on(Resource.TOPIC, name, **reasons)
+        yield from self.on(Resource.TOPIC, name, Pattern.LITERAL, **reasons)
 
 
 _SETTINGS = "compare the topic's settings with those that the guarantees need"

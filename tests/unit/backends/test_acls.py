@@ -22,7 +22,7 @@ IMPLIED = "Describe"
 
 
 def _granted(role: Role, config: Config = CONFIG) -> dict[tuple[str, str], set[str]]:
-    found = defaultdict(set)
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
     for entry in acl_entries(config, role, "User:a"):
         found[entry.resource.value, entry.name].add(entry.operation)
     return dict(found)
@@ -85,7 +85,7 @@ def test_the_commands_are_quoted() -> None:
     principal = "User:CN=a'b; rm -rf,O=Example Ltd"
     entries = acl_entries(CONFIG, Role.WORKER, principal)
     lines = commands(entries, "a:1,b:2", "/etc/admin client.properties")
-    found = set()
+    found: set[tuple[str, ...]] = set()
     for line in lines:
         words = shlex.split(line)
         assert words[:6] == [
