@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ops.local_kafka.jars import missing_tools
+from stream_app.testing.local_kafka.jars import missing_tools
 from tests.kafka.brokers.secure import SecureKafka, secure_kafka
 
 

@@ -27,8 +27,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from ops.keeper import KeptProcess
-from ops.local_kafka.jars import kafka_jars
-from ops.local_kafka.plan import free_ports
 from stream_app.backends.acls import AclEntry, Pattern, Resource, Role, acl_entries
 from stream_app.backends.base import Committed, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -41,6 +39,8 @@ from stream_app.cli.topic_setup import create_topics
 from stream_app.client import Prediction, decode
 from stream_app.config import Config, load
 from stream_app.errors import ArebaError
+from stream_app.testing.local_kafka.jars import kafka_jars
+from stream_app.testing.local_kafka.plan import free_ports
 from tests.kafka.brokers.secure import ADMINISTRATOR, PASSWORD, SecureKafka
 from tests.support.kafka.application import App
 from tests.support.kafka.processes import ROOT
