@@ -158,11 +158,11 @@ def _operator(config: Config, grants: _Grants) -> Iterator[AclEntry]:
     }
     reads = dict.fromkeys((names.examples, names.labels), "verify, explain; state recommit commits their offsets")
     for name in names:
-        operations = {"Read": reads.get(name, "inspect, verify, explain, dlq, state")}
+        operations = {"Read": reads.get(name, "inspect, watch, tail, verify, explain, dlq, state")}
         if name in writes:
             operations["Write"] = writes[name]
         operations["Create"] = "topics create"
-        operations["DescribeConfigs"] = f"topics check: {_SETTINGS}"
+        operations["DescribeConfigs"] = f"topics create, promote, dlq replay: {_SETTINGS}"
         yield from grants.on_topic(name, **operations)
     yield from grants.on(
         Resource.GROUP, config.group_id, Read="read offsets and list members; state recommit commits offsets"

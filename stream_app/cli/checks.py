@@ -94,13 +94,17 @@ def wait_for_older_workers(group_id: str, cluster: Cluster, should_stop: Callabl
     return False
 
 
+def group_rights(config: Config) -> Mapping[str, str]:
+    """Return the operation that a worker needs on each group; readers name theirs, but do not join it."""
+    return {config.group_id: "Read", config.log_reader_group_id: "Describe"}
+
+
 def _check_rights(config: Config, cluster: KafkaCluster) -> None:
     """Check that the broker allows every operation of a worker.
 
     Raises:
         TopicError: One line for each operation that is not allowed.
     """
-    groups = {config.group_id: "Read", config.log_reader_group_id: "Describe"}
-    lines = cluster.missing_rights(topic_plan.rights(config.topics), groups)
+    lines = cluster.missing_rights(topic_plan.rights(config.topics), group_rights(config))
     if lines:
         raise TopicError(lines)

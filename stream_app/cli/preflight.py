@@ -11,6 +11,7 @@ from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.following import FollowableCluster
 from stream_app.backends.partition_count import tasks_of
+from stream_app.cli.checks import group_rights
 from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
 from stream_app.errors import ArebaError
@@ -53,7 +54,7 @@ class CheckedCluster(FollowableCluster, Protocol):
     def no_answer_text(self) -> str:
         """One line that says that no broker answers, with the reason if it is known."""
 
-    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Iterable[str]) -> list[str]:
+    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Mapping[str, str]) -> list[str]:
         """Return one line for each operation that the broker does not permit."""
 
     def newest_timestamp_ms(self, partitions: Sequence[TopicPartition]) -> int | None:
@@ -130,10 +131,9 @@ def _topics(config: Config, cluster: CheckedCluster, found: Mapping[str, TopicIn
 
 
 def _rights(config: Config, cluster: CheckedCluster, _: Mapping[str, TopicInfo]) -> Iterator[Result]:
-    groups = (config.group_id, config.log_reader_group_id)
-    lines = cluster.missing_rights(topic_plan.rights(config.topics), groups)
+    lines = cluster.missing_rights(topic_plan.rights(config.topics), group_rights(config))
     yield from _wrong("rights", lines)
-    trimming = cluster.missing_rights({config.topics.progress: ["Delete"]}, ())
+    trimming = cluster.missing_rights({config.topics.progress: ["Delete"]}, {})
     yield from (Result(Level.WARNING, "rights", f"{line}: progress is never trimmed") for line in trimming)
     if not lines and not trimming:
         yield Result(Level.OK, "rights", "the brokers deny no operation on topics and groups")

@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -120,7 +121,7 @@ def members(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Ma
         secure.add_user(role)
         folder = tmp_path_factory.mktemp(role)
         kafka = {"bootstrap_servers": secure.servers, "all": secure.client(sasl_username=role.value)}
-        sections = {"kafka": kafka, "streams": {"alpha": {"features": 1}}}
+        sections: dict[str, Any] = {"kafka": kafka, "streams": {"alpha": {"features": 1}}}
         found[role] = _Member(secure, role, App(secure.open_servers, prefix, folder, sections))
     secure.add_user(ADMINISTRATOR)
     folder = tmp_path_factory.mktemp("administrator")
@@ -144,7 +145,7 @@ def members(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Ma
     return found
 
 
-def _binding(entry: AclEntry) -> tuple[object, ...]:
+def _binding(entry: AclEntry) -> tuple[Any, ...]:
     operation = {"DescribeConfigs": "DESCRIBE_CONFIGS"}.get(entry.operation, entry.operation.upper())
     place = (KINDS[entry.resource], entry.name, PATTERNS[entry.pattern], entry.principal)
     return (*place, "*", AclOperation[operation], AclPermissionType.ALLOW)
@@ -377,4 +378,8 @@ def test_each_permission_is_needed_and_named(members: Mapping[Role, _Member], ro
             pytest.fail(f"{entry}: wanted {texts}, last error {seen}")
         for future in admin.create_acls([AclBinding(*binding)]).values():
             future.result(DEADLINE_S)
-        wait_until(lambda work=work: not _error(work), f"the work of {replace(entry, reason='')} again", 20.0)
+
+        def works_again(work: Callable[[], object] = work) -> bool:
+            return not _error(work)
+
+        wait_until(works_again, f"the work of {replace(entry, reason='')} again", 20.0)

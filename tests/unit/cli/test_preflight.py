@@ -1,7 +1,7 @@
 """`areba topics check` finds what would stop or endanger a worker before anybody starts one."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ class _Cluster(EmbeddedCluster):
     def broker_count(self) -> int:
         return self.brokers
 
-    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Iterable[str]) -> list[str]:
+    def missing_rights(self, topics: Mapping[str, Sequence[str]], groups: Mapping[str, str]) -> list[str]:
         del groups
         return [line for line in self.denied if any(line.split()[0] in needed for needed in topics.values())]
 
