@@ -36,7 +36,7 @@ def test_the_file_is_valid(tool: Path) -> None:
     assert set(done.stdout.split()) == set(CHANNELS)
 
 
-@pytest.mark.parametrize(("right", "wrong"), [("action: send", "action: shout"), ("type: float", "type: flaot")])
+@pytest.mark.parametrize(("right", "wrong"), [("action: send", "action: shout"), ("type: record", "type: recrod")])
 def test_a_wrong_file_is_refused(tool: Path, tmp_path: Path, right: str, wrong: str) -> None:
     """The check must see both a fault of the document and a fault of a schema in it."""
     text = FILE.read_text(encoding="utf-8")
