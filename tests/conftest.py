@@ -13,7 +13,9 @@ import pytest
 from ops import broker
 from stream_app.errors import ConfigurationError
 from stream_app.testing.local_kafka import cluster as local_kafka
+from stream_app.testing.local_kafka.jars import missing_tools
 from tests.support.compiling import compile_in_one_process
+from tests.support.kafka.secure_broker import SecureKafka, secure_kafka
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,6 +71,15 @@ def kafka3() -> Iterator[local_kafka.LocalKafka]:
 def own_kafka() -> Iterator[local_kafka.LocalKafka]:
     """Start one broker for one test, which may do anything to it."""
     yield from _local_kafka(1)
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """Start one broker with users and permissions for all tests of a module."""
+    if missing := missing_tools():
+        _without_kafka(f"{missing} not on the PATH")
+    with secure_kafka(tmp_path_factory.mktemp("secure")) as kafka:
+        yield kafka
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from stream_app.cli.start import run_worker
 from stream_app.cli.topic_setup import create_topics
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError
-from tests.kafka.brokers.secure import PASSWORD, SecureKafka
 from tests.support.kafka.application import App
 from tests.support.kafka.processes import ROOT
 from tests.support.kafka.records import example
+from tests.support.kafka.secure_broker import PASSWORD, SecureKafka
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(20)]

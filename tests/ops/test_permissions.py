@@ -42,13 +42,13 @@ from stream_app.config import Config, load
 from stream_app.errors import ArebaError
 from stream_app.testing.local_kafka.jars import kafka_jars
 from stream_app.testing.local_kafka.plan import free_ports
-from tests.kafka.brokers.secure import ADMINISTRATOR, PASSWORD, SecureKafka
 from tests.support.kafka.application import App
 from tests.support.kafka.processes import ROOT
 from tests.support.kafka.records import example, label
+from tests.support.kafka.secure_broker import ADMINISTRATOR, PASSWORD, SecureKafka
 from tests.support.kafka.waiting import DEADLINE_S, START_DEADLINE_S, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow(180), pytest.mark.timeout(580)]
+pytestmark = [pytest.mark.ops, pytest.mark.slow(180), pytest.mark.timeout(580)]
 
 ACLS_SCRIPT = """#!/bin/sh
 exec java -Xmx128m -XX:TieredStopAtLevel=1 -cp '{library}/*' org.apache.kafka.tools.AclCommand "$@"
