@@ -25,8 +25,15 @@ from stream_app.terminal import say
 def acls(path: Path, principal: str, role: str, group: str | None, client_file: str | None, *, as_json: bool) -> None:
     """Print the commands that permit a role its work, and nothing else.
 
-    The commands call kafka-acls.sh of Apache Kafka; areba itself changes no permission, and asks no broker.
-    """
+    The commands call kafka-acls.sh of Apache Kafka; areba itself changes no permission, and asks no broker. The exit
+    status is 2 if the configuration, the principal or the group is wrong.
+
+    \b
+    Examples:
+      areba acls -c my.yaml --principal User:areba --role worker
+      areba acls -c my.yaml --principal User:desk --role subscriber --group desk
+      areba acls -c my.yaml --principal User:areba --role worker --json | jq '.[].reason'
+    """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     kind, separator, name = principal.partition(":")
     if not (kind and separator and name):
         raise click.BadParameter(f"{principal!r} is not of the form User:NAME", param_hint="--principal")
