@@ -32,7 +32,7 @@ def acls(path: Path, principal: str, role: str, group: str | None, client_file: 
     Examples:
       areba acls -c my.yaml --principal User:areba --role worker
       areba acls -c my.yaml --principal User:desk --role subscriber --group desk
-      areba acls -c my.yaml --principal User:areba --role worker --json | jq '.[].reason'
+      areba acls -c my.yaml --principal User:areba --role worker --json
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     kind, separator, name = principal.partition(":")
     if not (kind and separator and name):
@@ -42,7 +42,7 @@ def acls(path: Path, principal: str, role: str, group: str | None, client_file: 
     config = load(path, os.environ)
     entries = acl_entries(config, Role(role), principal, group)
     if as_json:
-        say(json.dumps([entry.as_data() for entry in entries], indent=2))
+        say(json.dumps([entry.as_data() for entry in entries]))
         return
     for line in acl_commands(entries, config.kafka.bootstrap_servers, client_file):
         say(line)

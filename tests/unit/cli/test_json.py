@@ -33,3 +33,12 @@ def test_dead_letters(run: Run, world: World) -> None:
     (letter,) = document["dead_letters"]
     assert (status, letter["partition"], letter["bytes"], letter["is_sent_back"]) == (0, 1, 8, False)
     assert document["counts"] == {letter["reason"]: 1}
+
+
+def test_permissions(run: Run) -> None:
+    """An administrator's script applies each permission by itself."""
+    status, (line,), _ = run("acls", "--principal", "User:desk", "--role", "subscriber", "--json")
+    entries = json.loads(line)
+    assert status == 0
+    assert {(entry["principal"], entry["operation"]) for entry in entries} == {("User:desk", "Read")}
+    assert "predictions" in {entry["name"] for entry in entries}
