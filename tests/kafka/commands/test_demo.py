@@ -78,7 +78,10 @@ def test_the_short_demo(kafka: Broker, tmp_path: Path) -> None:
     assert lines[0] == f"Kafka: the cluster at {kafka.bootstrap_servers}, because it was given"
     assert re.search(r"^worker-[12] was killed with SIGKILL after [\d,]+ of 12,400 examples", text, re.MULTILINE)
     for stream, examples in (("fraud", "4,000"), ("forest", "2,000"), ("mnist", "400"), ("sine", "2,000")):
-        assert re.search(rf"^ ?{stream} +areba \* +{examples} +{examples} ", text, re.MULTILINE), text
+        row = re.search(rf"^ ?{stream} +areba \* +{examples} +([\d,]+) +([\d,]+) ", text, re.MULTILINE)
+        assert row is not None, text
+        labelled, unlabelled = (int(count.replace(",", "")) for count in row.groups())
+        assert labelled + unlabelled == int(examples.replace(",", "")), "each example is closed in the end"
     assert len(re.findall(r"^ +baseline ", text, re.MULTILINE)) == 6
     assert "all records are accounted for (4 partitions" in text
     figure = Path(text.rpartition("Figure: ")[2].strip())
