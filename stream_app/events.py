@@ -83,6 +83,10 @@ COMPILED_CODE_AWAITED = Event(
 )
 COMPILED_CODE_READY = Event("compiled", _INFO, " seconds={seconds:.1f}", "Compiled code is loaded.")
 SERVING = Event("serving", _INFO, " {addresses}", "The addresses of `/alive`, `/ready` and `/metrics`.")
+VIEW_INCOMPLETE = Event(
+    "view-incomplete", _WARNING, ": {problem}", "The dashboard cannot read something; the rest of its page continues."
+)
+VIEW_COMPLETE = Event("view-complete", _INFO, "", "The dashboard can read everything again.")
 PAGE_FAILED = Event(
     "page-failed", _WARNING, " {path}", "An HTTP page could not be written; the traceback follows.", has_traceback=True
 )

@@ -6,6 +6,7 @@ from stream_app import __version__
 from stream_app.cli.commands.acls import acls
 from stream_app.cli.commands.compile import compile_code
 from stream_app.cli.commands.config import config
+from stream_app.cli.commands.dashboard import dashboard
 from stream_app.cli.commands.dlq import dlq
 from stream_app.cli.commands.inspect import inspect_application
 from stream_app.cli.commands.operations import promote, reset, resume
@@ -25,7 +26,7 @@ def cli() -> None:
 
 
 for command in (
-    *(run, compile_code, topics, config, watch, inspect_application, tail),
+    *(run, compile_code, topics, config, watch, dashboard, inspect_application, tail),
     *(resume, promote, reset, dlq, state, verify, explain, acls),
 ):
     cli.add_command(command)

@@ -50,6 +50,8 @@ class Watcher:
         config: The application's configuration.
         clock: Measures rates.
         max_points: How many points the model keeps of each learner's curve.
+        model: What reads into it; by default a new one.
+        tails: By kind of topic, how many records at the end of each partition are read first.
 
     Raises:
         TopicError: A topic does not exist, or the broker refuses to let us read it.
@@ -60,11 +62,21 @@ class Watcher:
         tasks: Number of partitions of the progress topic.
     """
 
-    def __init__(self, cluster: FollowableCluster, config: Config, clock: Clock, max_points: int = 0) -> None:
+    def __init__(
+        self,
+        cluster: FollowableCluster,
+        config: Config,
+        clock: Clock,
+        max_points: int = 0,
+        *,
+        model: Model | None = None,
+        tails: Mapping[str, int] = TAILS,
+    ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._kinds = {getattr(config.topics, kind): kind for kind in TAILS}
-        self.model = Model(config.streams, max_points=max_points)
+        self._tails = tails
+        self.model = Model(config.streams, max_points=max_points) if model is None else model
         found = cluster.topics(self._kinds)
         missing = [f"{name}: there is no such topic" for name in self._kinds if name not in found]
         if missing:
@@ -94,7 +106,7 @@ class Watcher:
         self._follower = cluster.follow(starts)
 
     def _tail(self, partition: TopicPartition) -> int:
-        return TAILS[self._kinds[partition.topic]]
+        return self._tails[self._kinds[partition.topic]]
 
     def catch_up(self) -> None:
         """Read what was in the topics when the watcher was made; from then on, rates are measured."""
@@ -133,7 +145,7 @@ class Watcher:
         """Continue near the ends where more has come than can be read."""
         self._full_updates = 0
         starts = {
-            partition: end.stable - self._tail(partition)
+            partition: max(self._positions[partition], end.stable - self._tail(partition))
             for partition, end in self._cluster.ends(list(self._positions)).items()
             if end.stable - self._positions[partition] > POLL_RECORDS
         }

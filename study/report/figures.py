@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
 from study.report.scores import METRICS
+from stream_app.monitor.colours import METHOD_COLOURS
 from study.report.summary import RunSummary
 
 MAX_POINTS = 500
@@ -25,16 +26,16 @@ INK, GREY, GRID = "#222222", "#6b6b6b", "#e4e4e4"
 DRIFT_COLOUR = "#9e1b5c"
 
 COLOURS: Mapping[str, str] = {
-    "areba_20": "#0b5fa5",
+    "areba_20": METHOD_COLOURS["areba"],
     "areba_50": "#1b9e9e",
     "areba_2": "#6baed6",
-    "qbr_20": "#e08214",
-    "oob": "#3a8f6f",
-    "oob_single": "#7fbf5b",
-    "uob": "#b8860b",
-    "adaptive_cs": "#8f5ea8",
-    "sliding": "#d1495b",
-    "baseline": "#7a7a7a",
+    "qbr_20": METHOD_COLOURS["qbr"],
+    "oob": METHOD_COLOURS["oob"],
+    "oob_single": METHOD_COLOURS["oob_single"],
+    "uob": METHOD_COLOURS["uob"],
+    "adaptive_cs": METHOD_COLOURS["adaptive_cs"],
+    "sliding": METHOD_COLOURS["sliding"],
+    "baseline": METHOD_COLOURS["baseline"],
     "B = 2": "#6baed6",
     "B = 20": "#0b5fa5",
     "B = 50": "#1b9e9e",

@@ -1,0 +1,56 @@
+"""`areba dashboard`: a running application in a browser."""
+
+import logging
+import os
+import threading
+from contextlib import closing, suppress
+from pathlib import Path
+
+import click
+
+from stream_app.cli.commands.options import CONFIG_OPTION
+from stream_app.config import load
+from stream_app.errors import ConfigurationError
+from stream_app.terminal import say
+
+
+@click.command()
+@CONFIG_OPTION
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; all who reach it may look.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8050, show_default=True, help="0: any free port.")
+def dashboard(path: Path, host: str, port: int) -> None:
+    """Serve a live page about each stream and learner until Ctrl-C.
+
+    The page has G-mean, recall and specificity of each learner along event time with the changes that were flagged,
+    class sizes, queues, label delays, outcomes, dead letters by reason, throughput and lag. All of it comes from the
+    topics, with the history that the metrics topic still holds; no worker is asked, and nothing is written. There is no
+    password: with another --host, put a proxy that asks for one before it. Needs the extra `dashboard`.
+
+    The exit status is 0, also after Ctrl-C; 2 if a topic does not exist, no broker answers, or the port is in use.
+
+    \b
+    Example:
+      areba dashboard -c my.yaml --port 8051
+    """  # noqa: D301  (click's mark for a paragraph that is not wrapped)
+    try:
+        from stream_app.dashboard.server import listen, server  # noqa: PLC0415  (needs the extra)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"areba dashboard needs {error.name}, which is not installed: pip install 'areba[dashboard]'"
+        ) from error
+    from stream_app.backends.clock import SystemClock  # noqa: PLC0415  (see run)
+    from stream_app.cli.clients import connect  # noqa: PLC0415
+    from stream_app.dashboard.feed import Feed  # noqa: PLC0415
+
+    config = load(path, os.environ)
+    with closing(listen(host, port)) as listening:
+        feed = Feed(connect(config), config, SystemClock())
+        logging.getLogger("areba.kafka").setLevel(logging.CRITICAL)  # problems are lines of the page and of our log
+        reading = threading.Thread(target=feed.run, name="feed", daemon=True)
+        reading.start()
+        shown = f"[{host}]" if ":" in host else host
+        say(f"http://{shown}:{listening.getsockname()[1]}/")
+        with suppress(KeyboardInterrupt):
+            server(feed, host).run(sockets=[listening])
+        feed.end()
+        reading.join(timeout=5.0)

@@ -1,0 +1,137 @@
+"""Read the topics in a thread, and keep the newest documents for any number of browsers."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from stream_app.backends.base import Clock
+from stream_app.backends.following import FollowableCluster
+from stream_app.config import Config
+from stream_app.dashboard import documents
+from stream_app.dashboard.model import DashboardModel
+from stream_app.errors import ArebaError
+from stream_app.events import VIEW_COMPLETE, VIEW_INCOMPLETE, log
+from stream_app.monitor.colours import LearnerColours
+from stream_app.monitor.watcher import TAILS, Watcher
+
+logger = logging.getLogger("areba.dashboard")
+
+HISTORY: Mapping[str, int] = {**TAILS, "metrics": 50_000, "dead_letters": 20_000}
+"""Records at the end of each partition that are read first: for the metrics, a second or two of work."""
+
+UPDATE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The documents of one moment.
+
+    Attributes:
+        number: How many moments were published before.
+        overview: Of all streams.
+        details: By stream, of those that somebody looks at.
+    """
+
+    number: int = 0
+    overview: str = "{}"
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+class Feed:
+    """Follows an application, and publishes documents about it.
+
+    One thread calls `step` or `run`; all other methods may be called by other threads.
+
+    Args:
+        cluster: Where the topics are.
+        config: The application's configuration.
+        clock: Measures rates.
+
+    Raises:
+        TopicError: A topic does not exist, or the broker refuses to let us read it.
+        UnknownOutcomeError: The broker did not answer in time.
+    """
+
+    def __init__(self, cluster: FollowableCluster, config: Config, clock: Clock) -> None:
+        self._application = config.application.id
+        self._clock = clock
+        self._model = DashboardModel(config.streams)
+        self._watcher = Watcher(cluster, config, clock, model=self._model, tails=HISTORY)
+        self._colours = LearnerColours({name: learner.method for name, learner in config.learners.items()})
+        self._lock = threading.Lock()
+        self._viewed: Counter[str] = Counter()
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._notes: list[str] = []
+        self.published = Published()
+
+    def catch_up(self) -> None:
+        """Read the history."""
+        self._watcher.catch_up()
+        self._publish()
+
+    def step(self) -> None:
+        """Read what has arrived, and publish."""
+        self._watcher.update()
+        self._publish()
+
+    def run(self) -> None:
+        """Read the history, and continue until `end` is called."""
+        try:
+            self.catch_up()
+            while not self._ended.is_set():
+                self._wake.wait(UPDATE_S)
+                self._wake.clear()
+                try:
+                    self.step()
+                except ArebaError as error:  # the page shows its age; the next step may succeed
+                    log(VIEW_INCOMPLETE, logger, problem="; ".join(error.lines))
+        finally:
+            self._watcher.close()
+
+    def end(self) -> None:
+        """Let `run` return."""
+        self._ended.set()
+        self._wake.set()
+
+    @contextmanager
+    def viewing(self, stream: str | None) -> Iterator[None]:
+        """Have the details of a stream published as long as the context is open."""
+        if stream is None:
+            yield
+            return
+        with self._lock:
+            self._viewed[stream] += 1
+        self._wake.set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._viewed[stream] -= 1
+                if not self._viewed[stream]:
+                    del self._viewed[stream]
+
+    def _publish(self) -> None:
+        wall_ms = self._clock.now_ms()
+        self._model.sample(wall_ms)
+        figures = self._watcher.figures()
+        with self._lock:
+            viewed = set(self._viewed)
+        details = {
+            stream.stream: documents.details(self._model, stream, self._colours)
+            for stream in figures.streams
+            if stream.stream in viewed
+        }
+        overview = documents.overview(self._application, self._model, figures, wall_ms)
+        self.published = Published(self.published.number + 1, overview, details)
+        problems = list(figures.problems)
+        if problems != self._notes:
+            for problem in problems:
+                if problem not in self._notes:
+                    log(VIEW_INCOMPLETE, logger, problem=problem)
+            if not problems:
+                log(VIEW_COMPLETE, logger)
+            self._notes = problems

@@ -1,0 +1,152 @@
+"""What the page shows beyond the newest figures: curves, change marks, reasons of dead letters, and stalls.
+
+Pure, and bounded in memory: see `MAX_CURVES` and `MAX_POINTS`.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stream_app.dashboard.series import Series
+from stream_app.monitor.model import MAX_REASONS, Model
+from stream_app.records import Act, Commit, Metric
+
+MAX_POINTS = 300
+"""Rows of a curve; a chart on a usual screen is about 600 pixels wide."""
+
+MAX_CURVES = 4_000
+"""Learners that have curves: some 100 MB with `MAX_POINTS` rows each. Further learners have their newest figures."""
+
+MAX_MARKS = 100
+"""Newest changes of a stream that are marked."""
+
+STALLED_S = 10.0
+"""A stream is stalled if its task has unprocessed examples and has committed nothing for so long."""
+
+LEARNER_COLUMNS = ("time_ms", "gmean", "recall", "specificity")
+STREAM_COLUMNS = ("time_ms", "positive_size", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99")
+WORK_COLUMNS = ("time_ms", "labelled_per_s", "lag_s", "pending")
+
+
+class Mark(NamedTuple):
+    """A change that was flagged: by which learner, at which event time, and the learner's number of changes."""
+
+    learner: str
+    time_ms: int
+    changes: int
+
+
+@dataclass(slots=True)
+class StreamHistory:
+    """The history of one stream.
+
+    Attributes:
+        learners: The curve of each learner along event time, with `LEARNER_COLUMNS`.
+        course: Class sizes and label delays of the champion along event time, with `STREAM_COLUMNS`.
+        work: Throughput and lag along wall time, with `WORK_COLUMNS`; nulls while the stream was stalled.
+        marks: The newest changes that were flagged.
+        reasons: Dead letters by reason.
+        changes: Changes of each learner at its newest metric.
+        is_cut: Whether a learner has no curve because there are too many.
+    """
+
+    learners: dict[str, Series] = field(default_factory=dict)
+    course: Series = field(default_factory=lambda: Series(len(STREAM_COLUMNS), MAX_POINTS))
+    work: Series = field(default_factory=lambda: Series(len(WORK_COLUMNS), MAX_POINTS))
+    marks: deque[Mark] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
+    reasons: Counter[str] = field(default_factory=Counter)
+    changes: dict[str, int] = field(default_factory=dict)
+    is_cut: bool = False
+
+
+class DashboardModel(Model):
+    """The figures of an application, and their history.
+
+    Args:
+        streams: Names of the streams that are known already.
+    """
+
+    def __init__(self, streams: Iterable[str] = ()) -> None:
+        super().__init__(streams)
+        self._histories: dict[str, StreamHistory] = {}
+        self._curves = 0
+        self._committed_s: dict[int, float] = {}
+        self._behind_since_s: dict[str, float] = {}
+
+    @property
+    def now_s(self) -> float:
+        """The moment of the newest update; 0 before the first."""
+        return self._ticks.newest_s or 0.0
+
+    def history(self, stream: str) -> StreamHistory:
+        """Return the history of a stream; it is empty if nothing was added."""
+        return self._histories.get(stream) or StreamHistory()
+
+    def add_metric(self, metric: Metric, task: int, time_ms: int) -> None:
+        """Add a metric to the figures and to the curves."""
+        super().add_metric(metric, task, time_ms)
+        if metric.stream not in self._streams:
+            return
+        history = self._histories.setdefault(metric.stream, StreamHistory())
+        self._forget_learners(history, self._streams[metric.stream].learners)
+        if metric.learner not in history.learners:
+            if self._curves >= MAX_CURVES:
+                history.is_cut = True
+                return
+            self._curves += 1
+            history.learners[metric.learner] = Series(len(LEARNER_COLUMNS), MAX_POINTS)
+        history.learners[metric.learner].add(time_ms, metric.gmean, metric.recall, metric.specificity)
+        if metric.champion:
+            history.course.add(
+                time_ms, metric.positive_size, metric.delay_ms_p50, metric.delay_ms_p90, metric.delay_ms_p99
+            )
+        if metric.changes > history.changes.get(metric.learner, metric.changes):
+            history.marks.append(Mark(metric.learner, time_ms, metric.changes))
+        history.changes[metric.learner] = metric.changes
+
+    def _forget_learners(self, history: StreamHistory, known: Mapping[str, object]) -> None:
+        """Forget the curves of learners that the figures have forgotten."""
+        for name in [name for name in history.learners if name not in known]:
+            del history.learners[name], history.changes[name]
+            self._curves -= 1
+
+    def add_dead_letter(self, stream: str, reason: str, task: int, time_ms: int) -> None:
+        """Add a dead letter to the figures, and count its reason."""
+        super().add_dead_letter(stream, reason, task, time_ms)
+        if stream in self._streams:
+            reasons = self._histories.setdefault(stream, StreamHistory()).reasons
+            if reason in reasons or len(reasons) < MAX_REASONS:
+                reasons[reason] += 1
+
+    def add_progress(self, task: int, record: Commit | Act) -> None:
+        """Add a record of the progress of a task, and note when it came."""
+        super().add_progress(task, record)
+        self._committed_s[task] = self.now_s
+
+    def sample(self, wall_ms: int) -> None:
+        """Add a row of throughput and lag to each stream, after an update."""
+        for figures in self.figures().streams:
+            name, newest = figures.stream, self._streams[figures.stream].newest_example
+            if newest is None or newest.offset < self.ends(newest.task)[0]:
+                self._behind_since_s.pop(name, None)
+            else:
+                self._behind_since_s.setdefault(name, self.now_s)
+            work = self._histories.setdefault(name, StreamHistory()).work
+            is_stalled = self.state(name) == "stalled"
+            lag_s = None if figures.lag_ms is None else figures.lag_ms / 1000
+            work.add(wall_ms, None if is_stalled else figures.labelled_per_s, lag_s, figures.pending)
+
+    def state(self, stream: str) -> str:
+        """Return `waiting` (no example is known), `idle` (all are processed), `live`, `stalled` or `tripped`."""
+        known = self._streams.get(stream)
+        if known is not None and known.task in self._tripped:
+            return "tripped"
+        if known is None or known.newest_example is None:
+            return "waiting"
+        since_s = self._behind_since_s.get(stream)
+        if since_s is None:
+            rate = known.joined.per_second(window) if (window := self._ticks.window()) else 0
+            return "live" if rate else "idle"
+        committed_s = self._committed_s.get(known.newest_example.task, since_s)
+        return "stalled" if self.now_s - max(since_s, committed_s) >= STALLED_S else "live"

@@ -1,0 +1,43 @@
+"""Rows of numbers along time, in bounded memory, evenly thinned."""
+
+import math
+from array import array
+from collections.abc import Sequence
+
+
+class Series:
+    """Rows of numbers; every second row is dropped whenever there are too many.
+
+    Args:
+        columns: How many numbers a row has.
+        max_points: Most rows that are kept, besides the newest.
+    """
+
+    def __init__(self, columns: int, max_points: int) -> None:
+        self._columns = [array("d") for _ in range(columns)]
+        self._max_points = max_points
+        self._every = 1
+        self._seen = 0
+        self._newest: tuple[float | None, ...] | None = None
+
+    def add(self, *row: float | None) -> None:
+        """Add the next row."""
+        self._newest = row
+        if self._seen % self._every == 0:
+            for column, number in zip(self._columns, row, strict=True):
+                column.append(math.nan if number is None else number)
+            if len(self._columns[0]) > self._max_points:
+                for column in self._columns:
+                    del column[1::2]
+                self._every *= 2
+            self._newest = None if (self._seen % self._every) == 0 else row
+        self._seen += 1
+
+    def columns(self) -> list[list[float | None]]:
+        """Return the columns, oldest row first; the newest row is always the last."""
+        newest: Sequence[float | None] = self._newest or [None] * len(self._columns)
+        tails = [[number] for number in newest] if self._newest is not None else [[] for _ in newest]
+        return [
+            [None if math.isnan(number) else number for number in column] + tail
+            for column, tail in zip(self._columns, tails, strict=True)
+        ]

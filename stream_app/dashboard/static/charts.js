@@ -1,0 +1,97 @@
+// Charts of uPlot: one module for how they look, so that dashboard.js only says what they show.
+/* global uPlot */
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// The colours of learners are those of the study's figures, on white; on a dark ground they are mixed with white.
+export function visible(colour) {
+  if (!dark.matches) return colour;
+  const part = (at) => Math.round(parseInt(colour.slice(at, at + 2), 16) * 0.62 + 255 * 0.38);
+  return `rgb(${part(1)},${part(3)},${part(5)})`;
+}
+
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  const units = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]];
+  const [size, unit] = units.find(([one]) => Math.abs(ms) >= one) ?? [1, "ms"];
+  const number = ms / size;
+  return `${number.toFixed(Math.abs(number) < 10 && number % 1 ? 1 : 0)} ${unit}`;
+}
+
+// Curves that have times of their own, on one axis: the union of their times; null where a curve has no point.
+export function merged(curves) {
+  const times = [...new Set(curves.flatMap((curve) => curve.times))].sort((a, b) => a - b);
+  const place = new Map(times.map((time, index) => [time, index]));
+  const columns = curves.map((curve) => {
+    const column = new Array(times.length); // absent: the line continues; null: a gap
+    curve.times.forEach((time, index) => { column[place.get(time)] = curve.values[index]; });
+    return Array.from(column, (value) => value);
+  });
+  return [times.map((time) => time / 1000), ...columns];
+}
+
+export class Chart {
+  constructor(id, options) {
+    this.holder = document.getElementById(id);
+    this.options = options;
+    this.key = null;
+    this.marks = [];
+    new ResizeObserver(() => this.plot?.setSize(this.size())).observe(this.holder);
+    dark.addEventListener("change", () => { this.key = null; if (this.last) this.show(...this.last); });
+  }
+
+  size() { // the legend takes one line below the axes
+    return { width: this.holder.clientWidth, height: this.holder.clientHeight - (this.options.legend ? 22 : 0) };
+  }
+
+  // lines: [{name, colour, times, values, dash, width}]; marks: [{time, colour, text}]
+  show(lines, marks = []) {
+    this.last = [lines, marks];
+    this.marks = marks;
+    const key = lines.map((line) => `${line.name} ${line.colour}`).join("\n");
+    const data = merged(lines);
+    if (key === this.key) {
+      this.plot.setData(data);
+    } else {
+      this.plot?.destroy();
+      this.key = key;
+      this.plot = new uPlot(this.plotOptions(lines), data, this.holder);
+    }
+    this.holder.dataset.points = String(data[0].length);
+    this.holder.dataset.marks = String(marks.length);
+  }
+
+  plotOptions(lines) {
+    const { range, value, legend } = this.options;
+    const axis = { stroke: token("--soft"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    return {
+      ...this.size(), padding: [8, 12, 0, 0], legend: { show: Boolean(legend), live: true }, cursor: { points: { size: 6 }, drag: { x: true, y: false } },
+      scales: { y: { range } },
+      axes: [{ ...axis, size: 28 }, { ...axis, size: 54, values: (_, ticks) => ticks.map(value) }],
+      series: [{ value: (_, s) => (s === null ? "" : new Date(s * 1000).toLocaleString()) }, ...lines.map((line) => ({
+        label: line.name, stroke: visible(line.colour), width: line.width ?? 1.5, dash: line.dash, points: { show: false },
+        fill: line.fill ? `color-mix(in srgb, ${visible(line.colour)} 14%, transparent)` : undefined,
+        value: (_, number) => (number === null || number === undefined ? "–" : value(number)),
+      }))],
+      hooks: { draw: [(plot) => this.drawMarks(plot)] },
+    };
+  }
+
+  drawMarks(plot) {
+    const { ctx, bbox } = plot;
+    const scale = devicePixelRatio;
+    ctx.save();
+    for (const mark of this.marks) {
+      const x = plot.valToPos(mark.time / 1000, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.strokeStyle = ctx.fillStyle = visible(mark.colour);
+      ctx.globalAlpha = 0.75;
+      ctx.setLineDash([3 * scale, 3 * scale]);
+      ctx.beginPath(); ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); ctx.stroke();
+      ctx.globalAlpha = 1;
+      ctx.beginPath(); ctx.moveTo(x - 5 * scale, bbox.top); ctx.lineTo(x + 5 * scale, bbox.top); ctx.lineTo(x, bbox.top + 8 * scale); ctx.fill();
+    }
+    ctx.restore();
+  }
+}

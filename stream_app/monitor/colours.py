@@ -1,0 +1,58 @@
+"""The colour of each method, the same on the dashboard and in the figures of the study."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+METHOD_COLOURS: Mapping[str, str] = MappingProxyType(
+    {
+        "areba": "#0b5fa5",
+        "qbr": "#e08214",
+        "oob": "#3a8f6f",
+        "oob_single": "#7fbf5b",
+        "uob": "#b8860b",
+        "adaptive_cs": "#8f5ea8",
+        "sliding": "#d1495b",
+        "baseline": "#7a7a7a",
+    }
+)
+
+MORE_COLOURS = ("#1b9e9e", "#6baed6", "#5b2a86", "#e08214", "#3a8f6f", "#8f5ea8", "#d1495b", "#b8860b", "#7fbf5b")
+"""Colours of methods that have none, and of a second learner with the same method."""
+
+
+class LearnerColours:
+    """Gives each learner of an application one colour.
+
+    Args:
+        methods: The method of each configured learner.
+    """
+
+    def __init__(self, methods: Mapping[str, str]) -> None:
+        self._colours: dict[str, str] = {}
+        for learner, method in methods.items():
+            colour = METHOD_COLOURS.get(method)
+            if colour is not None and colour not in self._colours.values():
+                self._colours[learner] = colour
+        self._given = len(self._colours)
+        for learner in methods:
+            self.of(learner)
+
+    def of(self, learner: str) -> str:
+        """Return the colour of a learner; a name that is not configured takes the next free colour."""
+        known = self._colours.get(learner)
+        if known is not None:
+            return known
+        taken = set(self._colours.values())
+        more = MORE_COLOURS[len(self._colours) % len(MORE_COLOURS)]
+        colour = next((colour for colour in MORE_COLOURS if colour not in taken), more)
+        if len(self._colours) < MAX_LEARNER_NAMES:
+            self._colours[learner] = colour
+        return colour
+
+    def all_of(self, learners: Iterable[str]) -> dict[str, str]:
+        """Return the colours of these learners."""
+        return {learner: self.of(learner) for learner in learners}
+
+
+MAX_LEARNER_NAMES = 256
+"""Learners whose colour is remembered: names come from records, which any program may write."""
