@@ -2,7 +2,6 @@
 
 import math
 from array import array
-from collections.abc import Sequence
 
 
 class Series:
@@ -35,7 +34,7 @@ class Series:
 
     def columns(self) -> list[list[float | None]]:
         """Return the columns, oldest row first; the newest row is always the last."""
-        newest: Sequence[float | None] = self._newest or [None] * len(self._columns)
+        newest = self._newest or (None,) * len(self._columns)
         tails = [[number] for number in newest] if self._newest is not None else [[] for _ in newest]
         return [
             [None if math.isnan(number) else number for number in column] + tail

@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -33,8 +33,10 @@ KEEP_ALIVE_S = 15.0
 HEADERS = (
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        (
+            b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+            b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
     ),
     (b"x-frame-options", b"DENY"),
     (b"x-content-type-options", b"nosniff"),
@@ -77,9 +79,9 @@ def application(feed: Feed, allowed_hosts: Sequence[str] = ("*",)) -> Starlette:
         if viewers >= MAX_VIEWERS:
             return PlainTextResponse(f"{MAX_VIEWERS} browsers are connected already", 503)
         stream = request.query_params.get("stream")
-        return StreamingResponse(documents(stream, request.is_disconnected), media_type="text/event-stream")
+        return StreamingResponse(documents(stream), media_type="text/event-stream")
 
-    async def documents(stream: str | None, is_disconnected: Callable[[], object]) -> AsyncIterator[str]:
+    async def documents(stream: str | None) -> AsyncIterator[str]:
         nonlocal viewers
         viewers += 1
         try:
@@ -126,7 +128,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise ConfigurationError(f"{host}:{port}: {error.strerror or error}; choose another --host or --port") from error
+        raise ConfigurationError(
+            f"{host}:{port}: {error.strerror or error}; choose another --host or --port"
+        ) from error
 
 
 def is_loopback(host: str) -> bool:

@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
-from study.report.scores import METRICS
 from stream_app.monitor.colours import METHOD_COLOURS
+from study.report.scores import METRICS
 from study.report.summary import RunSummary
 
 MAX_POINTS = 500

@@ -23,10 +23,11 @@ from stream_app.terminal import say
 @click.option("--command-config", "client_file", help="File with the settings of the administrator's client.")
 @click.option("--json", "as_json", is_flag=True, help="Print the permissions with their reasons as JSON.")
 def acls(path: Path, principal: str, role: str, group: str | None, client_file: str | None, *, as_json: bool) -> None:
-    """Print the commands that permit a role its work, and nothing else.
+    """Print the commands that give a role its permissions.
 
-    The commands call kafka-acls.sh of Apache Kafka; areba itself changes no permission, and asks no broker. The exit
-    status is 2 if the configuration, the principal or the group is wrong.
+    The commands call kafka-acls.sh of Apache Kafka; they permit what the role needs, and nothing else. areba itself
+    changes no permission, and asks no broker. The exit status is 2 if the configuration, the principal or the group is
+    wrong.
 
     \b
     Examples:

@@ -67,14 +67,15 @@ def test_what_arrives_is_shown(world: World, watcher: Watcher) -> None:
     assert {one.metric.labelled for one in found.learners} == {28}, "every 4 labels"
 
 
-def test_only_the_tail_of_dead_letters_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_tail_of_dead_letters_is_read(world: World) -> None:
     """A count that leaves older dead letters out must say so."""
-    monkeypatch.setattr(module, "TAILS", {**module.TAILS, "dead_letters": 3})
     for _ in range(4):
         world.put("examples", 1, b"s1", b"nonsense", 300)
     worker = _started(world.worker())
     _turns(worker, until=lambda: any(task.offsets == (24, 20) for task in worker.tasks))
-    with closing(Watcher(world.cluster, world.config, world.clock)) as watcher:
+    with closing(
+        Watcher(world.cluster, world.config, world.clock, tails={**module.TAILS, "dead_letters": 3})
+    ) as watcher:
         watcher.catch_up()
         found = _streams(watcher)["s1"]
     assert 0 < found.dead_letters <= 3

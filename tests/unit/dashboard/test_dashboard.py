@@ -1,0 +1,174 @@
+"""The live page over a real worker on the in-process log: its documents, its server and its files."""
+
+import hashlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from stream_app.backends.base import TopicPartition
+from stream_app.dashboard.feed import Feed
+from stream_app.dashboard.model import STALLED_S
+from stream_app.dashboard.series import Series
+from stream_app.dashboard.server import STATIC, listen, server
+from stream_app.errors import ConfigurationError
+from stream_app.records import Metric
+from stream_app.serialization import codec
+from tests.support.kafka.waiting import DEADLINE_S, wait_until
+from tests.support.world import World, _all_at, _started, _turns
+
+UPLOT = {
+    "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+    "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+}
+"""SHA-256 of the files of uPlot 1.6.32, which are part of the package as they were published."""
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a world whose worker has processed 20 examples and labels of each partition."""
+    world = World()
+    world.send(20)
+    worker = _started(world.worker())
+    _turns(worker, until=_all_at(worker, 20))
+    return world
+
+
+@pytest.fixture
+def feed(world: World) -> Feed:
+    """Return a feed that has read what was there."""
+    feed = Feed(world.cluster, world.config, world.clock)
+    feed.catch_up()
+    return feed
+
+
+@pytest.fixture
+def port(feed: Feed) -> Iterator[int]:
+    """Serve the page on a free port."""
+    with closing(listen("127.0.0.1", 0)) as listening:
+        serving = server(feed, "127.0.0.1")
+        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]})
+        thread.start()
+        wait_until(lambda: serving.started, "the server")
+        yield listening.getsockname()[1]
+        serving.should_exit = True
+        thread.join(DEADLINE_S)
+
+
+def _details(feed: Feed, stream: str) -> dict[str, Any]:
+    with feed.viewing(stream):
+        feed.step()
+        found: dict[str, Any] = json.loads(feed.published.details[stream])
+        return found
+
+
+def _metrics(world: World, stream: str, learner: str) -> list[Metric]:
+    """Return the metrics of a learner as they stand in the topic."""
+    found = []
+    for number in range(2):
+        records, _, _ = world.broker.read(TopicPartition(world.config.topics.metrics, number), 0, 10**6)
+        for value in records.values:
+            metric = codec.decode_one(value or b"")
+            if isinstance(metric, Metric) and (metric.stream, metric.learner) == (stream, learner):
+                found.append(metric)
+    return found
+
+
+def test_its_numbers_are_those_of_the_topic(world: World, feed: Feed) -> None:
+    """A page with other figures than the topics would be worse than none."""
+    details = _details(feed, "s1")
+    assert details["state"] == "idle"
+    for learner in details["learners"]:
+        metrics = _metrics(world, "s1", learner["metric"]["learner"])
+        assert learner["metric"]["gmean"] == metrics[-1].gmean
+        assert learner["curve"]["gmean"] == [metric.gmean for metric in metrics]
+        assert learner["curve"]["recall"] == [metric.recall for metric in metrics]
+    assert len({learner["colour"] for learner in details["learners"]}) == len(details["learners"]) == 2
+
+
+def test_a_worker_that_is_gone_and_its_return(world: World, feed: Feed) -> None:
+    """While no worker processes the examples, the page must not look live."""
+    world.send(5, first=20, partitions=[1])
+    _details(feed, "s1")
+    world.clock.advance(STALLED_S + 1)
+    assert _details(feed, "s1")["state"] == "stalled"
+    assert _details(feed, "s1")["work"]["labelled_per_s"][-1] is None, "a gap in the curve"
+    worker = _started(world.worker())
+    _turns(worker, until=lambda: any(task.offsets == (25, 25) for task in worker.tasks))
+    world.clock.advance(1)
+    assert _details(feed, "s1")["state"] in {"live", "idle"}
+
+
+def test_a_stream_that_nobody_looks_at_costs_no_document(feed: Feed) -> None:
+    """A thousand streams have details of some 100 KB each."""
+    feed.step()
+    assert feed.published.details == {}
+
+
+@contextmanager
+def _get(port: int, page: str, method: str = "GET", **headers: str) -> Iterator[HTTPResponse]:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)) as connection:
+        connection.request(method, f"/{page}", headers=headers)
+        with connection.getresponse() as answer:
+            yield answer
+
+
+def test_what_a_browser_gets(port: int) -> None:
+    """The page, its files, and the documents as server-sent events; no page may be framed, and nothing foreign runs."""
+    for page in ("", "static/dashboard.js", "static/dashboard.css", *(f"static/{name}" for name in UPLOT)):
+        with _get(port, page) as answer:
+            assert answer.status == 200
+            assert answer.headers["X-Frame-Options"] == "DENY"
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            answer.read()
+    with _get(port, "events") as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        assert answer.readline() == b"event: overview\n"
+        document = json.loads(answer.readline().removeprefix(b"data: "))
+        assert [stream["name"] for stream in document["streams"]] == ["s0", "s1"]
+
+
+@pytest.mark.parametrize(("page", "method", "headers", "status"), [
+    ("", "POST", {}, 405),
+    ("events", "DELETE", {}, 405),
+    ("static/../server.py", "GET", {}, 404),
+    ("", "GET", {"Host": "attacker.example"}, 400),
+])  # fmt: skip
+def test_what_nobody_gets(port: int, page: str, method: str, headers: dict[str, str], status: int) -> None:
+    """The page only shows; another site must not read it through a name that leads to this machine."""
+    with _get(port, page, method, **headers) as answer:
+        assert answer.status == status
+
+
+def test_a_port_in_use() -> None:
+    """A second dashboard says which port is taken."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"127.0.0.1:{port}: "):
+            listen("127.0.0.1", port)
+
+
+def test_the_files_of_others_are_unchanged() -> None:
+    """What is vendored must be what was published."""
+    assert {name: hashlib.sha256((STATIC / name).read_bytes()).hexdigest() for name in UPLOT} == UPLOT
+
+
+def test_curves_are_thinned_evenly() -> None:
+    """A curve of a year must show the year, not its last hour, with a bound on its points."""
+    series = Series(2, 100)
+    for number in range(10_000):
+        series.add(number, float(number))
+    times, values = series.columns()
+    assert len(times) <= 100
+    assert times == values
+    assert times[0] == 0
+    gaps = [later - earlier for earlier, later in pairwise(times)]  # type: ignore[operator]
+    assert max(gaps) <= 2 * 10_000 / 50
