@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -62,13 +62,14 @@ class _SafeHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-def application(feed: Feed, allowed_hosts: Sequence[str] = ("*",)) -> Starlette:
+def application(feed: Feed, allowed_hosts: Sequence[str], is_ending: Callable[[], bool]) -> Starlette:
     """Return the web application over a feed.
 
     Args:
         feed: Where the documents come from.
         allowed_hosts: Values of the Host header that are served: with fixed ones, no other web page that the user opens
             can read the figures under a name that it lets point to this machine.
+        is_ending: Whether the server ends: open connections are then closed in an orderly way.
     """
     viewers = 0
 
@@ -87,7 +88,7 @@ def application(feed: Feed, allowed_hosts: Sequence[str] = ("*",)) -> Starlette:
         try:
             with feed.viewing(stream):
                 sent, silent_s = 0, 0.0
-                while True:
+                while not is_ending():
                     found = feed.published
                     if found.number != sent:
                         sent, silent_s = found.number, 0.0
@@ -145,7 +146,9 @@ def server(feed: Feed, host: str) -> uvicorn.Server:
     """Return the server of a feed; `run(sockets=[...])` serves until SIGINT or SIGTERM."""
     hosts = ("127.0.0.1", "localhost", "[::1]", host) if is_loopback(host) else ("*",)
     config = uvicorn.Config(
-        application(feed, hosts), log_config=None, access_log=False, server_header=False, lifespan="off",
-        timeout_graceful_shutdown=1, limit_concurrency=4 * MAX_VIEWERS,
+        application(feed, hosts, lambda: serving.should_exit),
+        log_config=None, access_log=False, server_header=False, lifespan="off",
+        timeout_graceful_shutdown=2, limit_concurrency=4 * MAX_VIEWERS,
     )  # fmt: skip
-    return uvicorn.Server(config)
+    serving = uvicorn.Server(config)
+    return serving

@@ -13,11 +13,26 @@ export function visible(colour) {
 
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
+  if (ms === 0) return "0 s";
   const units = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1_000, "s"]];
   const [size, unit] = units.find(([one]) => Math.abs(ms) >= one) ?? [1, "ms"];
   const number = ms / size;
   return `${number.toFixed(Math.abs(number) < 10 && number % 1 ? 1 : 0)} ${unit}`;
 }
+
+// The time of a tick, with its date where the day is not that of the tick before.
+function moment(tick_s, step_s, before_s) {
+  const at = new Date(tick_s * 1000);
+  const day = at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  const before = before_s === undefined ? null : new Date(before_s * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  const time = at.toLocaleTimeString("en-GB", step_s < 60 ? {} : { hour: "2-digit", minute: "2-digit" });
+  if (step_s >= 86_400) return day;
+  return day === before ? time : `${time}\n${day}`;
+}
+
+// Steps of an axis of durations, in seconds.
+export const DURATIONS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400,
+  172_800, 432_000, 864_000, 2_592_000, 8_640_000];
 
 // Curves that have times of their own, on one axis: the union of their times; null where a curve has no point.
 export function merged(curves) {
@@ -63,16 +78,19 @@ export class Chart {
   }
 
   plotOptions(lines) {
-    const { range, value, legend } = this.options;
+    const { range, value, legend, steps } = this.options;
     const axis = { stroke: token("--soft"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     return {
-      ...this.size(), padding: [8, 12, 0, 0], legend: { show: Boolean(legend), live: true }, cursor: { points: { size: 6 }, drag: { x: true, y: false } },
+      ...this.size(), padding: [8, 22, 0, 0], legend: { show: Boolean(legend), live: true }, cursor: { points: { size: 6 }, drag: { x: true, y: false } },
       scales: { y: { range } },
-      axes: [{ ...axis, size: 28 }, { ...axis, size: 54, values: (_, ticks) => ticks.map(value) }],
-      series: [{ value: (_, s) => (s === null ? "" : new Date(s * 1000).toLocaleString()) }, ...lines.map((line) => ({
+      axes: [
+        { ...axis, size: 40, space: 64, values: (_, ticks, __, ___, step) => ticks.map((tick, index) => moment(tick, step, ticks[index - 1])) },
+        { ...axis, size: 54, values: (_, ticks) => ticks.map(value), ...(steps ? { incrs: steps } : {}) },
+      ],
+      series: [{ value: (_, s) => (s === null ? "" : new Date(s * 1000).toLocaleString("en-GB")) }, ...lines.map((line) => ({
         label: line.name, stroke: visible(line.colour), width: line.width ?? 1.5, dash: line.dash, points: { show: false },
         fill: line.fill ? `color-mix(in srgb, ${visible(line.colour)} 14%, transparent)` : undefined,
-        value: (_, number) => (number === null || number === undefined ? "–" : value(number)),
+        value: (_, number) => (number === null || number === undefined ? "" : value(number)),
       }))],
       hooks: { draw: [(plot) => this.drawMarks(plot)] },
     };

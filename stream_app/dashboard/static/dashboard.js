@@ -1,5 +1,5 @@
 // The page: what arrives from /events becomes text and charts. Names come from records: they are set as text, never as HTML.
-import { Chart, duration, visible } from "./charts.js";
+import { Chart, DURATIONS, duration, visible } from "./charts.js";
 
 const element = (id) => document.getElementById(id);
 const share = (number) => (number === null || number === undefined ? "–" : number.toFixed(3));
@@ -28,9 +28,9 @@ const charts = {
   recall: new Chart("recall", { range: unit, value: (n) => n.toFixed(2) }),
   specificity: new Chart("specificity", { range: unit, value: (n) => n.toFixed(2) }),
   rate: new Chart("rate", { range: fromZero, value: rate }),
-  lag: new Chart("lag", { range: fromZero, value: (s) => duration(s * 1000) }),
+  lag: new Chart("lag", { range: fromZero, value: (s) => duration(s * 1000), steps: DURATIONS }),
   size: new Chart("size", { range: fromZero, value: percent }),
-  delay: new Chart("delay", { range: fromZero, value: (ms) => duration(ms), legend: true }),
+  delay: new Chart("delay", { range: fromZero, value: (ms) => duration(ms), legend: true, steps: DURATIONS.map((s) => s * 1000) }),
 };
 
 let chosen = new URLSearchParams(location.hash.slice(1)).get("stream");
@@ -54,7 +54,7 @@ function choose(stream) {
 function showAge() {
   const age_s = (Date.now() - newest_ms) / 1000;
   const [state, text] = newest_ms === 0 ? ["connecting", "connecting"]
-    : age_s < 5 ? ["live", `live ${new Date(newest_ms).toLocaleTimeString()}`] : ["lost", `no news for ${duration(age_s * 1000)}`];
+    : age_s < 5 ? ["live", `live ${new Date(newest_ms).toLocaleTimeString("en-GB")}`] : ["lost", `no news for ${duration(age_s * 1000)}`];
   element("connection").dataset.state = state;
   element("connection").lastChild.textContent = text;
 }
@@ -108,7 +108,7 @@ function showDetails(found) {
   const champion = found.learners[0]?.metric;
   const is_down = found.state === "stalled" || found.state === "tripped";
   element("tiles").replaceChildren(...[
-    ["G-mean, champion", share(champion?.gmean)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
+    ["G-mean", share(champion?.gmean)], ["labels learned/s", rate(found.labelled_per_s), is_down], ["lag, event time", duration(found.lag_ms), is_down],
     ["wait for a label", count(found.pending)], ["label delay p50", duration(champion?.delay_ms_p50)], ["dead letters", count(found.dead_letters), found.dead_letters > 0],
   ].map(pair));
   element("learners").tBodies[0].replaceChildren(...found.learners.map(learnerRow));

@@ -1,0 +1,161 @@
+"""The dashboard in a real Chromium: what it shows equals the topics, also around a worker that stops and returns."""
+
+import json
+import os
+import random
+import shutil
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stream_app.backends.clock import SystemClock
+from stream_app.dashboard import model as module
+from stream_app.dashboard.feed import Feed
+from stream_app.dashboard.server import listen, server
+from stream_app.records import Example, Label, Metric
+from stream_app.serialization.codec import decode_one, encode
+from stream_app.worker.worker import Worker
+from tests.support.world import World, _config, _started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.ops
+
+EXAMPLES, DRIFT = 3_000, 1_800
+LIMIT_MS = 20_000
+EVIL = "<img src=x onerror=document.title='owned'>"
+
+
+@pytest.fixture
+def page() -> "Iterator[Page]":
+    """Return a page of a headless Chromium; an error in the page's scripts fails the test."""
+    found = shutil.which("chromium")
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("chromium is not installed (apt-get install chromium)")
+        pytest.skip("chromium is not installed (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (only where there is a browser)
+
+    problems: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.set_default_timeout(LIMIT_MS)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        yield page
+        browser.close()
+    assert problems == []
+
+
+def _send(world: World, first: int, count: int) -> None:
+    draws = random.Random(first)
+    for number in range(first, first + count):
+        label = int(draws.random() < 0.2)
+        centre = (1.5 if label else -1.5) * (-1 if number >= DRIFT else 1)
+        example = Example("s0", str(number), [draws.gauss(centre, 1.0)])
+        world.put("examples", 0, b"s0", encode(example), 1_000 * number + 1)
+        world.put("labels", 0, b"s0", encode(Label("s0", str(number), label)), 1_000 * number + 500)
+
+
+def _process(worker: Worker, offset: int) -> None:
+    for _ in range(2_000):
+        if any(task.number == 0 and task.offsets == (offset, offset) for task in worker.tasks):
+            return
+        worker.turn()
+    raise AssertionError([task.offsets for task in worker.tasks])
+
+
+def _metrics(world: World) -> list[Metric]:
+    records = [decode_one(value) for _, value, _, _ in world.rows("metrics", 0)]
+    return [record for record in records if isinstance(record, Metric) and record.stream == "s0"]
+
+
+def _shown(page: "Page") -> dict[str, list[str]]:
+    rows = page.locator("#learners tbody tr").all()
+    return {str(row.get_attribute("data-learner")): row.locator("td").all_inner_texts()[1:5] for row in rows}
+
+
+def _expected(world: World) -> dict[str, list[str]]:
+    newest: dict[str, Any] = {metric.learner: metric for metric in _metrics(world)}
+    return {
+        name: [f"{metric.gmean:.3f}", f"{metric.recall:.3f}", f"{metric.specificity:.3f}", str(metric.changes)]
+        for name, metric in newest.items()
+    }
+
+
+def _sees_state(page: "Page", state: str) -> None:
+    page.locator(f"#state[data-state={state}]").wait_for()
+
+
+def test_the_page_shows_what_the_topics_hold(
+    page: "Page", monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong figure on a page that looks good would be believed, and a stopped worker overlooked."""
+    monkeypatch.setattr(module, "STALLED_S", 0.2)
+    caplog.set_level("ERROR")
+    world = World(_config(worker={"max_batch_records": 500}, metrics={"every_labels": 20}))
+    _send(world, 0, EXAMPLES)
+    worker = _started(world.worker())
+    _process(worker, EXAMPLES)
+    feed = Feed(world.cluster, world.config, SystemClock())
+    feed.catch_up()
+    with closing(listen("127.0.0.1", 0)) as listening:
+        serving = server(feed, "127.0.0.1")
+        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            _compare(page, feed, world, worker, f"http://127.0.0.1:{listening.getsockname()[1]}/#stream=s0")
+        finally:
+            serving.should_exit = True
+            thread.join(timeout=20)
+    assert [line.message for line in caplog.records if line.name.startswith("uvicorn")] == [], "it ends quietly"
+
+
+def _evil(metric: Metric) -> Metric:
+    fields = {name: getattr(metric, name) for name in Metric.__slots__}
+    return Metric(**{**fields, "stream": EVIL, "learner": EVIL, "champion": True})
+
+
+def _compare(page: "Page", feed: Feed, world: World, worker: Worker, url: str) -> None:
+    page.goto(url)
+    page.locator("#application:text('app')").wait_for()
+    feed.step()
+    page.locator("#learners tbody tr").first.wait_for()
+    assert _shown(page) == _expected(world)
+    changes = sum(metric.changes for metric in {metric.learner: metric for metric in _metrics(world)}.values())
+    assert changes > 0, "the drift is seen"
+    assert page.locator("#gmean").get_attribute("data-marks") == str(changes)
+    assert page.locator("#gmean canvas").count() == 1
+
+    _send(world, EXAMPLES, 200)  # nobody processes them
+    for _ in range(4):
+        feed.step()
+        page.wait_for_timeout(100)
+    _sees_state(page, "stalled")
+    work = json.loads(feed.published.details["s0"])["work"]
+    assert work["labelled_per_s"][-1] is None, "a gap"
+    assert work["lag_s"][-1] > 100
+    _process(worker, EXAMPLES + 200)
+    feed.step()
+    page.wait_for_timeout(600)
+    feed.step()
+    _sees_state(page, "live")
+    page.locator("#learners tbody tr").first.wait_for()
+    assert _shown(page) == _expected(world)
+
+    world.put("metrics", 0, b"s0", encode(_evil(_metrics(world)[-1])), 1)  # last: the worker refuses foreign records
+    feed.step()
+    page.locator("#streams tbody tr").nth(2).wait_for()
+    assert page.locator("#streams button span").all_inner_texts() == sorted([EVIL, "s0", "s1"])
+    assert page.title() == "app"
+
+    world.broker.delete_topic(world.config.topics.predictions)
+    feed.step()
+    page.locator("#notes li").first.wait_for()
+    assert world.config.topics.predictions in page.locator("#notes").inner_text()
