@@ -116,8 +116,8 @@ class Feed:
 
     def _publish(self) -> None:
         wall_ms = self._clock.now_ms()
-        self._model.sample(wall_ms)
         figures = self._watcher.figures()
+        self._model.sample(figures.streams, wall_ms)
         with self._lock:
             viewed = set(self._viewed)
         details = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stream_app.dashboard.series import Series
+from stream_app.monitor.figures import StreamFigures
 from stream_app.monitor.model import MAX_REASONS, Model
 from stream_app.records import Act, Commit, Metric
 
@@ -124,9 +125,9 @@ class DashboardModel(Model):
         super().add_progress(task, record)
         self._committed_s[task] = self.now_s
 
-    def sample(self, wall_ms: int) -> None:
-        """Add a row of throughput and lag to each stream, after an update."""
-        for figures in self.figures().streams:
+    def sample(self, streams: Iterable[StreamFigures], wall_ms: int) -> None:
+        """Add a row of throughput and lag to each of these streams, after an update."""
+        for figures in streams:
             name, newest = figures.stream, self._streams[figures.stream].newest_example
             if newest is None or newest.offset < self.ends(newest.task)[0]:
                 self._behind_since_s.pop(name, None)

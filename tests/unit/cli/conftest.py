@@ -9,7 +9,7 @@ import pytest
 from stream_app.admin.models import Place
 from stream_app.cli import clients, main
 from stream_app.config import Config, load
-from tests.support.world import World, _all_at, _started, _turns
+from tests.support.world import World, _world_after
 
 Run = Callable[..., tuple[int, Sequence[str], Sequence[str]]]
 
@@ -23,11 +23,7 @@ metrics: {every_labels: 4}
 @pytest.fixture
 def world() -> World:
     """Return a world whose worker has processed 20 examples and labels of each partition."""
-    world = World()
-    world.send(20)
-    worker = _started(world.worker())
-    _turns(worker, until=_all_at(worker, 20))
-    return world
+    return _world_after(20)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from stream_app.errors import ConfigurationError
 from stream_app.records import Metric
 from stream_app.serialization import codec
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
-from tests.support.world import World, _all_at, _started, _turns
+from tests.support.world import World, _started, _turns, _world_after
 
 UPLOT = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
@@ -34,11 +34,7 @@ UPLOT = {
 @pytest.fixture
 def world() -> World:
     """Return a world whose worker has processed 20 examples and labels of each partition."""
-    world = World()
-    world.send(20)
-    worker = _started(world.worker())
-    _turns(worker, until=_all_at(worker, 20))
-    return world
+    return _world_after(20)
 
 
 @pytest.fixture

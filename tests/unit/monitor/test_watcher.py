@@ -14,17 +14,13 @@ from stream_app.monitor.watcher import Watcher
 from stream_app.records import Commit
 from stream_app.serialization.codec import encode
 from tests.support.formats.metrics import metric
-from tests.support.world import World, _all_at, _started, _turns
+from tests.support.world import World, _started, _turns, _world_after
 
 
 @pytest.fixture
 def world() -> World:
     """Return a world whose worker has processed 20 examples and labels of each partition."""
-    world = World()
-    world.send(20)
-    worker = _started(world.worker())
-    _turns(worker, until=_all_at(worker, 20))
-    return world
+    return _world_after(20)
 
 
 @pytest.fixture
