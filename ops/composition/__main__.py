@@ -1,13 +1,10 @@
 """The command `python -m ops.composition`."""
 
-import sys
-
 import click
 
 from ops.composition import trial
 from ops.composition.compose import find
-from stream_app.cli.process import configure_logging
-from stream_app.errors import ArebaError
+from stream_app.cli.process import configure_logging, run_command
 from stream_app.terminal import say
 
 
@@ -21,9 +18,4 @@ def main(rate: int, limit: int) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ArebaError as problem:
-        for line in problem.lines:
-            say(line, err=True)
-        sys.exit(problem.exit_code)
+    run_command(main)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stream_app.errors import ArebaError
+from stream_app.cli.process import run_command
 from stream_app.terminal import say
 from stream_app.testing.local_kafka import processes
 from stream_app.testing.local_kafka.cluster import LocalKafka, prepare_plan
@@ -91,9 +91,4 @@ def _report(folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ArebaError as problem:
-        for line in problem.lines:
-            say(line, err=True)
-        sys.exit(problem.exit_code)
+    run_command(main)
