@@ -3,7 +3,8 @@
 `decode` turns the value of a record into one of the classes named here. It needs fastavro and NumPy alone: neither
 Torch nor Numba is imported, and no Kafka client either. Use any consumer, with `isolation.level=read_committed`.
 
-May import nothing but `records` and `errors`. Public: all names in `__all__`; they change in major versions only.
+May import `serialization`, of which it uses `one_value` alone. Public: all names in `__all__`; they change in major
+versions only.
 """
 
 from stream_app.client.decoder import decode

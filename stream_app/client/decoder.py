@@ -4,19 +4,18 @@ The decoder of the workers also refuses bytes that no writer makes, such as a nu
 needs. Here fastavro alone decides: the topics that subscribers read hold what a worker has written.
 """
 
-import io
 import json
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-import fastavro
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 import schemas
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
+from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
+from stream_app.serialization.one_value import read_one
 
 PublicRecord: TypeAlias = Example | Label | Mark | Prediction | Outcome | Metric
 
@@ -56,16 +55,7 @@ def decode(value: bytes) -> PublicRecord:
     schema = _schemas().get(value[:HEADER_BYTES])
     if schema is None:
         raise WrongSchemaError(f"unknown schema: the value begins with {value[:HEADER_BYTES].hex() or 'nothing'}")
-    payload = io.BytesIO(value)
-    payload.seek(HEADER_BYTES)
-    try:
-        plain: Any = fastavro.schemaless_reader(payload, schema.parsed, None)
-    except (EOFError, LookupError, ValueError) as error:
-        raise UndecodableError(f"{schema.record.__name__}: {type(error).__name__}") from error
-    if payload.tell() != len(value):
+    record, end = read_one(schema.record, schema.parsed, value, HEADER_BYTES)
+    if end != len(value):
         raise UndecodableError(f"{schema.record.__name__}: bytes are left over")
-    if schema.record is Example:
-        plain["features"] = tuple(plain["features"])
-    elif schema.record is Mark:
-        plain["kind"] = MarkKind[plain["kind"].upper()]
-    return schema.record(**plain)
+    return record

@@ -13,8 +13,9 @@ import fastavro
 import numpy as np
 
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import Example, Mark, MarkKind
+from stream_app.records import Example, Mark
 from stream_app.serialization.avro import HEADER_BYTES, Check, Record, catalogue, newest, walk
+from stream_app.serialization.one_value import read_one
 
 
 def encode(record: Record) -> bytes:
@@ -48,15 +49,10 @@ def decode_one(value: bytes) -> Record:
     failed = walk(np.frombuffer(bytearray(value), np.uint8), HEADER_BYTES, schema.layout)
     if failed:
         raise UndecodableError(f"{schema.record.__name__}: {Check(failed).text}")
-    payload = io.BytesIO(value)
-    payload.seek(HEADER_BYTES)
-    try:
-        plain: Any = fastavro.schemaless_reader(payload, schema.parsed, None)
-    except (EOFError, LookupError, ValueError) as error:
-        raise UndecodableError(f"{schema.record.__name__}: {type(error).__name__}") from error
-    if payload.tell() != len(value):
+    record, end = read_one(schema.record, schema.parsed, value, HEADER_BYTES)
+    if end != len(value):
         raise UndecodableError(f"{schema.record.__name__}: {Check.LEFT_OVER.text}")
-    return _record(schema.record, plain)
+    return record
 
 
 def decode_many(values: Iterable[bytes]) -> list[Record]:
@@ -72,12 +68,3 @@ def _plain(record: Record) -> dict[str, Any]:
     elif isinstance(record, Mark):
         plain["kind"] = record.kind.name.lower()
     return plain
-
-
-def _record(record: type[Record], plain: dict[str, Any]) -> Record:
-    """Return the record with the fields that fastavro has read."""
-    if record is Example:
-        plain["features"] = tuple(plain["features"])
-    elif record is Mark:
-        plain["kind"] = MarkKind[plain["kind"].upper()]
-    return record(**plain)

@@ -1,0 +1,36 @@
+"""Read one Avro value with fastavro alone: neither Numba nor a compiled check is imported."""
+
+import io
+from typing import Any, TypeVar, cast
+
+import fastavro
+
+from stream_app.errors import UndecodableError
+from stream_app.records import Example, Mark, MarkKind
+
+R = TypeVar("R")
+
+
+def read_one(record: type[R], parsed: Any, value: bytes, start: int) -> tuple[R, int]:  # noqa: ANN401  (fastavro's)
+    """Return the record that begins at `start` in a value, and the offset in bytes after its end.
+
+    Args:
+        record: The class of the record.
+        parsed: Its schema, as fastavro has parsed it.
+        value: The value, with its header.
+        start: Length of the header in bytes.
+
+    Raises:
+        UndecodableError: The bytes are not a record of the schema.
+    """
+    payload = io.BytesIO(value)
+    payload.seek(start)
+    try:
+        plain: Any = fastavro.schemaless_reader(payload, parsed, None)
+    except (EOFError, LookupError, ValueError) as error:
+        raise UndecodableError(f"{record.__name__}: {type(error).__name__}") from error
+    if record is Example:
+        plain["features"] = tuple(plain["features"])
+    elif record is Mark:
+        plain["kind"] = MarkKind[plain["kind"].upper()]
+    return cast("R", cast("Any", record)(**plain)), payload.tell()
