@@ -1,5 +1,6 @@
 """The transaction with a client that fails; its behaviour on a real broker is tested in tests/contract."""
 
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -23,7 +24,7 @@ class _Client:
         self._logs = logs
         self.is_broken = False
         self.is_initialised = False
-        self.is_closed = False
+        self.closed = threading.Event()
 
     def init_transactions(self, _: float) -> None:
         """Succeed, or raise the given error once the client is broken."""
@@ -50,7 +51,7 @@ class _Client:
         raise _failure(KafkaError._TIMED_OUT, retriable=True)
 
     def close(self) -> None:
-        self.is_closed = True
+        self.closed.set()
 
 
 class _Clients:
@@ -127,8 +128,7 @@ def test_a_client_that_failed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     assert not new.is_initialised, "no broker may be there now"
     transaction.begin()
     assert new.is_initialised, "it settles what became of the transaction"
-    transaction._blocked_threads[0]._thread.join(10)
-    assert old.is_closed
+    assert old.closed.wait(10)
 
 
 def test_a_transaction_that_took_too_long_is_not_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
