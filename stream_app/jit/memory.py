@@ -296,7 +296,7 @@ class PackedBlock(NamedTuple):
 
 
 def pack(parts: Sequence[NamedTuple], leave: Collection[str] = (), last: Collection[str] = ()) -> PackedBlock:
-    """Copy the arrays of named tuples into one block, short arrays side by side: the CPU loads whole cache lines.
+    """Copy the arrays of named tuples into one block, which is copied at once and prefetched as one range.
 
     Args:
         parts: Named tuples of arrays and numbers.
@@ -313,8 +313,7 @@ def pack(parts: Sequence[NamedTuple], leave: Collection[str] = (), last: Collect
     size, frequent_bytes = 0, 0
     for key in sorted(arrays, key=lambda key: (key[1] in last, arrays[key].nbytes)):
         array = arrays[key]
-        alignment = 8 if array.nbytes < CACHE_LINE_BYTES else CACHE_LINE_BYTES
-        start = -(-size // alignment) * alignment
+        start = -(-size // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
         size = start + array.nbytes
         spans[key] = Span(start, size, array.dtype, array.shape)
         frequent_bytes = frequent_bytes if key[1] in last else size

@@ -63,6 +63,10 @@ class Answers:
     reports: NDArray[np.float64]
 
 
+_LEARN, _CORRECT, _REPORT = (int(code) for code in (Operation.LEARN, Operation.CORRECT, Operation.REPORT))
+# an attribute of an enumeration takes a microsecond, and a call of ten examples takes three
+
+
 class Learner(Protocol):
     """One method with its model on one stream. Not thread-safe; holds no thread, file or clock."""
 
@@ -96,9 +100,10 @@ def check(operations: Operations, features: Floats, ids: Words, width: int) -> N
     if features.shape[1] != width or not features.flags.c_contiguous or features.dtype != np.float32:
         raise ValueError(f"features must be C-contiguous float32 [slots, {width}]")
     slots = min(len(features), len(ids))
-    asked = operations.slots[operations.codes != Operation.REPORT]
+    codes = operations.codes
+    asked = operations.slots[codes != _REPORT]
     if len(asked) and not (asked.min() >= 0 and asked.max() < slots):
         raise ValueError(f"slots from {asked.min()} to {asked.max()} are not all below {slots}")
-    learned = operations.labels[(operations.codes == Operation.LEARN) | (operations.codes == Operation.CORRECT)]
+    learned = operations.labels[(codes == _LEARN) | (codes == _CORRECT)]
     if len(learned) and not (learned.min() >= 0 and learned.max() <= 1):
         raise ValueError("a class to learn is 0 or 1")
