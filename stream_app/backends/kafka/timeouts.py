@@ -45,4 +45,4 @@ LOST_CLIENT_S = 15.0
 every second, but it can lose the address of a broker that stopped in an orderly way."""
 
 SILENCE_S = 5.0
-"""An idle member that has heard from no broker for this long asks one, because `/ready` promises an answer in 15 s."""
+"""An idle member that has heard from no broker for this long asks one, since `/ready` promises an answer in 15 s."""
