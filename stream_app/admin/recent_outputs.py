@@ -269,8 +269,8 @@ def _flow(times: Sequence[int], ended: Sequence[_Ended], known: Sequence[_Known]
         return LabelFlow(None, None, 0.0, 0, unlabelled)
     share = metric.labelled / (metric.labelled + metric.unlabelled + metric.evicted)
     now_ms = max(*times, *(one.time_ms for one in ended), metric_ms)
-    # If no join is among the newest outcomes, the last label arrived before the next metric was due. Metrics follow a fixed
-    # number of labels, so the time to the next metric is estimated as the time between the last two.
+    # If no join is among the newest outcomes, the last label arrived before the next metric was due. Metrics follow a
+    # fixed number of labels, so the time to the next metric is estimated as the time between the last two.
     expected_ms = 2 * metric_ms - known[1].time_ms if len(known) > 1 else metric_ms
     joined_ms = min(now_ms, max((one.time_ms for one in ended if one.outcome == "joined"), default=expected_ms))
     due_ms = now_ms - max(metric.delay_ms_p99, SKEW_MS)
