@@ -13,7 +13,7 @@
      |    |    +-- UnstableOffsetsError   an open transaction holds the group's offsets
      |    |    +-- OutageError       no broker could be reached
      |    +-- FencedError           a newer producer has the same transactional id
-     +-- FencedAgainError       fenced soon after a start: another instance has this name  exit 5
+     +-- FencedAgainError       fenced soon after a start: another worker has this name    exit 5
      +-- TransactionAbortedError    a transaction was aborted; its tasks are restored
      |    +-- RecordTooLargeError   a topic does not accept a record or batch of this size
      +-- DeliveryError          the broker did not accept records                          exit 1
@@ -43,19 +43,19 @@ class ErrorCode(StrEnum):
         INPUTS_DELETED: Input records that the restore needs were deleted.
         INPUTS_REPLACED: An input topic was deleted and created again, so it is not the topic that was read.
         SNAPSHOT_MISSING: The beginning of progress was deleted, and no snapshot takes its place.
-        OTHER_RULES: Another version processed the last commits by rules that this version does not have.
+        OTHER_RULES: Another version processed the last commits with rules that this version does not have.
         DIGEST_DIFFERS: Processing the inputs again gave other outputs than were committed.
         OUTPUTS_LOST: Committed outputs are missing and cannot be computed again.
-        SKIP_MISFIT: Inputs were skipped for another snapshot than the restore has loaded.
+        SKIP_MISFIT: Inputs were skipped for a different snapshot from the one that the restore has loaded.
         SKIP_TOO_LONG: More records of progress follow the snapshot than one skip can leave out.
-        NO_RECORDS: The broker delivered nothing for too long.
-        RECORD_TOO_LARGE: Committed records have to be published again, and their topic no longer takes their size.
+        NO_RECORDS: The broker delivered no record for too long.
+        RECORD_TOO_LARGE: Committed records must be published again, but their topic no longer accepts their size.
         OWN_CODE_FAILED: A user's own learner or network failed.
         NEVER_COMMITTED: The task has committed nothing, or nothing at these offsets.
         EXAMPLE_UNKNOWN: The input has no such example.
         TASK_TRIPPED: The breaker has stopped the task; resume it first.
         TASK_NOT_TRIPPED: The breaker has not stopped the task, so there is nothing to resume.
-        TASK_STOPPED: The task of an in-process application stands still; the log says why.
+        TASK_STOPPED: The task of an in-process application has stopped; the log says why.
         WORKERS_RUNNING: The group has members; stop all workers first.
     """
 
@@ -89,7 +89,7 @@ _OURS = (str(Path(__file__).parent), "site-packages", "dist-packages")
 def raised_at(error: BaseException) -> str:
     """Return where a user's own code raised an error, and the error: `FILE:LINE: TYPE: MESSAGE`.
 
-    The place is the innermost frame outside this package and the installed ones, or the innermost frame of all.
+    The place is the innermost frame outside this package and the installed packages, or else the innermost frame.
     """
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not any(part in frame.filename for part in _OURS)]
@@ -99,7 +99,7 @@ def raised_at(error: BaseException) -> str:
 
 
 class ArebaError(Exception):
-    """Base class: `exit_code` is the exit status of a process that ends with the error, `lines` are printed."""
+    """Base class of areba's errors. `exit_code` is the exit status of the process, and `lines` are printed."""
 
     exit_code = 1
 
@@ -156,7 +156,7 @@ class StateError(ArebaError):
 
     Args:
         message: What is wrong.
-        code: The same as one word, for scripts and tests; the text of the error ends with it, in square brackets.
+        code: The kind of error, for scripts and tests; the text of the error ends with it, in square brackets.
     """
 
     exit_code = 3
@@ -167,7 +167,7 @@ class StateError(ArebaError):
         super().__init__(f"{message} [{code}]")
 
     def within(self, where: str) -> "StateError":
-        """Return this error with the place where it was found before its message."""
+        """Return this error with its message preceded by the place where it was found."""
         return StateError(f"{where}: {self.message}", self.code)
 
 
@@ -203,7 +203,7 @@ class OutageError(UnknownOutcomeError):
 
 
 class FencedError(RestartNeededError):
-    """A newer producer has the same transactional id, or the transaction timed out; the broker answers both alike."""
+    """A newer producer has the same transactional id, or the transaction timed out; the broker does not say which."""
 
 
 class FencedAgainError(ArebaError):
@@ -217,11 +217,11 @@ class TransactionAbortedError(ArebaError):
 
 
 class RecordTooLargeError(TransactionAbortedError):
-    """The transaction was aborted because a topic accepts less than it did at the start: read its settings again."""
+    """The transaction was aborted because a topic accepts less than at the start: read its settings again."""
 
 
 class DeliveryError(ArebaError):
-    """The client took records, but the broker did not accept them."""
+    """The client accepted records, but the broker did not."""
 
 
 class BooksError(ArebaError):

@@ -1,7 +1,7 @@
-"""Every line of the log: its event, level, fields and meaning, declared in one place.
+"""Declare every event of the log in one place: its level, text, fields and meaning.
 
-A line in text format begins with the name of its event; a line in JSON format has the name and each field by itself.
-All loggers are below `areba`, so that one level or filter catches everything.
+A line in text format begins with the name of its event; a line in JSON format has a field for the name and for each
+field of the event. All loggers are below `areba`, so one level or filter applies to all of them.
 """
 
 import json
@@ -79,12 +79,12 @@ COMPILED_CODE_AWAITED = Event(
     "compiling",
     _WARNING,
     " in another process; waiting for {lock}, at most {timeout_s:g} s",
-    "Another process compiles the same code. This process uses the result.",
+    "Another process is compiling the same code. This process will use the result.",
 )
 COMPILED_CODE_READY = Event("compiled", _INFO, " seconds={seconds:.1f}", "Compiled code is loaded.")
 SERVING = Event("serving", _INFO, " {addresses}", "The addresses of `/alive`, `/ready` and `/metrics`.")
 VIEW_INCOMPLETE = Event(
-    "view-incomplete", _WARNING, ": {problem}", "The dashboard cannot read something; the rest of its page continues."
+    "view-incomplete", _WARNING, ": {problem}", "The dashboard cannot read a topic; the rest of its page continues."
 )
 VIEW_COMPLETE = Event("view-complete", _INFO, "", "The dashboard can read everything again.")
 PAGE_FAILED = Event(
@@ -92,16 +92,21 @@ PAGE_FAILED = Event(
 )
 TOPICS_AT_RISK = Event("topics", _WARNING, ": {problem}", "A topic exists, but its settings put data at risk.")
 KAFKA_AWAITED = Event(
-    "waiting", _WARNING, " for Kafka: {problem}", "A start waits for the brokers. Every five seconds."
+    "waiting", _WARNING, " for Kafka: {problem}", "A starting process waits for the brokers. Logged every five seconds."
 )
 OLDER_WORKERS_AWAITED = Event(
     "waiting",
     _WARNING,
     " until workers={count} of an older version have left group={group}; stop them with SIGTERM",
-    "Workers of two versions never process together.",
+    "The worker waits, because workers of two versions must not process at the same time.",
 )
 BROKERS_LOST = Event("brokers-lost", _WARNING, ": {problem}", "No Kafka broker can be reached; the worker waits.")
-BROKERS_BACK = Event("brokers-back", _WARNING, " seconds={seconds:.1f}", "A Kafka broker answers again, after so long.")
+BROKERS_BACK = Event(
+    "brokers-back",
+    _WARNING,
+    " seconds={seconds:.1f}",
+    "A Kafka broker answers again; the field has the outage's length.",
+)
 REQUEST_REFUSED = Event("request-refused", _ERROR, ": {problem}", "A Kafka broker refused a request of the client.")
 FETCH_FAILED = Event("fetch-failed", _WARNING, " {partition}: {problem}", "A fetch from a partition failed.")
 TRANSACTION_LEFT_OPEN = Event(
@@ -114,7 +119,7 @@ RESTARTING = Event(
     "restarting",
     _WARNING,
     " the process in {pause_s:g} s ({count}): {problem}",
-    "The worker replaces its process after an error: the restarts that count towards the limit, and the error.",
+    "The worker replaces its process after an error. The fields have the number of counted restarts, and the error.",
 )
 ASSIGNED = Event("assigned", _INFO, " tasks={tasks}", "The group has given these tasks to this worker.")
 REVOKED = Event("revoked", _INFO, " tasks={tasks}", "The group has taken these tasks back.")
@@ -123,7 +128,7 @@ RESTORING = Event(
     _INFO,
     " task={task} state={state} offsets={examples}/{labels} of={examples_goal}/{labels_goal}",
     "A task is being restored: its state, the offsets that its replay has reached (-1: it has not begun), and the "
-    "committed offsets. Every ten seconds.",
+    "committed offsets. Logged every ten seconds.",
 )
 DAMAGED = Event(
     "damaged",
@@ -135,9 +140,10 @@ RESTORED = Event(
     "restored",
     _INFO,
     " task={task} sequence={sequence} reprocessed={records} snapshot={snapshot}",
-    "A task is live again: its sequence, the records that were re-processed, and the snapshot's sequence (-1: none).",
+    "A task is live again: its sequence, the number of records that were processed again, and the sequence of the "
+    "snapshot (-1: none).",
 )
-CHANGED = Event("changed", _INFO, " task={task} {change}", "A task uses a setting that has changed from now on.")
+CHANGED = Event("changed", _INFO, " task={task} {change}", "From now on a task uses the new value of a setting.")
 GROWN = Event(
     "grown",
     _WARNING,
@@ -157,13 +163,13 @@ TRIMMED = Event(
     "trimmed",
     _INFO,
     " task={task} progress from offset={offset}",
-    "Progress records that no restore needs were deleted; this is the first offset that is left.",
+    "Progress records that no restore needs were deleted; the field has the first remaining offset.",
 )
 TRIM_FAILED = Event(
     "trim-failed",
     _WARNING,
     " task={task}: {problem}; progress keeps records that no restore needs",
-    "Such records could not be deleted. Logged once; nothing is lost.",
+    "Progress records that no restore needs could not be deleted. Logged once; nothing is lost.",
 )
 PARKED = Event(
     "parked",
@@ -175,7 +181,7 @@ TRIPPED = Event(
     "tripped",
     _ERROR,
     " task={task}: {problem}; {hint}",
-    "The breaker stopped a task. Fix the producer, then run `areba resume`.",
+    "The breaker has stopped a task. Correct the producer, then run `areba resume`.",
 )
 RESUMED = Event("resumed", _INFO, " task={task}", "An operator has resumed a task that the breaker had stopped.")
 ABORTED = Event("aborted", _WARNING, ": {problem}", "A transaction was aborted; its tasks are restored.")
@@ -195,7 +201,7 @@ TAKEN_OVER = Event(
     "taken-over",
     _WARNING,
     " task={task} transactional_id={transactional_id}: its hanging transaction was ended",
-    "A hanging transaction of a process that is gone was ended.",
+    "The worker has ended a hanging transaction that a vanished process had left open.",
 )
 UNBLOCKED = Event(
     "unblocked", _INFO, " tasks={tasks}", "The transactions that these tasks were waiting for are no longer open."
@@ -210,13 +216,13 @@ TRACES_DROPPED = Event(
     "traces-dropped",
     _WARNING,
     " task={task} records={records}: traceparent is not a valid W3C value",
-    "Records since the last such line whose `traceparent` was dropped. At most one line a minute.",
+    "Records since the last such line whose `traceparent` was dropped. Logged at most once a minute.",
 )
 CLOSING_FAILED = Event(
     "closing-failed",
     _WARNING,
     "",
-    "A client could not be closed when the worker ended; the traceback follows.",
+    "A Kafka client could not be closed when the worker ended; the traceback follows.",
     has_traceback=True,
 )
 STOPPED = Event(
@@ -228,15 +234,15 @@ STOPPED = Event(
 MISPLACED = Event(
     "misplaced",
     _WARNING,
-    " task={task} records={records}: stream {stream!r} belongs to partition {partition}. Its producer chooses "
-    "partitions in another way: set partitioner=murmur2_random (Java's default), or a label may not meet its example",
-    "A record lies in a partition that its key does not belong to. Logged for the first record of a task.",
+    " task={task} records={records}: stream {stream!r} belongs to partition {partition}. Its producer "
+    "uses another partitioner: set partitioner=murmur2_random (Java's default), or a label may not meet its example",
+    "A record is in a partition to which its key does not belong. Logged for the first such record of a task.",
 )
 MEMORY_BOUND = Event(
     "memory",
     _INFO,
     " bound={bound} with all {tasks} tasks: {parts}",
-    "Memory of a worker that owns all tasks, with all tables full at the configured limits.",
+    "The memory that a worker needs if it has all tasks, and all tables are full at the configured limits.",
 )
 MEMORY_ABOVE_LIMIT = Event(
     "memory",
@@ -249,28 +255,28 @@ MEMORY_ALLOCATED = Event(
     "memory",
     _INFO,
     " task={task} allocated={size}",
-    "Memory of a live task's state, buffers and snapshot, each time it has grown by half.",
+    "The memory of a live task's state, buffers and snapshot. Logged each time it has grown by half.",
 )
 PROGRESS = Event(
     "progress",
     _INFO,
     " outputs={outputs} offsets={offsets}",
-    "Output records since the line before, and the committed offsets of each task. Every ten seconds.",
+    "The output records since the previous line, and the committed offsets of each task. Logged every ten seconds.",
 )
 DEAD_LETTERS = Event(
     "dead-letters",
     _WARNING,
     " reason={reason} count={count} last: task={task} stream={stream} {side} offset={offset}; look: {command}",
-    "Records became dead letters: how many since the line before, the last one, and the command that shows it.",
+    "Records became dead letters: their number since the previous line, the last one, and the command that shows it.",
 )
 LABELS_MISSING = Event(
     "labels",
     _WARNING,
     ": {streams}",
-    "Labels of streams have stopped coming, or too many of their examples end without a label.",
+    "Labels of some streams have stopped coming, or too many of their examples end without a label.",
 )
 LABELS_RETURNED = Event(
-    "labels", _INFO, " task={task} stream={stream!r}: they come again", "Labels of a stream come again."
+    "labels", _INFO, " task={task} stream={stream!r}: they are coming again", "Labels of a stream are coming again."
 )
 
 

@@ -28,7 +28,7 @@ Headers: TypeAlias = Mapping[int, Sequence[Header]]
 """Headers by row; rows without headers are absent."""
 
 UNREADABLE_HEADERS: Sequence[Header] = (("areba.headers.unreadable", None),)
-"""Stands for the headers of a record if the name of one of them is not UTF-8: clients then cannot read any of them."""
+"""Stands for the headers of a record if a header's name is not UTF-8: clients then cannot read any header."""
 
 Floats: TypeAlias = NDArray[np.float32]
 Longs: TypeAlias = NDArray[np.int64]
@@ -173,8 +173,8 @@ class Prediction:
 class Outcome:
     """How an example was closed, or that a record was a duplicate; fields that do not apply are None.
 
-    `learner` and `score` are those of the champion's prediction. `delay_ms` is the label's time minus the example's.
-    The offsets are those of the input records that this outcome settles.
+    `learner` and `score` belong to the champion's prediction. `delay_ms` is the label's time minus the example's.
+    The offsets belong to the input records that this outcome settles.
     """
 
     stream: str
@@ -362,7 +362,7 @@ class OutputRecords:
     Attributes:
         keys: n keys.
         values: n values.
-        timestamps: n event times in milliseconds, each that of the input record that caused it.
+        timestamps: n event times in milliseconds, each taken from the input record that caused it.
         headers: By row; rows without headers are absent.
     """
 

@@ -38,16 +38,16 @@ MEANINGS: Mapping[str, str] = {
     "application.id": "name of the application: its consumer group, the beginning of the names of its own topics and "
     "transactional ids, and the seed of its models",
     "application.instance": "name of this worker among the workers of the application; keep it over restarts",
-    "metrics.every_labels": "labels of a stream from one record of metrics to the next, for each learner",
+    "metrics.every_labels": "labels of a stream between two metric records of a learner",
     "metrics.fading_factor": "fading factor of the prequential sums; 1 never forgets",
-    "metrics.change_detector": "method that finds out when a learner began to recognise a class worse than before",
-    "limits.max_streams_per_task": "streams of a task; records of a further stream become dead letters "
+    "metrics.change_detector": "method that detects when a learner began to recognise a class worse than before",
+    "limits.max_streams_per_task": "most streams of a task; records of further streams become dead letters "
     "`unknown-stream`",
-    "limits.max_record_bytes": "size of a value in bytes; a larger record becomes a dead letter `too-large`",
-    "limits.max_features": "features of an example; an example with more becomes a dead letter `wrong-dimension`",
+    "limits.max_record_bytes": "largest size of a value in bytes; a larger record becomes a dead letter `too-large`",
+    "limits.max_features": "most features of an example; an example with more becomes a dead letter `wrong-dimension`",
     "breaker.in_a_row": "unreadable records of one input in a row that stop the task until `areba resume`",
     "breaker.share": "share of unreadable records among all records of one input that stops the task",
-    "breaker.share_after_records": "records of one input before that share counts",
+    "breaker.share_after_records": "records of one input that must be read before this share counts",
 }
 """Settings that the configuration's classes describe in one sentence together."""
 

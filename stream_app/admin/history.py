@@ -102,7 +102,7 @@ class History:
         self._progress = TopicPartition(topics.progress, number)
 
     def commits(self) -> Iterator[Recorded]:
-        """Yield the commit records up to the one that the group has committed.
+        """Yield the commit records up to the commit that the group has committed.
 
         If the beginning of progress was deleted, the first record is the oldest snapshot's. The task can be rebuilt as
         it was after this commit, but the commit itself cannot be processed again.

@@ -28,7 +28,7 @@ Its labels may have stopped long ago.
 """
 
 WINDOW_MS = 3_600_000
-"""Dead letters are reported for an hour of the task's event time: by then somebody has seen them, or there are more."""
+"""Dead letters are reported for an hour of the task's event time: by then someone has seen them, or there are more."""
 
 QUIET = frozenset(
     reason.text
@@ -42,7 +42,7 @@ QUIET = frozenset(
         Reason.TOO_LARGE,
     )
 )
-"""Reasons that are counted, but are not problems by themselves.
+"""Reasons that are counted, but are not problems in themselves.
 
 Late labels and repeated records are normal in such data, and the breaker judges values that cannot be read.
 """
@@ -269,8 +269,8 @@ def _flow(times: Sequence[int], ended: Sequence[_Ended], known: Sequence[_Known]
         return LabelFlow(None, None, 0.0, 0, unlabelled)
     share = metric.labelled / (metric.labelled + metric.unlabelled + metric.evicted)
     now_ms = max(*times, *(one.time_ms for one in ended), metric_ms)
-    # If no join is among the newest outcomes, the last label arrived before the next metric was due. Metrics come every
-    # so many labels, so the time to the next one is estimated as the time between the last two.
+    # If no join is among the newest outcomes, the last label arrived before the next metric was due. Metrics follow a
+    # fixed number of labels, so the time to the next metric is estimated as the time between the last two.
     expected_ms = 2 * metric_ms - known[1].time_ms if len(known) > 1 else metric_ms
     joined_ms = min(now_ms, max((one.time_ms for one in ended if one.outcome == "joined"), default=expected_ms))
     due_ms = now_ms - max(metric.delay_ms_p99, SKEW_MS)

@@ -27,7 +27,7 @@ from stream_app.snapshot.format import Snapshot
 from stream_app.snapshot.skipped_inputs import read_gap
 
 TAIL_RECORDS = 100_000
-"""Records at the end of progress that are read first: they have the last commit, and those of recent snapshots."""
+"""Records at the end of progress that are read first: they have the commits of recent snapshots, and the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class _Commits:
 
 
 def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequence[int]:
-    """Return the given tasks of the application, or all tasks if none is given.
+    """Return the given tasks of the application, or all tasks if no task is given.
 
     Raises:
         ConfigurationError: There is no such task.

@@ -1,7 +1,7 @@
 """The access control lists of Kafka that each role needs, and no more; pure.
 
-Kafka's operations imply others: Read, Write and Delete each permit Describe. What is implied is not granted again. The
-brokers of Kafka 2.8 and newer let a producer be idempotent that may write to its topics (KIP-679), so no role needs an
+Some operations of Kafka include others: Read, Write and Delete each include Describe, which is not granted again. With
+brokers of Kafka 2.8 and newer, a producer that may write to its topics may be idempotent (KIP-679), so no role needs an
 operation on the cluster.
 """
 
@@ -14,7 +14,7 @@ from stream_app.config import Config
 
 
 class Role(StrEnum):
-    """Who works with an application: each role has a principal of its own."""
+    """Who works with an application. Each role has its own principal."""
 
     WORKER = "worker"
     PRODUCER = "producer"
@@ -42,7 +42,7 @@ class AclEntry:
     """One permission, from any host.
 
     Attributes:
-        principal: Who gets it, such as `User:areba`.
+        principal: Who gets the permission, such as `User:areba`.
         resource: The kind of the resource.
         name: Its name, or the beginning of its name.
         pattern: Which of the two `name` is.
@@ -81,7 +81,7 @@ class _Grants:
 
 
 _SETTINGS = "compare the topic's settings with those that the guarantees need"
-_LOG_READER = "read single partitions: the client asks for the coordinator of this group, which it does not join"
+_LOG_READER = "read single partitions: Kafka's client looks up the coordinator of this group without joining it"
 
 
 def acl_entries(config: Config, role: Role, principal: str, group: str | None = None) -> tuple[AclEntry, ...]:

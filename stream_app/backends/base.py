@@ -88,7 +88,7 @@ class Source(Protocol):
             on_assign: Called inside `poll` with the sorted partitions of all topics. None of them is read until
                 `start_at` is called for it.
             on_revoke: Called inside `poll` or `close` with the same partitions, also if they were lost.
-            partitions: Only the first so many partitions of each topic are given; topics may have more.
+            partitions: Number of partitions of each topic that are returned, from the first on; topics may have more.
         """
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -144,7 +144,7 @@ class Source(Protocol):
     def known_end(self, partition: TopicPartition) -> int | None:
         """Return the end of a partition as its last fetch saw it, without a request; None: there was no fetch yet.
 
-        The end includes open transactions and their markers. It stands still while the partition is not fetched.
+        The end includes open transactions and their markers. It does not move while the partition is not fetched.
         """
 
     def group_metadata(self) -> object:
@@ -195,7 +195,7 @@ class Transaction(Protocol):
 
         Raises:
             TransactionAbortedError: The transaction was given up. Where the client had to be replaced, it may have
-                been committed nevertheless: once the new client is initialised, the group's committed offsets tell.
+                been committed nevertheless: once the new client is initialised, the group's committed offsets show it.
             RecordTooLargeError: The transaction was aborted, because a topic did not accept a record for its size.
             FencedError: A newer producer has our id.
             UnknownOutcomeError: The outcome is unknown and cannot be settled; restart the process.
@@ -259,7 +259,7 @@ class Cluster(Protocol):
     """
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Return those of the named topics that exist."""
+        """Return the named topics that exist."""
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
         """Create topics with this number of copies; a topic that exists is left as it is.
@@ -321,7 +321,7 @@ class Sender(Protocol):
     """An idempotent producer (acks=all) for tools and replays. Not thread-safe.
 
     A key goes to the partition to which Java's default partitioner sends it. A sender that is created with `partitions`
-    computes this as if every topic had so many: for topics that have grown since the application began.
+    computes this as if every topic had this number: for topics that have grown since the application began.
     """
 
     def send(

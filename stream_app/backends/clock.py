@@ -1,4 +1,4 @@
-"""The clocks: the machine's, and one that stands still until it is moved."""
+"""The clocks: the machine's, and a clock that moves only when a test moves it."""
 
 import time
 
@@ -20,7 +20,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock for tests: it stands still until `advance` or `sleep` moves it, and never blocks.
+    """A clock for tests: only `advance` and `sleep` move it, and it never blocks.
 
     Args:
         now_ms: The time at which it starts, in milliseconds since 1970.

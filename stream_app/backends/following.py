@@ -1,4 +1,4 @@
-"""The port of views that follow a running application: many partitions at once, whatever happens to the brokers."""
+"""The port of views that follow a running application: many partitions at once, even while brokers fail."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ class LogFollower(Protocol):
     """
 
     def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Continue these partitions at these offsets; an offset that does not exist stands for the first that does."""
+        """Continue these partitions at these offsets; a missing offset means the first existing offset."""
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
         """Return at most `max_records` records as soon as there are any, or the ends of partitions.

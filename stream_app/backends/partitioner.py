@@ -1,4 +1,4 @@
-"""The partition that a record belongs to: the one that Java's default partitioner computes from its key.
+"""The partition of a record, as Java's default partitioner computes it from the key.
 
 The key is the name of the stream. All producers of an application must agree on the partition of a stream. Otherwise
 the stream has a separate model in each partition that they choose, and labels miss their examples. librdkafka uses
@@ -35,7 +35,7 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=4_096)  # keys are names of streams: few, and often the same
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition, of so many, to which Java's default partitioner sends this key."""
+    """Return the partition, of `partitions`, to which Java's default partitioner sends this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
@@ -78,7 +78,7 @@ class Placement:
         self._is_misplaced = np.zeros(0, np.bool_)
 
     def misplaced(self, names: Sequence[str], records: Longs, unknown: Mapping[str, int]) -> Misplaced | None:
-        """Return what is misplaced in a batch; None: nothing.
+        """Return the misplaced records of a batch; None if there are none.
 
         Args:
             names: The task's streams; from one call to the next, names are only appended.

@@ -24,7 +24,7 @@ LONGEST_PAUSE_S = 60.0
 """Longest pause: a worker must not be away for longer after the brokers have come back."""
 
 OUTAGES_KEPT = 10
-"""Restarts by outages that are remembered; so many within `BACK_OFF_WINDOW_S` reach the longest pause."""
+"""Restarts by outages that are remembered; this many within `BACK_OFF_WINDOW_S` reach the longest pause."""
 
 STOP_CHECK_S = 0.1
 """Time between two checks whether to stop, during a pause."""

@@ -171,7 +171,7 @@ def _wait_for_lock(lock: Path, descriptor: int, should_stop: Callable[[], bool])
 
 
 def _rehearsal_records(feature_counts: dict[str, int], count: int) -> tuple[RawRecords, RawRecords]:
-    """Return so many examples of each stream, and their labels."""
+    """Return this many examples of each stream, and their labels."""
     examples = [
         Example(name, f"{number}-{name}"[:64], [float(number % 2)] * features)
         for name, features in feature_counts.items()

@@ -51,7 +51,7 @@ class Changes:
 
     Attributes:
         taken_over: One line for each difference that takes effect.
-        refused: One line for each difference that a running application cannot take over; when there is none, the new
+        refused: One line for each difference that a running application cannot take over; if it is empty, the new
             settings may be used.
     """
 

@@ -90,7 +90,7 @@ class LearnerSettings(Settings):
         budget: B, the number of examples in both queues together; even.
         theta: Fading factor of the class sizes.
         window: W, the number of examples in the sliding window.
-        cost: Initial cost of an error on a positive example; that of an error on a negative example is 1.
+        cost: Initial cost of an error on a positive example; the cost of an error on a negative example is 1.
         largest_cost: Upper bound on a cost.
         cost_interval_labels: Number of labels between two changes of the costs.
         ensemble_size: Number of networks in the ensemble.

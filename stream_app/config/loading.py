@@ -33,7 +33,7 @@ DEFAULT = "default"
 
 
 class Effective(NamedTuple):
-    """A setting in force: its dotted path, its value, and where that comes from.
+    """A setting in force: its dotted path, its value, and the source of the value.
 
     `source` is `file:line`, the name of a variable, or `DEFAULT`.
     """

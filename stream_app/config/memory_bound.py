@@ -13,8 +13,8 @@ the bounds on pending, waiting and closed, R records in a batch, and B bytes of 
              + 8 (r + 16) x (units of each layer + 64)      scratch
     snapshot = twice what a stream's rows, labels and learners take: the bytes, and the records that they are cut into
 
-A configured stream is in one partition, so it counts once, whatever the number of tasks. Memory of learners of your own
-comes on top.
+A configured stream is in one partition, so it counts once, regardless of the number of tasks. Memory of learners of
+your own comes on top.
 """
 
 from itertools import pairwise
@@ -58,7 +58,7 @@ class MemoryBound(NamedTuple):
     process: int
 
     def total(self, tasks: int) -> int:
-        """Return the bound of a worker that has all configured streams and so many tasks."""
+        """Return the bound of a worker that has all configured streams and this number of tasks."""
         return self.streams + tasks * self.task + self.process
 
     def text(self, tasks: int) -> str:

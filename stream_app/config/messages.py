@@ -73,7 +73,7 @@ def _nearest(word: object, words: Iterable[str]) -> str:
 
 
 def or_nearest(word: object, words: Iterable[str]) -> str:
-    """Return `; did you mean ...?`, or all words when none is similar."""
+    """Return `; did you mean ...?`, or all words if no word is similar."""
     known = list(words)
     return _nearest(word, known) or f" (there are: {', '.join(known)})"
 

@@ -121,7 +121,7 @@ class WorkerSettings(Settings):
 
 
 class BreakerSettings(Settings):
-    """When unreadable records stop a task; each input is counted by itself.
+    """When unreadable records stop a task; each input is counted separately.
 
     Attributes:
         in_a_row: The task stops after this number of unreadable records in a row.
@@ -138,9 +138,9 @@ class StreamOverrides(LearnerOverrides):
     """A stream as the file has it. Settings of learners apply to all learners of the stream.
 
     Attributes:
-        features: Number of features of an example; None takes that of the first example.
+        features: Number of features of an example; None takes the number of the first example.
         champion: The first champion; None takes the first entry of `learners` in `Config`.
-        learners: Settings for one learner by its name; they override those of the stream.
+        learners: Settings for one learner by its name; they override the settings of the stream.
     """
 
     features: Features | None = None
@@ -169,7 +169,7 @@ class _Conflict(NamedTuple):
 
 
 class ConflictsError(ValueError):
-    """Settings contradict one another, though each is right by itself."""
+    """Settings contradict one another, though each of them is valid."""
 
     def __init__(self, conflicts: list[_Conflict]) -> None:
         self.conflicts = conflicts

@@ -25,7 +25,7 @@ from stream_app.errors import StateError
 
 
 def _from_list(value: object) -> object:
-    """Return learners by name from the list that `to_json` writes: a list, since their order is that of the outputs."""
+    """Return learners by name from the list that `to_json` writes: a list, since the outputs have the same order."""
     if isinstance(value, list):
         return {item["name"]: {key: item[key] for key in item if key != "name"} for item in value}
     return value
@@ -35,9 +35,9 @@ class StreamSettings(Settings):
     """The settings of one stream: every learner with all of its settings.
 
     Attributes:
-        features: Number of features of an example; None takes that of the first example.
+        features: Number of features of an example; None takes the number of the first example.
         champion: The learner whose predictions are the application's answers.
-        learners: Settings by name, in the configured order, which is that of the outputs.
+        learners: Settings by name, in the configured order, which is also the order of the outputs.
     """
 
     features: Features | None = None

@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 def dotted(path: SettingPath) -> str:
-    """Return the path as text of one line, whatever characters the names contain."""
+    """Return the path as one line of text, even if names contain control characters."""
     return ".".join(name if name and name.isprintable() else repr(name) for name in path)
 
 
@@ -51,7 +51,7 @@ class Document:
         self.faults: list[Fault] = []
 
     def add_fault(self, path: SettingPath, message: str) -> None:
-        """Add a wrong setting, with its place or that of the nearest section around it that was written."""
+        """Add a wrong setting, with its line, or the line of the nearest enclosing section in the file."""
         rank, place = next(self._places_above(path), ((0,), self.file))
         key = f"{dotted(path)}: " if path else ""
         self.faults.append(Fault(rank, f"{place}: {key}{message}"))
@@ -59,7 +59,7 @@ class Document:
     def source(self, path: SettingPath) -> str | None:
         """Return the place of a setting; None if it was not written.
 
-        A value within a list or a short form (`{budget: 20}`) may have no place: then it is that of the whole.
+        A value within a list or a short form (`{budget: 20}`) may have no line: then it has the line of the whole.
         """
         here: Any = self.data
         for name in path:
@@ -73,7 +73,7 @@ class Document:
         return (self.places[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.places)
 
     def lines(self) -> list[str]:
-        """Return the line of each fault once: those of the file in its order, then those of the variables."""
+        """Return the line of each fault once: faults of the file in its order, then faults of the variables."""
         return list(dict.fromkeys(fault.line for fault in sorted(self.faults, key=lambda fault: fault.rank)))
 
 

@@ -32,7 +32,7 @@ class Published:
     Attributes:
         number: How many moments were published before.
         overview: Of all streams.
-        details: By stream, of those that somebody looks at.
+        details: By stream, for the streams that are being viewed.
     """
 
     number: int = 0

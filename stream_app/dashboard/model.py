@@ -23,7 +23,7 @@ MAX_MARKS = 100
 """Newest changes of a stream that are marked."""
 
 STALLED_S = 10.0
-"""A stream is stalled if its task has unprocessed examples and has committed nothing for so long."""
+"""A stream is stalled if its task has unprocessed examples and has committed nothing for this long."""
 
 LEARNER_COLUMNS = ("time_ms", "gmean", "recall", "specificity")
 STREAM_COLUMNS = ("time_ms", "positive_size", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99")

@@ -28,7 +28,7 @@ CHECK_S = 0.2
 """How often an open connection looks for newer documents."""
 
 KEEP_ALIVE_S = 15.0
-"""A comment is sent after so long without documents, so that a closed connection is noticed."""
+"""A comment is sent after this long without documents, so that a closed connection is noticed."""
 
 HEADERS = (
     (
@@ -66,7 +66,7 @@ def application(feed: Feed, allowed_hosts: Sequence[str], is_ending: Callable[[]
     """Return the web application over a feed.
 
     Args:
-        feed: Where the documents come from.
+        feed: The source of the documents.
         allowed_hosts: Values of the Host header that are served: with fixed ones, no other web page that the user opens
             can read the figures under a name that it lets point to this machine.
         is_ending: Whether the server ends: open connections are then closed in an orderly way.

@@ -149,11 +149,11 @@ class SourcesCacheLocator(_CacheLocator):
         return str(self._folder)
 
     def get_source_stamp(self) -> str:
-        """Return the digest in the folder's name: another source is another folder."""
+        """Return the digest in the folder's name: each version of the source has its own folder."""
         return self._folder.name
 
     def get_disambiguator(self) -> str:
-        """Return the line of the function, which tells functions of one name apart."""
+        """Return the line of the function, which distinguishes functions with the same name."""
         return str(self._line)
 
 

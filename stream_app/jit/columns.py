@@ -115,7 +115,7 @@ def _constant(value: int) -> Typing:
     return ir.Constant(ir.IntType(64), value)
 
 
-def view_intrinsic(view: type[tuple[Any, ...]], blocks: Sequence[Block]) -> Any:  # noqa: ANN401  (its arguments are not those of a call)
+def view_intrinsic(view: type[tuple[Any, ...]], blocks: Sequence[Block]) -> Any:  # noqa: ANN401  (its arguments are types, not values)
     """Make an intrinsic that turns a pointer to a descriptor into a view.
 
     Args:

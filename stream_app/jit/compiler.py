@@ -62,7 +62,7 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile a function and inline every call of it, which saves the copy of a named tuple that a call makes."""
+    """Compile a function and inline every call to it, which saves the copy of a named tuple that a call makes."""
     return _compile(function, forceinline=True)
 
 
@@ -77,5 +77,5 @@ def compiled_without_refcounts(function: Function) -> Function:
 
 
 def inlined_without_refcounts(function: Function) -> Function:
-    """Compile a function as `compiled_without_refcounts` does, and inline every call of it."""
+    """Compile a function as `compiled_without_refcounts` does, and inline every call to it."""
     return _compile(function, _nrt=False, forceinline=True)

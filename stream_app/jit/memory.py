@@ -1,6 +1,6 @@
 """Memory by address: how one compiled call works on the arrays of many owners.
 
-A call from Python into compiled code costs as much as the work on ten records. So each object with a state of its own
+A call from Python into compiled code costs as much as the work on ten records. So each object with its own state
 (the join of a stream, a learner) describes its state by a descriptor: an int64 array of addresses of arrays, integers,
 and floats as their bits. Compiled code turns a descriptor into a view, a named tuple of arrays or pointers, in its own
 loop. A descriptor is valid as long as its owner holds the arrays and has not replaced any of them; an owner that
@@ -54,7 +54,7 @@ PREFETCH_DISTANCE = 8
 # Intrinsics: functions for compiled code that are written as LLVM instructions ----------------------------------------
 
 
-def intrinsic(function: Callable[..., tuple[Typing, Generator]]) -> Any:  # noqa: ANN401  (its arguments are not those of a call)
+def intrinsic(function: Callable[..., tuple[Typing, Generator]]) -> Any:  # noqa: ANN401  (its arguments are types, not values)
     """Make an intrinsic of a function that returns its signature and its generator."""
     return extending.intrinsic(function)
 

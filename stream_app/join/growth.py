@@ -12,7 +12,7 @@ from stream_app.join.layout import view_of
 
 @inlined_without_refcounts
 def wanted_ring_rows(counters: Pointer, rows: Number) -> int:
-    """Return how many rows of the ring so many more records may need: one more than can be remembered at most.
+    """Return how many rows of the ring this many more records may need: at most one more than can be remembered.
 
     The settings are in memory directly after the counters.
     """
@@ -39,7 +39,7 @@ def add_free_slots(join: int, old_slots: int) -> None:
 
 @compiled_without_refcounts
 def rehash(old_join: int, new_join: int) -> None:
-    """Fill the hash table of one descriptor with the references in that of another; counters do not change."""
+    """Fill the hash table of one descriptor with the references in another's; counters do not change."""
     old, new = view_of(longs_at(old_join)), view_of(longs_at(new_join))
     mask = len(new.table_hashes) - 1
     for place in range(mask + 1):
@@ -59,8 +59,8 @@ def rebuild_index(join: int, pending: int, waiting: int) -> None:
 
     Args:
         join: Address of the descriptor.
-        pending: The first slots have pending examples, so many.
-        waiting: The slots after these have waiting labels, so many.
+        pending: Number of pending examples, which are in the first slots.
+        waiting: Number of waiting labels, which are in the slots after these.
     """
     state = view_of(longs_at(join))
     counters, slots = state.counters, len(state.states)

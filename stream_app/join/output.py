@@ -17,8 +17,8 @@ from stream_app.records import ID_WORDS, NO_LONG, Bytes, Floats, Integers, Longs
 class JoinOutput(NamedTuple):
     """The results of one call, in order, one stream after the other.
 
-    Positions are those of the merged sequence. The arrays are as long as the call may need; `counts` has the lengths
-    that are used. Slots that a call gives up are free only after it, so the results can name them.
+    Positions are positions in the merged sequence. The arrays are as long as the call may need; `counts` has the
+    lengths that are used. Slots that a call gives up are free only after it, so the results can name them.
 
     Attributes:
         counts: int64 `[OUTPUT_KINDS]`, the number of operations, outcomes, dead letters, parked labels, released

@@ -10,7 +10,7 @@ For each record of a stream, in merge order (`apply_record`):
    `join_with_waiting_label` and `wait_for_label`; or it repeats an earlier one, `repeat_example`. `apply_label`: one of
    `wait_for_example`, `join_with_pending_example`, `repeat_label` and the corrections; or a dead letter.
 
-With `join.corrections: correct`, a label with a higher revision than the one before is a correction. The class of a
+With `join.corrections: correct`, a label with a higher revision than the label before is a correction. The class of a
 label that still waits changes in place (`correct_waiting_label`). The id of an example that was joined gets the other
 class (`correct_joined_example`), and an operation and an amendment carry the change to the learners and to the
 prequential sums. The record that corrects ends in the outcome `correction`. A higher revision with the same class is a

@@ -85,7 +85,7 @@ class StreamJoin:
 
     @property
     def address(self) -> int:
-        """The address of the descriptor, valid as long as this object lives."""
+        """The address of the descriptor, valid as long as this object exists."""
         return self._addresses[0]
 
     @property
@@ -124,7 +124,7 @@ class StreamJoin:
             self.descriptor[JoinField.FEATURES] = features
 
     def make_room(self, rows: int) -> None:
-        """Make sure that so many records can be applied: at least double each block that is too small for them."""
+        """Make sure that this many records can be applied: at least double each block that is too small for them."""
         counters, (slots, ring, table) = (
             self._counters.tolist(),
             self.descriptor[JoinField.SLOTS : JoinField.TABLE + 1].tolist(),
@@ -143,7 +143,7 @@ class StreamJoin:
             )
 
     def reserve(self, rows: int, closed: int) -> None:
-        """Make sure that an empty join can take over so many open ids and so many closed ids."""
+        """Make sure that an empty join can take over this many open ids and this many closed ids."""
         self.make_room(rows)
         if self.descriptor[JoinField.RING] < closed:
             self._change(JoinField.RING_BLOCK, JoinField.RING, closed, self._move_ring)
@@ -170,7 +170,7 @@ class StreamJoin:
         self.descriptor[field] = value
         self._blocks[block] = self._new_block(block)
         move()
-        del old_memory  # compiled code reads it by address: it must live until here
+        del old_memory  # compiled code reads it by address: it must exist until here
 
     def _new_block(self, number: int) -> Bytes:
         block, descriptor = BLOCKS[number], self.descriptor.tolist()

@@ -52,7 +52,7 @@ class Answers:
         scores: float32 `[m]`, P(class 1) at `Operation.PREDICT`; NaN elsewhere.
         labels: int8 `[m]`, the learner's class at `Operation.PREDICT`: 1 where the score is over 0.5, of an
             ensemble what most networks vote for; -1 elsewhere.
-        versions: int64 `[m]`, updates before the operation, those of all networks together.
+        versions: int64 `[m]`, updates before the operation, of all networks together.
         reports: float64 `[reports, 7]`, a row for each `Operation.REPORT`, in order, by `REPORT_COLUMNS`; zeros for
             what the method does not have.
     """
@@ -86,7 +86,7 @@ class Learner(Protocol):
         """Take over the state of the learner that returned these arrays; both give the same bits from then on.
 
         Raises:
-            StateError: The arrays are not those of a learner of this kind and shape.
+            StateError: The arrays do not belong to a learner of this kind and shape.
         """
 
 

@@ -67,7 +67,7 @@ LEARNER_FIELDS = _BLOCK + 2
 
 MAX_PREFETCHED_BYTES = 1 << 14
 """The most bytes of a learner's state that are prefetched before its turn: half of a level-1 cache. The CPU prefetches
-the rest of a larger network by itself, since it is read in order."""
+the rest of a larger network without help, since it is read in order."""
 
 
 def learner_descriptor(
@@ -213,7 +213,7 @@ def run_part(
 
 @compiled
 def run(learner: int, buffers: int, operations: int) -> None:
-    """Carry out so many operations; learner and buffers are the addresses of their descriptors."""
+    """Carry out this many operations; learner and buffers are the addresses of their descriptors."""
     run_part(longs_at(learner), buffers_at(longs_at(buffers)), ZERO, operations, ZERO, False, ZERO)
 
 

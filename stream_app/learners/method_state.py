@@ -16,7 +16,7 @@ from stream_app.learners.poisson import TABLE_SIZE, WORDS
 from stream_app.records import ID_WORDS, Floats, Longs, Words
 
 NEGATIVE, POSITIVE = 0, 1
-"""The classes. An array with two elements has that of the negative class first."""
+"""The classes. An array with two elements has the negative class first."""
 
 AREBA, QBR, SLIDING, BASELINE, ADAPTIVE_CS, OOB, UOB = range(7)
 """The kinds of methods: which function admits an example."""

@@ -118,7 +118,7 @@ class OnlineLearner:
 
     @property
     def allocated_bytes(self) -> int:
-        """Bytes of the learner's memory, without that of modules under autograd."""
+        """Bytes of the learner's memory, without modules under autograd."""
         seen = self._all.scaler.seen.nbytes if self._scaled else 0
         return len(self._block) + seen
 
@@ -141,11 +141,11 @@ class OnlineLearner:
 
     @property
     def descriptor(self) -> Longs | None:
-        """For `loop.run`, valid as long as the learner lives; its values change in place. None: it is not compiled."""
+        """For `loop.run`, valid as long as the learner exists; its values change in place. None: not compiled."""
         return self._descriptor if self._compiled else None
 
     def make_room(self, slots: int) -> None:
-        """Make sure that the scaled features of so many slots can be kept; existing ones stay."""
+        """Make sure that the scaled features of this many slots can be kept; existing ones stay."""
         if not self._scaled:
             return
         scaler, wanted = self._all.scaler, slots * self._features

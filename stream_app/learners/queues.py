@@ -53,7 +53,7 @@ def age_of(state: MethodStateView, scaler: ScalerView, slot: int, queue: int) ->
 def move_to_class(state: MethodStateView, age: int, label: int) -> None:
     """Move an example from the queue of the other class to the end of the queue of this class.
 
-    As in `append`, a full queue loses its oldest example. The queues are those of the classes, and `age` is the
+    As in `append`, a full queue loses its oldest example. Each class has a queue, and `age` is the
     example's in the other class's queue.
     """
     other = 1 - label

@@ -22,14 +22,14 @@ class LearnerFigures:
 
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """One stream. None stands for what is not known yet.
+    """One stream. None means that a figure is not known yet.
 
     Attributes:
         stream: Its name.
         task: Number of the task that processed its newest record.
         learners: Its learners, in the order of their first metrics; the champion is first.
         labelled_per_s: Labelled examples that were learned in a second of wall time, over the last seconds.
-        lag_ms: How much event time the newest example is ahead of what is processed; 0 if all examples are processed.
+        lag_ms: Event time from the processed records to the newest example; 0 if all examples are processed.
         dead_letters: Dead letters among the records that were read.
         dead_letters_are_all: Whether no older dead letters were left out.
         example_ms: Event time of its newest example.
@@ -81,7 +81,7 @@ class Figures:
         unassigned: Dead letters of records that belong to none of these streams, by reason.
         left_out: Records of further streams, which are not kept.
         skipped: Records that were not read because more came than can be read.
-        problems: A line for each task that stands still, and for each topic that cannot be read.
+        problems: A line for each task that has stopped, and for each topic that cannot be read.
     """
 
     streams: tuple[StreamFigures, ...] = ()

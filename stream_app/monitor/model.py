@@ -110,8 +110,8 @@ class _Stream:
 class Model:
     """The figures of the streams of one application.
 
-    Streams are those of the configuration and those that have an output. Examples and dead letters of other names add
-    none: their producers may write any name.
+    The streams are the configured streams and the streams that have an output. Examples and dead letters of other names
+    add none: their producers may write any name.
 
     Args:
         streams: Names of the streams that are known already.
@@ -132,7 +132,7 @@ class Model:
         self._skipped = 0
 
     def tick(self, now_s: float) -> None:
-        """Note the moment of an update; what is added next has come since the last one.
+        """Note the time of an update; what is added next has arrived since the previous update.
 
         What is added before the first tick was in the topics already, and does not count in rates.
         """

@@ -9,7 +9,7 @@ from stream_app.monitor.figures import Figures, LearnerFigures, StreamFigures
 from stream_app.terminal import printable, simple_table
 
 COLUMNS = ("stream", "learner", "G-mean", "recall", "specif.", "labels/s", "lag s", "pending", "dead", "changes")
-"""`labels/s`, `lag s`, `pending` and `dead` belong to the stream and stand in the row of its first learner."""
+"""`labels/s`, `lag s`, `pending` and `dead` belong to the stream and are in the row of its first learner."""
 
 CAPTION = "* champion; G-mean, recall and specificity in percent; lag in event time"
 
@@ -67,7 +67,7 @@ def figures_table(figures: Figures, title: str, lines: int | None = None) -> Gro
 
 
 def _fitting(streams: Iterable[StreamFigures], lines: int | None) -> Iterable[StreamFigures]:
-    """Yield the first streams that fit into so many lines, and one stream at least."""
+    """Yield the first streams that fit into this many lines, and one stream at least."""
     used = 0
     for number, stream in enumerate(streams):
         used += max(1, len(stream.learners))

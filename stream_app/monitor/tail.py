@@ -40,7 +40,7 @@ class Wanted:
     Attributes:
         streams: Names of streams, by the records' keys; empty: all records.
         since_ms: Earliest event time; None: any.
-        limit: At most so many of the records that are there, the newest; None: all.
+        limit: At most this many of the existing records, the newest; None: all of them.
     """
 
     streams: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ def newest(cluster: FollowableCluster, topic: str, wanted: Wanted) -> tuple[Iter
 
     Returns:
         The records, and the offset of each partition after them, for `arriving`. With a limit the records come in the
-        order of event time, else as they are read; those of one partition are always in order.
+        order of event time, else as they are read; records of one partition are always in order.
 
     Raises:
         TopicError: The topic does not exist, or the broker refuses to let us read it.

@@ -31,7 +31,7 @@ MAX_POLLS = 10
 """Polls in one update, so that an update ends."""
 
 MAX_FULL_UPDATES = 3
-"""After so many updates that did not come to the ends, the watcher continues at the ends, to show the present."""
+"""After this many updates that did not reach the ends, the watcher continues at the ends, to show the present."""
 
 CATCH_UP_S = 30.0
 """The longest time to read the tails; after that, the watcher shows what it has."""

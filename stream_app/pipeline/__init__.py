@@ -1,7 +1,7 @@
 """One task: the pure function from two ranges of input records to output records and a new state.
 
 `task.Task` carries out the steps in the order of the picture in docs/architecture.md: decode, merge, join, learn,
-evaluate, encode. The same inputs, settings and state give the same bytes, whatever the sizes of the batches.
+evaluate, encode. The same inputs, settings and state give the same bytes for batches of any size.
 
 May import `learners`, `join`, `snapshot`, `serialization`, `jit` and `config`. Public: `task.Task`, `outputs`.
 """

@@ -1,7 +1,7 @@
 """Detect that a learner has become worse, since when, and how many labels it took to recover.
 
 A detector for each class follows the errors on that class only, one bit for each of its labels. The errors on all
-labels would be those of the majority: if a minority of 1 % is no longer recognised at all, the error rate changes by a
+labels would show the majority: if a minority of 1 % is no longer recognised, the error rate changes by a
 hundredth. Wang, Minku, Ghezzi, Caltabiano, Tino, Yao (2013), Concept drift detection for online class
 imbalance learning (DDM-OCI), watch the minority's recall for that reason; here both classes are watched, since
 either class may become the rare one. The methods:
@@ -23,7 +23,7 @@ Recovery is defined by the prequential G-mean (see `prequential`), as it is publ
 the value at the cut. The change began when the G-mean was last as high before the flag: for a rare class, the cut can
 be long before that. The G-mean has recovered when it is at 90 % of the value before, and the labels from the beginning
 of the change until then are counted. The G-mean depends on some 1 / (1 - fading factor) labels of each class; until
-each class has had so many since the flag, the G-mean can fall again, and then the count continues. A learner whose
+each class has had this many since the flag, the G-mean can fall again, and then the count continues. A learner whose
 G-mean never fell below 90 % took 0 labels.
 
 A correction of a label changes the G-mean from then on, but not the detectors, which keep the class that came first.
@@ -267,7 +267,7 @@ class ChangeMonitor:
 
     @property
     def address(self) -> int:
-        """The address of the state, for `run`; valid as long as this object lives."""
+        """The address of the state, for `run`; valid as long as this object exists."""
         return address_of(self._state)
 
     def run(self, predicted: NDArray[np.int8], labels: NDArray[np.int8], sums: Doubles, seen: Longs) -> list[Change]:
@@ -291,7 +291,7 @@ class ChangeMonitor:
         return [change_of(row) for row in reports.tolist()]
 
     def begin_after(self, labels: int) -> None:
-        """Begin with so many labels of the stream already counted."""
+        """Begin with this many labels of the stream already counted."""
         self._views()["change_counts"][LABELS] = labels
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
@@ -306,7 +306,7 @@ class ChangeMonitor:
         """Take over the state.
 
         Raises:
-            StateError: The arrays are not those of a monitor.
+            StateError: The arrays do not belong to a monitor.
         """
         for name, own in self._views().items():
             array = arrays.get(name)

@@ -54,7 +54,7 @@ class LabelFlow(NamedTuple):
     unlabelled_share: float | None
 
     def problem(self, max_unlabelled_share: float) -> str | None:
-        """Return a sentence that says what is wrong; None: nothing."""
+        """Return a sentence that says what is wrong, or None."""
         silence_ms, usual_ms = self.silence_ms, self.usual_delay_ms
         if (
             silence_ms is not None
@@ -82,7 +82,7 @@ def flow_of(join: StreamJoin) -> LabelFlow:
     share = labelled / closed if closed else 0.0
     if labelled < ENOUGH:
         return LabelFlow(None, None, share, 0, unlabelled)
-    joined_ms = now_ms - int(state["settings"][Setting.CLOSED_LIFE_MS])  # if none is remembered, it is older
+    joined_ms = now_ms - int(state["settings"][Setting.CLOSED_LIFE_MS])  # a forgotten join is older
     if first < end:
         joined_ms = _newest_join(state["closed_outcomes"], state["closed_times"], first, end)
     usual_ms = _usual_delay_ms(state["delays"], labelled)
@@ -92,7 +92,7 @@ def flow_of(join: StreamJoin) -> LabelFlow:
 
 
 def _newest_join(outcomes: Bytes, times: Longs, first: int, end: int) -> int:
-    """Return the event time of the newest remembered join, else that of the oldest remembered closed example."""
+    """Return the event time of the newest remembered join, else the time of the oldest remembered closed example."""
     for stop in range(end, first, -WINDOW):
         places = np.arange(max(first, stop - WINDOW), stop) % len(times)
         joined = np.flatnonzero(outcomes[places] == JOINED_KIND)

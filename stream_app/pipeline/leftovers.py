@@ -50,7 +50,7 @@ class Leftovers(NamedTuple):
 
 
 def leftovers_of(stream: Stream) -> Leftovers:
-    """Return copies of what is open in a stream."""
+    """Return copies of the open records of a stream."""
     state = stream.join.arrays()
 
     def slots(kind: int) -> Integers:

@@ -58,7 +58,7 @@ def cut(
 
     Args:
         example_times: int64 `[n]`, timestamps of the examples that were read and not taken yet, in offset order.
-        label_times: int64 `[m]`, those of the labels.
+        label_times: int64 `[m]`, timestamps of the labels.
         examples_at_end: Whether the topic has no examples after these.
         labels_at_end: Whether the topic has no labels after these.
         limit: The largest number of records in a batch.

@@ -1,8 +1,8 @@
 """The step encode: the outputs of a batch are collected, put into merge order and encoded for the output topics.
 
-The records of a topic are in merge order, whatever the order of the streams. At one position, the records that the
+The records of a topic are in merge order, for any order of the streams. At one position, the records that the
 input record closed come first, then its own, learners in configured order, as they were collected. Their timestamps
-and trace headers are those of the input record that caused them.
+and trace headers come from the input record that caused them.
 """
 
 import hashlib
@@ -84,7 +84,7 @@ class Names(NamedTuple):
 
 
 class PredictionRows(NamedTuple):
-    """k predictions in merge order, columns as in `PredictionColumns`; `positions` are those of the examples."""
+    """k predictions in merge order, columns as in `PredictionColumns`; `positions` are the examples' positions."""
 
     positions: Integers
     streams: Integers

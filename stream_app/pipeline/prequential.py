@@ -6,10 +6,10 @@ label of that class: `sum = fading * sum + (1 or 0)`. So the figure of a class w
 A correction moves the contribution of its example, and nothing else. With N_c labels of class c so far, n_c of them up
 to the example's own, all as they came, the pair of sums of class c is the sum of `f ** (N_c - n_c) * (right or not, 1)`
 over the examples of class c. The corrected example leaves the pair of its old class with `f ** (N_old - n_old)`, and
-enters that of its new class with `f ** (N_new - n_new)`, the weight of the last label of that class before it. The
+enters the pair of its new class with `f ** (N_new - n_new)`, the weight of the last label of that class before it. The
 fading that its label caused is not undone, so a second correction cancels the first. Without fading, the figures are
-those of the corrected labels. The time does not depend on how long ago the label came. The result is exact except for
-rounding, which is bounded: if a class has no example left, both of its sums are 0, and no class has more right
+the figures of the corrected labels. The time does not depend on how long ago the label came. The result is exact except
+for rounding, which is bounded: if a class has no example left, both of its sums are 0, and no class has more right
 predictions than labels.
 """
 
@@ -49,7 +49,7 @@ class Labelled(NamedTuple):
         bounds: int64 `[p + 1]`, where each stream's begin, and the end.
         seen: int64 `[r]`, how many of all k labels come before each report.
         reports: int64 `[p + 1]`, where each stream's reports begin, and the end.
-        ages: int64 `[c, 3]`, of each correction: labels of the old class since that of the example, those of the new
+        ages: int64 `[c, 3]`, of each correction: labels of the old class since the example's label, labels of the new
             one, and how many examples of the old class are left.
         corrections: int64 `[p + 1]`, where each stream's corrections begin, and the end.
     """
@@ -178,7 +178,7 @@ class Prequential:
 
     @property
     def address(self) -> int:
-        """The address of the sums, for `run`; valid as long as this object lives."""
+        """The address of the sums, for `run`; valid as long as this object exists."""
         return address_of(self._sums)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:

@@ -107,7 +107,7 @@ class Stream:
         self._make_room_to_learn()
 
     def make_room(self, rows: int) -> None:
-        """Make sure that so many records can be applied."""
+        """Make sure that this many records can be applied."""
         slots = self.join.slots
         self.join.make_room(rows)
         if slots != self.join.slots:
@@ -120,7 +120,7 @@ class Stream:
 
     @property
     def allocated_bytes(self) -> int:
-        """The approximate bytes of the stream, without those of a user's own learners."""
+        """The approximate bytes of the stream, without a user's own learners."""
         learners = sum(learner.allocated_bytes for learner in self.learners if isinstance(learner, OnlineLearner))
         return OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(held_bytes, self.waiting.values()))
 

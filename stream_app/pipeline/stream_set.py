@@ -285,7 +285,7 @@ def _segments_of(out: JoinOutput, kind: int) -> Sequence[int]:
 
 
 def _widened(array: NDArray[Any], *shape: int) -> NDArray[Any]:
-    """Return the array with at least so many rows and columns; new ones are zero."""
+    """Return the array with at least this many rows and columns; new ones are zero."""
     missing = [(0, max(0, wanted - had)) for wanted, had in zip(shape, array.shape, strict=False)]
     if not any(more for _, more in missing):
         return array

@@ -120,7 +120,7 @@ class StreamState:
         return rows
 
     def closed_span(self) -> tuple[int, int]:
-        """Return the number of the first closed id that is remembered, and that of the next one to close."""
+        """Return the number of the first closed id that is remembered, and the number of the next id to close."""
         counters = self._join["counters"]
         return int(counters[join.Counter.CLOSED_FIRST]), int(counters[join.Counter.CLOSED_NEXT])
 
@@ -149,7 +149,7 @@ def load_stream(stream: Stream, core: Columns, pending: Columns, closed: Columns
         closed: The rows of all remembered closed ids, by number.
 
     Raises:
-        StateError: The arrays are not those of such a stream.
+        StateError: The arrays do not belong to such a stream.
         KeyError: An array is missing.
     """
     waiting = part_of(core, "waiting.")

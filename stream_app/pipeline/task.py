@@ -241,7 +241,7 @@ class Task:
         """Open a stream and load its state from a snapshot; streams come in their order.
 
         Raises:
-            StateError: The arrays are not those of such a stream under these settings.
+            StateError: The arrays do not belong to such a stream under these settings.
             KeyError, ValueError, IndexError, TypeError, OverflowError: The arrays have not even the form of a stream's.
         """
         features = int(core["features_count"][0])

@@ -4,7 +4,7 @@ The number of input records is no bound: a record that advances the time of its 
 stream. The bound for the first n records of a merged sequence is the sum of
 
 1. the outputs of each of these records itself: its predictions, and one outcome or dead letter; for each stream, the
-   metrics that so many labels can cause, and those of `advance` marks;
+   metrics that this many labels can cause, and the metrics of `advance` marks;
 2. for each stream of these records, the outputs of open ids that expire by the largest of their times, are closed by an
    `advance` mark (which is taken for the second of its pair), or must make room for the records.
 

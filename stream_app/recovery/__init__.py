@@ -1,4 +1,4 @@
-"""From committed offsets, snapshots and progress to a live task: one sequence of steps, however the last owner ended.
+"""From committed offsets, snapshots and progress to a live task: one sequence of steps, however its last owner ended.
 
 `restore` is that sequence, for a worker and for `areba state rebuild` alike; read it first. It loads a snapshot
 (`changelog`), reads progress (`progress_script`), finds out what became of the last transactions (`settle`), processes

@@ -94,7 +94,7 @@ def load(
         named: The snapshots that the committed offsets name, newest first.
         partition: The number of the task.
         inputs: The names of the topics that the task reads.
-        is_patient: Says whether to ask again for a record that lies after the end of the log. A transaction that a
+        is_patient: Says whether to ask again for a record after the end of the log. A transaction that a
             dead worker left open hides everything that was committed after its first record, until it times out.
 
     Yields:
@@ -242,7 +242,7 @@ class _Log:
 
 
 def _read_place(log: _Log, key: str | None, place: Place) -> Generator[bool, None, bytes]:
-    """Return the bytes of a key; without a key, the bytes of the key that stands at this place.
+    """Return the bytes of a key; without a key, the bytes of the key at this place.
 
     Raises:
         StateError: A chunk is missing, or the bytes are damaged.

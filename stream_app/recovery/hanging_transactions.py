@@ -41,7 +41,7 @@ FIRST_LOOK_S = 0.01
 """Time from the first check to the second: markers follow the end of a transaction within milliseconds."""
 
 HANGS_AFTER_S = 25.0
-"""A transaction that is open for so long hangs: every 10 s, a broker aborts those older than `transaction.timeout.ms`
+"""A transaction that is open for this long hangs: every 10 s, a broker aborts those older than `transaction.timeout.ms`
 (10 s)."""
 
 TAIL_RECORDS = 1_000

@@ -24,7 +24,7 @@ from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.parts import in_parts
 
 RESUME_RECORDS_PER_POLL = 1_000
-"""Records of progress are some hundred bytes: a poll of so many stays well under a second."""
+"""Records of progress have a few hundred bytes: a poll of this many takes well under a second."""
 
 
 @dataclass(frozen=True, slots=True)

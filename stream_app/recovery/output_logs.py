@@ -219,7 +219,7 @@ class OutputPartition:
         return self.count(window.start, stop)
 
     def first_foreign(self, records: Sequence[Commit | Act], adopted: int) -> int | None:
-        """Return the offset of the first record that somebody else wrote; None where there is no such record."""
+        """Return the offset of the first record that another program wrote; None if there is none."""
         own = list(self._windows(records))
         if not own:
             is_new = not any(isinstance(record, Commit) for record in records)

@@ -27,7 +27,7 @@ from stream_app.recovery.settle import MAX_UNNAMED_COMMITS, Recorded, Settled, s
 from stream_app.snapshot.skipped_inputs import Gap, read_gap
 
 PROGRESS_RECORDS_PER_POLL = 1000
-"""Progress records are some hundred bytes; a poll of so many stays well under a second."""
+"""Progress records have a few hundred bytes; a poll of this many takes well under a second."""
 
 SCRIPT_RECORDS = 100_000
 """Progress records that are held at once: some 50 MB, a quarter of an hour of commits; the rest is read while these are
@@ -39,7 +39,7 @@ Script: TypeAlias = deque[Recorded]
 
 
 class ProgressScript:
-    """The records of progress that are still to be replayed, and what is known of their end.
+    """The records of progress that are still to be replayed, and the known facts about their end.
 
     Args:
         request: The task and the target.

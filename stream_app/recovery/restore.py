@@ -1,4 +1,4 @@
-"""From committed offsets, snapshots and progress to a live task: a single path, however the last owner ended.
+"""From committed offsets, snapshots and progress to a live task: a single path, no matter how the last owner ended.
 
 The committed offsets of a task carry, as their metadata, the sequence and the digest of the last commit record and the
 two newest snapshots. A restore loads the newest snapshot that is whole, reads progress from its commit record to that
@@ -235,7 +235,7 @@ class Restore:
         return Task(self.request.number, settings, self.request.topics, secrets.token_bytes(HASH_KEY_BYTES))
 
     def _check_goal(self, progress: ProgressScript) -> None:
-        """Refuse committed offsets that are not those of the last commit record."""
+        """Refuse committed offsets that differ from the offsets of the last commit record."""
         if progress.target is not None and self.position.offsets != self.report.goal:
             raise StateError(
                 f"task {self.request.number}: progress ends at offsets {pair(self.position.offsets)}, committed are "

@@ -10,15 +10,15 @@ before the task is restored. So the owner of a task asks, once nothing is open i
 2. Which outputs of committed transactions cannot be read? Each commit record has the offset at which its outputs begin
    in each partition, and their count. No record after a hanging one is readable, so the missing outputs of a
    partition are those of the last commits there.
-3. Did somebody else write to the output partitions?
+3. Did another program write to the output partitions?
 
 The restore then computes the missing outputs again along the recorded ranges, and one transaction publishes them with
 an act `repair`. That act has offsets and counts, as a commit has, so a repair that loses its markers is itself
 repaired.
 
 A snapshot is named only when all outputs before it can be read. So after a clean stop there is nothing to read: a
-transaction takes one offset for each record and one for its marker, so the offsets alone show that nobody else wrote.
-Otherwise the last records of each output partition are read.
+transaction takes one offset for each record and one for its marker, so the offsets alone show that no other program
+wrote. Otherwise the last records of each output partition are read.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Settled:
         lost: Records of progress that were committed and cannot be read, in order.
         missing: By output topic, the sequences of commits whose records cannot be read there.
         ends: By output topic, the end offset of the task's partition.
-        foreign: By output topic, the offset of the first record that somebody else wrote.
+        foreign: By output topic, the offset of the first record that another program wrote.
     """
 
     lost: tuple[Commit | Act, ...] = ()
@@ -183,7 +183,7 @@ def settle(
     readable = list(readable)
     ends = {topic: found.stable for topic, found in logs.ends().items()}
     found = yield from _read_attempts(logs, decode, readable, ends["progress"])
-    attempts = [attempt for attempt in found if attempt.first > reached]  # those of a zombie are older
+    attempts = [attempt for attempt in found if attempt.first > reached]  # the attempts of a zombie are older
     known = [windows_of(one.record) for one in readable]
     tried = [windows_of(attempt.last) for attempt in attempts]
     partitions = {}

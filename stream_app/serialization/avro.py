@@ -59,7 +59,7 @@ class Check(IntEnum):
     NEGATIVE_LENGTH = 4  # a string with a negative length
     UTF8 = 5  # a string that is not UTF-8
     INDEX_RANGE = 6  # an enum or union index past its list, or (*) below zero
-    BLOCK_SIZE = 7  # * a block whose size in bytes is not that of its items
+    BLOCK_SIZE = 7  # * a block whose size in bytes differs from its items'
     BOOLEAN = 8  # * a boolean other than 0 and 1
     LEFT_OVER = 9  # * bytes after the record
 

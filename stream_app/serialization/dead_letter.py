@@ -90,7 +90,7 @@ class DeadLetterRecord:
 class Replay(NamedTuple):
     """What the headers of a record that was sent back say.
 
-    `topic`, `partition` and `offset` are those of the dead letter, `origin_...` those of its input record. `attempt` is
+    `topic`, `partition` and `offset` belong to the dead letter, `origin_...` to its input record. `attempt` is
     1, and one more each time that the record becomes a dead letter again. `time_ms` is the time of the wall clock.
     """
 
@@ -123,7 +123,7 @@ def read_dead_letter(key: bytes | None, value: bytes | None, headers: Sequence[H
 
 
 def read_replay(headers: Sequence[Header]) -> Replay | None:
-    """Return what the headers say if the record was sent back, else None."""
+    """Return the content of the headers if the record was sent back, else None."""
     texts = _texts(headers, REPLAY_HEADERS)
     if texts is None:
         return None
@@ -136,7 +136,7 @@ def read_replay(headers: Sequence[Header]) -> Replay | None:
 
 
 def without_replay(headers: Sequence[Header]) -> Sequence[Header]:
-    """Return the headers of the producer, without those of a replay."""
+    """Return the headers of the producer, without the headers of a replay."""
     return headers[: -len(REPLAY_HEADERS)] if read_replay(headers) is not None else headers
 
 

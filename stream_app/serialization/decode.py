@@ -165,7 +165,7 @@ def _marks(values: Sequence[bytes], kinds: Bytes) -> MappingProxyType[int, Mark]
     marks = {}
     for row in np.flatnonzero(kinds == Kind.MARK).tolist():
         mark = decode_one(values[row])
-        assert isinstance(mark, Mark)  # noqa: S101  (tells the type checker what `kinds` says)
+        assert isinstance(mark, Mark)  # noqa: S101  (shows the type checker what `kinds` says)
         marks[row] = mark
     return MappingProxyType(marks)
 

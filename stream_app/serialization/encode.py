@@ -1,6 +1,7 @@
 """Encode batches of records: columns become values (Avro), one list of bytes for a topic.
 
-The bytes are those of `codec.encode`. The rows are written by compiled code into one buffer, which is cut into values.
+The bytes equal the output of `codec.encode`. The rows are written by compiled code into one buffer, which is cut into
+values.
 """
 
 from collections.abc import Sequence
@@ -134,7 +135,7 @@ class _PredictionRows(NamedTuple):
 
 
 def encode_predictions(columns: PredictionColumns) -> list[bytes]:
-    """Return n values for the topic of predictions, equal to those of `codec.encode`."""
+    """Return n values for the topic of predictions, equal to the values of `codec.encode`."""
     streams = _written(columns.stream_names, avro.newest()[Prediction].header)
     learners = _written(columns.learner_names)
     fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 1 + avro.FLOAT_BYTES + MAX_INT_BYTES + MAX_VARINT_BYTES
@@ -185,7 +186,7 @@ class _OutcomeRows(NamedTuple):
 
 
 def encode_outcomes(columns: OutcomeColumns) -> list[bytes]:
-    """Return n values for the topic of outcomes, equal to those of `codec.encode`."""
+    """Return n values for the topic of outcomes, equal to the values of `codec.encode`."""
     streams = _written(columns.stream_names, avro.newest()[Outcome].header)
     learners = _written(columns.learner_names, b"\x02")  # each after the index of the union's second type
     nullables = 5  # the index bytes of the other unions, and of a null learner
@@ -237,7 +238,7 @@ def _encode_outcomes(out: Bytes, ends: Longs, streams: Texts, learners: Texts, r
 
 
 def encode_examples(stream: str, ids: Sequence[str], features: Floats) -> list[bytes]:
-    """Return the values of n examples of one stream, equal to those of `codec.encode`, for producers.
+    """Return the values of n examples of one stream, equal to the values of `codec.encode`, for producers.
 
     Args:
         stream: 1 to `MAX_STREAM_BYTES` bytes in UTF-8.
@@ -282,7 +283,7 @@ def _encode_examples(
 def encode_labels(
     stream: str, ids: Sequence[str], labels: NDArray[np.int8], revisions: Longs | None = None
 ) -> list[bytes]:
-    """Return the values of n labels of one stream, equal to those of `codec.encode`, for producers.
+    """Return the values of n labels of one stream, equal to the values of `codec.encode`, for producers.
 
     Args:
         stream: 1 to `MAX_STREAM_BYTES` bytes in UTF-8.

@@ -13,9 +13,9 @@ taken for one of them. The dead letter names its input record as usual; length a
 same.
 
 The limit is data, since a restore, `areba verify` and the tools compute outputs again and must get the same bytes and
-the same digest, whatever the topic's settings are by then. The worker reads `max.message.bytes` of the topic when it
-starts, and again after a record was too large. The limit is a part of `TaskSettings`, and a change is recorded in the
-progress topic before the first batch that it affects. Nothing changes a record after its digest was computed.
+the same digest, even if the topic's settings have changed by then. The worker reads `max.message.bytes` of the topic
+when it starts, and again after a record was too large. The limit is a part of `TaskSettings`, and a change is recorded
+in the progress topic before the first batch that it affects. Nothing changes a record after its digest was computed.
 """
 
 from collections.abc import Mapping, Sequence

@@ -35,7 +35,7 @@ class NameTable(NamedTuple):
     Attributes:
         bytes: The names, one after the other.
         ends: int64 `[k + 1]`, 0 and then the end of each name.
-        hashes: uint64 `[k]`, the hash of each name: one comparison tells most names in neighbouring slots apart.
+        hashes: uint64 `[k]`, the hash of each name: one comparison distinguishes most names in neighbouring slots.
         slots: int32, a power of two above 2k; the numbers of the names, -1 where free.
     """
 

@@ -123,7 +123,7 @@ class Book:
         self._streams: dict[str, _Kept] = {}
 
     def remember(self, entry: Entry, arrivals: Longs | None = None) -> None:
-        """Add a blob of the manifest that was restored; `arrivals` are those of a segment of pending examples."""
+        """Add a blob of the manifest that was restored; `arrivals` belongs to a segment of pending examples."""
         kept = self._streams.setdefault(entry.stream, _Kept())
         if entry.kind == CORE:
             kept.core = entry
@@ -204,7 +204,7 @@ def _closed(kept: _Kept, stream: Exporting, prefix: str) -> tuple[int, int]:
     """Drop segments that are no longer remembered or were corrected, and make those that are complete.
 
     Returns:
-        The numbers of closed ids that are in no segment: the first, and the one after the last.
+        The numbers of closed ids that are in no segment: the first number, and the number after the last.
     """
     first, end = stream.closed_span()
     amended = {number // CLOSED_ROWS for number in stream.amended}

@@ -26,7 +26,7 @@ DEFAULT_ENGINE = f"{UNIX}/var/run/docker.sock"
 """Where the client looks without `DOCKER_HOST`."""
 
 ENGINE_TIMEOUT_S = 5
-"""The longest wait for a container engine; on the same machine it answers at once or not at all."""
+"""The longest wait for a container engine; on the same machine it answers at once or never."""
 
 START_TIMEOUT_S = 60.0
 """From a started container to a broker that answers; by then the image is loaded."""

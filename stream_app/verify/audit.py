@@ -105,7 +105,7 @@ class PartitionAudit:
         }
 
     def take(self, examples: Iterable[Record], labels: Iterable[Record]) -> None:
-        """Process the records of the next range, and compare what they cause with what was published."""
+        """Process the records of the next range, and compare their outputs with the published outputs."""
         reference = self._reference
         self._seeds.clear()
         causes: list[Record] = []

@@ -162,7 +162,7 @@ class ManifestCheck:
         return max((end for name, number, _, end in self.ranges if (name, number) == (topic, partition)), default=0)
 
     def counter(self, topic: str, partition: int, side: Side) -> Callable[[Record], None]:
-        """Return what counts the records of this partition that lie in the ranges of the manifest."""
+        """Return a counter of the records of this partition within the ranges of the manifest."""
         ranges = [(first, end) for name, number, first, end in self.ranges if (name, number) == (topic, partition)]
         streams = {name.encode(): stream for name, stream in self.streams.items()}
 
@@ -187,7 +187,7 @@ class ManifestCheck:
     def digest_of(self, partitions: Iterable[Iterator[Sent]]) -> str | None:
         """Return the digest of the records in these ranges; None if there are more or fewer than were sent.
 
-        The order of sending is that of event time, then examples before labels, then streams in the order of the
+        Records are sent in the order of event time, then examples before labels, then streams in the order of the
         manifest. A closing mark comes after all records that have its time.
 
         Args:

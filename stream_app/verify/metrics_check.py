@@ -6,7 +6,7 @@ determine the prequential sums, recall, specificity and G-mean to the bit.
 
 A `correction` of a joined example moves its weight from one class to the other, as `prequential` defines it. No record
 says which corrections came before a metric that counts no more labels than the metric before it, so the published
-figures must be those of one of the states between two labels. A correction of a label that still waits changes no
+figures must belong to one of the states between two labels. A correction of a label that still waits changes no
 metric; a correction is of that kind if the next `joined` outcome of its id has an older label.
 
 A learner whose predictions are not published (`predictions: champion`) cannot be counted again, and neither can a

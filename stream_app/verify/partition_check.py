@@ -318,7 +318,7 @@ class PartitionCheck:
             self._notes.append(f"{where}: outputs whose commit markers were lost were published again")
 
     def _take_range(self, audit: PartitionAudit, inputs: Sequence[Inputs], ends: tuple[int, int]) -> None:
-        """Compare the outputs of one range, unless inputs are gone: then nobody can say what they must be."""
+        """Compare the outputs of one range, unless inputs are gone: then the correct outputs cannot be known."""
         examples, labels = (source.below(end, audit.settings) for source, end in zip(inputs, ends, strict=True))
         if self._is_complete:
             audit.take(examples, labels)
@@ -327,7 +327,7 @@ class PartitionCheck:
                 pass  # the observers see them
 
     def _note_rules(self, offset: int, commit: Commit) -> None:
-        """Note once that other rules decided results than those of the reference join."""
+        """Note once that the results follow other rules than the reference join's."""
         if commit.rules != RULES and not self._has_other_rules:
             self._has_other_rules = True
             where = f"{self._progress}[{self._partition}] offset {offset}"

@@ -23,7 +23,7 @@ class Target(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A progress record at its offset; a whole act stands at its last part. `gap` is that of an act `skip`."""
+    """A progress record at its offset; a whole act has the offset of its last part. `gap` belongs to an act `skip`."""
 
     offset: int
     record: Commit | Act

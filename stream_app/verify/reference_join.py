@@ -4,7 +4,7 @@ Written from the rules of order and join and apart from the code that a worker r
 and the settings only. It has neither batches nor scores. `stream_app.verify.audit` compares published records with its
 events; the property tests and the simulation compare a task with it, record by record.
 
-Memory: what is open and what is remembered of closed examples, both bounded by the settings.
+Memory: the open records and the remembered closed examples, both bounded by the settings.
 """
 
 import struct
@@ -31,8 +31,8 @@ Known = TypeVar("Known", Waiting, Closed)
 def merge(examples: Iterable[Record], labels: Iterable[Record]) -> Iterator[Record]:
     """Yield the records of one range in the order in which they count.
 
-    Of the two next records the one with the smaller timestamp comes first, the example on a tie. Each side keeps its
-    order, whatever its timestamps.
+    Of the two next records, the record with the smaller timestamp comes first, the example on a tie. Each side keeps
+    its order, regardless of its timestamps.
     """
     sides = iter(examples), iter(labels)
     example, label = next(sides[0], None), next(sides[1], None)
@@ -237,7 +237,7 @@ class ReferenceJoin:
         return before._replace(label=label.label, revision=label.revision) if newer else before
 
     def join(self, stream: Stream, id_: str, example: Pending, label: Waiting) -> None:
-        """Let the learners learn, in their order; report metrics after every so many labels."""
+        """Let the learners learn, in their order; report metrics after every `every_labels` labels."""
         stream.labelled += 1
         for learner in stream.learners:
             self.learn(stream, learner, id_, label.label)

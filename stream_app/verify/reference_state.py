@@ -153,7 +153,7 @@ class ByAge(Generic[Held]):
         return id_ in self.by_id
 
     def get(self, id_: str) -> Held | None:
-        """Return what is held under this id."""
+        """Return the record that is held under this id."""
         return self.by_id.get(id_)
 
     def add(self, id_: str, held: Held) -> None:
@@ -169,7 +169,7 @@ class ByAge(Generic[Held]):
         self.by_id[id_] = held
 
     def pop(self, id_: str) -> Held | None:
-        """Take out what is held under this id."""
+        """Remove the record that is held under this id."""
         return self.by_id.pop(id_, None)
 
     def oldest(self) -> tuple[int, int, str] | None:
@@ -248,7 +248,7 @@ class Stream:
             self.closed.popitem(last=False)
 
     def is_second_mark(self, side: Side, time_ms: int, most_open: int) -> bool:
-        """Say whether the other side has sent this mark; if not, remember it, but no more than so many."""
+        """Say whether the other side has sent this mark; if not, remember it, but no more than this many."""
         other = Side.LABELS if side is Side.EXAMPLES else Side.EXAMPLES
         if (other, time_ms) in self.open_marks:
             self.open_marks.remove((other, time_ms))

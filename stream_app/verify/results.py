@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from stream_app.records import Outcome, Prediction, Side
 
 MAX_FINDINGS = 1_000
-"""Findings that are kept: enough to see what is wrong. Further ones are counted only."""
+"""Findings that are kept: enough to see what is wrong. Further findings are only counted."""
 
 
 class Code(StrEnum):
     """The kinds of findings; a line of the report begins with the code."""
 
     # Records of a topic
-    UNREADABLE_RECORD = "unreadable-record"  # the value or the headers are not those of a record of this topic
+    UNREADABLE_RECORD = "unreadable-record"  # the value or the headers do not belong to a record of this topic
     DELETED_RECORDS = "deleted-records"  # the beginning or the end of a partition is gone
     UNREAD_PARTITION = "unread-partition"  # an input has records in a partition that no task reads
     SPLIT_STREAM = "split-stream"  # a stream has records in several partitions

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from stream_app.verify.results import MAX_FINDINGS
 
 LOOKAHEAD_RECORDS = 2_000
-"""A record that is not where it should be is searched within so many records of both sequences."""
+"""A record that is not where it should be is searched for within this many records of both sequences."""
 
 Expected = TypeVar("Expected")
 Found = TypeVar("Found")
@@ -20,7 +20,7 @@ Found_contra = TypeVar("Found_contra", contravariant=True)
 
 
 class Handler(Protocol[Expected_contra, Found_contra]):
-    """What a comparison reports, and how it tells records apart."""
+    """What a comparison reports, and how it distinguishes records."""
 
     def key_of_expected(self, expected: Expected_contra) -> Hashable:
         """Return what identifies a record that should be there."""
@@ -29,7 +29,7 @@ class Handler(Protocol[Expected_contra, Found_contra]):
         """Return what identifies a record of the topic."""
 
     def on_match(self, expected: Expected_contra, found: Found_contra) -> None:
-        """Take a pair of records, which have the same key or stand at the same place."""
+        """Take a pair of records, which have the same key or the same place."""
 
     def on_missing(self, expected: Expected_contra, previous: Found_contra | None) -> None:
         """Take a record that is missing after the previous one."""
@@ -81,7 +81,7 @@ class SequenceCheck(Generic[Expected, Found]):
             self._handler.on_unexpected(self._found.popleft()[1])
 
     def _look_ahead(self, count: int) -> bool:
-        """Read until so many records are at hand; say whether there is any."""
+        """Read until this many records are at hand; say whether there is any."""
         while len(self._found) < count:
             row = next(self._rows, None)
             if row is None:

@@ -62,7 +62,7 @@ class PartitionReader:
         return read_rows(reader, f"{topic}[{self._partition}]")
 
     def inputs(self, topic: str, end: int) -> Iterator[Row]:
-        """Yield the records below `end`; add a finding where the beginning or the end of them is gone."""
+        """Yield the records below `end`; add a finding if their beginning or end was deleted."""
         if not end:
             return
         if low := self.watermarks(topic).low:
@@ -119,7 +119,7 @@ class PartitionReader:
             yield row
 
     def dead_letters(self, topic: str, observe: Callable[[Row], None]) -> Iterator[Output[DeadLetterRecord]]:
-        """Yield the dead letters; show `observe` the records of a replay, which lie between them."""
+        """Yield the dead letters; show `observe` the records of a replay, which are between them."""
         for row in self.rows(topic):
             if is_of_a_replay(row.headers):
                 observe(row)

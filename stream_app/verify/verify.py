@@ -1,6 +1,6 @@
 """`areba verify`: check from the topics alone that every record is accounted for and every result is right.
 
-Each partition is checked by itself (`partition_check`): the chain of progress records, then all outputs against the
+Each partition is checked separately (`partition_check`): the chain of progress records, then all outputs against the
 reference join along the recorded ranges (`audit`), and the metrics against predictions and outcomes (`metrics_check`).
 What replayers say that they sent is compared with the inputs (`manifest_check`). No worker is asked, and neither the
 task nor its join is imported. With `rerun`, all stages are run again besides, and every output, the digests and the
@@ -264,7 +264,7 @@ class _Checker:
         self._manifests = manifests
         self._partitions = partitions
         self._findings = Findings()
-        self._later: list[Finding] = []  # shown after those of the partitions, however many these are
+        self._later: list[Finding] = []  # shown after the findings of the partitions, however many there are
         self._notes: list[str] = []
         self._figures: dict[str, Figures] = {}
         self._homes: dict[str, list[int]] = {}

@@ -25,7 +25,7 @@ class BatchLimits:
         return self._limits.get(number, min(FIRST_BATCH_RECORDS, self._max_records))
 
     def learn(self, number: int, records: int, seconds: float) -> None:
-        """Adapt the limit of a task to a batch of so many records that took so long."""
+        """Adapt the limit of a task to a batch of this many records that took this long."""
         limit = self.limit(number)
         if seconds > STEP_TARGET_S:
             limit = max(1, int(records * STEP_TARGET_S / seconds))

@@ -61,7 +61,7 @@ def last_places(task: int, records: OutputRecords, offsets: Sequence[int]) -> Ma
     reasons = {reason.text.encode(): reason for reason in Reason}
     found: dict[Reason, Place] = {}
     for row, offset in enumerate(offsets):
-        ours = dict(records.headers[row])  # the worker's headers follow those of the producer
+        ours = dict(records.headers[row])  # the worker's headers follow the producer's
         found[reasons[ours[REASON_HEADER] or b""]] = Place(task, offset)
     return found
 
@@ -86,7 +86,7 @@ class Observer:
 
     Attributes:
         figures: What `/metrics` publishes.
-        publishes: Whether somebody can read the figures; if not, the worker does not look for them.
+        publishes: Whether the figures can be read; if not, the worker does not gather them.
     """
 
     publishes = False

@@ -1,4 +1,4 @@
-"""What a worker holds for each task of its own: a restore, a live task, or the reason why the task is parked."""
+"""What a worker holds for each of its tasks: a restore, a live task, or the reason why the task is parked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class OwnedTask:
     """A task of this worker, from its assignment on.
 
     Args:
-        restore: The restore that is to make it live.
+        restore: The restore that will make the task live.
         generation: The number of the assignment that gave the task to this worker.
         clock: A monotonic clock.
         trimmer: Deletes progress of the task that no restore needs.

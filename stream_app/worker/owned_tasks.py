@@ -30,7 +30,7 @@ from stream_app.worker.round_transaction import CommittedRound, Part, RoundTrans
 from stream_app.worker.transaction_watch import TransactionWatch
 
 MAX_ABORTS_IN_A_ROW = 10
-"""Aborts without a commit between them, after which the worker restarts: rebalances do not cause so many."""
+"""Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
 
 OFFSETS_TIMEOUT_S = 1.0
 """Longest wait for committed offsets that an open transaction holds: the loop has other tasks to serve."""

@@ -19,7 +19,7 @@ TRIM_INTERVAL_S = 60.0
 """Time between two checks of the inputs. Retention deletes whole segments; progress grows by some 6,000 a minute."""
 
 PROBE_RECORDS = 100
-"""Records that one probe reads; few records, the acts of operators, lie between two commits."""
+"""Records that one probe reads; few records, the acts of operators, are between two commits."""
 
 PROBE_WAIT_S = 0.05
 """Longest wait of one probe; with the seek (10-40 ms, measured) it bounds how much a round is delayed."""

@@ -26,7 +26,7 @@ GAP_POLL_S = 0.05
 """Interval at which the worker asks whether that transaction has ended."""
 
 GAP_POLL_RECORDS = 10_000
-"""Records read at once when the worker reads what lies between two of its commits."""
+"""Records read at once when the worker reads the records between two of its commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Part:
     Attributes:
         task: The task.
         batch: New outputs and the commit record; None if the part has no batch.
-        repair: Committed records that have to be published again; None if there are none.
+        repair: Committed records that must be published again, or None.
         written: The offsets of the records by output topic, filled in as they are delivered.
         progress_offsets: The offsets of the progress records, filled in in the same way.
     """
@@ -161,7 +161,7 @@ class RoundTransaction:
         return bytes_of(chunks)
 
     def _check_gaps(self, parts: Sequence[Part]) -> None:
-        """Read what lies between our last records and these in the output partitions, if anything does.
+        """Read any records between our last records and these in the output partitions.
 
         Raises:
             ForeignRecordsError: Another application writes there; our transaction is aborted.

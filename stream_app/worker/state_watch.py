@@ -1,6 +1,6 @@
 """Looks at the tasks of a worker and at their streams between rounds, in short slices of time.
 
-The labels of each stream are watched for the log, and for `/metrics` if somebody reads it. The other figures are taken
+The labels of each stream are watched for the log, and for `/metrics` if it is served. The other figures are taken
 for `/metrics` alone. No record costs anything: each slice reads counters that the tasks keep anyway.
 """
 

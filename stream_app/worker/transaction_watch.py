@@ -76,7 +76,7 @@ class TransactionWatch:
         self._held.clear()
 
     def unannounced(self, numbers: Iterable[int]) -> Sequence[int]:
-        """Return those of these new tasks that do not have our transactional id in their progress yet."""
+        """Return the new tasks that do not have our transactional id in their progress yet."""
         return [number for number in numbers if number not in self._announced]
 
     def announce(self, numbers: Sequence[int]) -> None:
@@ -112,7 +112,7 @@ class TransactionWatch:
         self._unstable_s = None
 
     def forget(self, number: int) -> None:
-        """Forget the commits of a task that is restored again, and wait for what is open there."""
+        """Forget the commits of a task that is restored again, and wait for the transactions that are open there."""
         self._unread.forget(number)
         self._ended.discard(number)
         self.wait_for(number)

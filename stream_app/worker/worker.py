@@ -127,7 +127,7 @@ class Worker:
             self._close()
 
     def start(self) -> None:
-        """Fence the process before this one, end what it left, and join the group. `run` does so."""
+        """Fence the previous process, end its open transactions, and join the group. `run` does so."""
         self._started_s = self._ports.clock.monotonic_s()
         self._owned.note_transaction()
         self._ports.transaction.initialise()
@@ -229,7 +229,7 @@ class Worker:
                 self._rounds.is_starved = False
 
     def _lose(self, error: OffsetGoneError) -> None:
-        """Restore a task whose next input was deleted; the restore finds out what is left, and parks it if it must.
+        """Restore a task whose next input was deleted; the restore finds the remaining inputs, or parks the task.
 
         Raises:
             FencedError: A newer worker has our name.
@@ -239,7 +239,7 @@ class Worker:
         if task is None:
             raise error
         if task.state is TaskState.LIVE:
-            self._rounds.save([task])  # the inputs of what it has not saved may be gone, too
+            self._rounds.save([task])  # the inputs of its unsaved work may have been deleted, too
         self._owned.renew(task.number)
 
     # Progress, and the end ------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ A record is sent back with its key, value and headers, to its partition. Three t
 
     headers     `dead_letter.REPLAY_HEADERS` say which dead letter the record was; they replace those of an earlier
                 replay
-    timestamp   the record keeps its event time, since that tells when something happened, however long the record was
+    timestamp   the record keeps its event time, since that says when something happened, however long the record was
                 held up. With the current time a label would have a wrong delay, and in a stream that lags behind the
                 wall clock the record would expire all pending examples. As a consequence, an example that is older
                 than `join.ttl_ms` is predicted, but no longer learned from. A dead letter has the timestamp of its

@@ -134,7 +134,7 @@ class KafkaCluster:
         return lines
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Return those of the named topics that exist; see `base.Cluster.topics`."""
+        """Return the named topics that exist; see `base.Cluster.topics`."""
         wanted = list(dict.fromkeys(names))
         deadline = time.monotonic() + timeouts.REQUEST_S
         existing = self._topic_sizes()

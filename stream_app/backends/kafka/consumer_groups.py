@@ -1,4 +1,4 @@
-"""Consumer groups, administered by somebody who is no member."""
+"""Consumer groups, administered by a client that is not a member."""
 
 import time
 from collections.abc import Mapping, Sequence

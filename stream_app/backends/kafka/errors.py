@@ -45,7 +45,7 @@ REFUSED_CODES = frozenset(
         KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
     }
 )
-"""No retry helps: somebody has to change a setting or grant a permission."""
+"""No retry helps: an operator must change a setting or grant a permission."""
 
 DENIED_CODES = frozenset(
     {
@@ -128,7 +128,7 @@ def refusal_text(error: KafkaError, what: str, resource: str, operation: str = "
         error: The broker's answer.
         what: The request, in words.
         resource: Where the permission is missing, such as `topic examples`.
-        operation: The operation that is missing; empty: the one that the error code implies.
+        operation: The missing operation; if empty, the operation that the error code implies.
     """
     line = f"{what}: {error.str()} ({error.name()})"
     if error.code() not in DENIED_CODES:

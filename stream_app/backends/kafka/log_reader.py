@@ -129,7 +129,7 @@ class KafkaLogFollower:
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._outages = Outages()
-        # where a topic was truncated or created again, what it has now is read
+        # if a topic was truncated or created again, its present records are read
         own = {"group.id": group_id, "auto.offset.reset": "earliest"}
         layers = (CONSUMER_TUNING, FOLLOWER_TUNING, settings or {}, CONSUMER_GUARANTEES, own)
         self._consumer: Consumer = create_client(Consumer, client_settings(bootstrap_servers, self._outages, *layers))

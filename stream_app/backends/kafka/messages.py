@@ -32,7 +32,7 @@ def application_partitions(partitions: Iterable[ClientPartition]) -> list[TopicP
 def drain(consumer: Consumer, max_records: int, timeout_s: float) -> list[Message]:
     """Return the messages that the client has; if it has none, wait for the first and return what came with it.
 
-    (`consume` by itself waits until it has `max_records` messages, or for the whole timeout.)
+    (`consume` alone waits until it has `max_records` messages, or for the whole timeout.)
     """
     messages: list[Message] = consumer.consume(max_records, 0)
     if messages or timeout_s <= 0:
@@ -92,7 +92,7 @@ def _headers_by_row(messages: Sequence[Message]) -> dict[int, Sequence[Header]]:
 def raise_read_error(
     message: Message, error: KafkaError, position: int | None, group_id: str, *, is_member: bool = True
 ) -> None:
-    """Raise an error after which reading cannot continue; log any other, after which the client retries by itself.
+    """Raise an error after which reading cannot continue; log any other error, which the client retries.
 
     Args:
         message: The message that carries the error.

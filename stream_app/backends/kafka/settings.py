@@ -32,7 +32,7 @@ its group all the same."""
 
 CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
     {
-        "session.timeout.ms": 6_000,  # the partitions of a killed member wait for so long; brokers allow no less
+        "session.timeout.ms": 6_000,  # the partitions of a killed member wait for this long; brokers allow no less
         "heartbeat.interval.ms": 1_500,
         "fetch.queue.backoff.ms": 1,  # the default of 1 s stalls a fast consumer whose queue was full for a moment
         "fetch.wait.max.ms": 10,  # an end-of-partition event is never older than this
@@ -57,7 +57,7 @@ CONSUMER_GUARANTEES: Mapping[str, object] = MappingProxyType(
 
 TRANSACTION_TUNING: Mapping[str, object] = MappingProxyType(
     {
-        "transaction.timeout.ms": 10_000,  # the transaction of a killed member delays readers for so long
+        "transaction.timeout.ms": 10_000,  # the transaction of a killed member delays readers for this long
         "retry.backoff.ms": 1,  # the coordinator asks for one retry; with the default, a small transaction takes 100 ms
         "retry.backoff.max.ms": 100,
         "reconnect.backoff.max.ms": 1_000,
@@ -74,7 +74,7 @@ PRODUCER_GUARANTEES: Mapping[str, object] = MappingProxyType(
 TRANSACTION_GUARANTEES: Mapping[str, object] = MappingProxyType(
     {
         **PRODUCER_GUARANTEES,
-        "message.max.bytes": 1_000_000_000,  # the client's maximum; the limits that count are those of the topics
+        "message.max.bytes": 1_000_000_000,  # the client's maximum; the limits of the topics apply
         "batch.size": MAX_BATCH_BYTES,
     }
 )

@@ -25,7 +25,7 @@ RETRY_PAUSE_S = 0.01
 """Between two attempts, so that an error that is returned at once does not cause a busy loop."""
 
 QUEUE_ROOM_S = 30.0
-"""Waiting for room in a full send queue. It empties at the broker's speed (256 MB at 10 MB/s); if nothing moves at all,
+"""Waiting for room in a full send queue. It empties at the broker's speed (256 MB at 10 MB/s); if nothing moves,
 the records expire earlier."""
 
 CLOSE_S = 5.0
@@ -38,11 +38,11 @@ PROBE_INTERVAL_S = 1.0
 """Between two questions of a member that has lost all brokers whether one is back."""
 
 PROBE_S = 2.0
-"""One such question. A broker on a busy machine answers in this time, and the member has nothing else to do."""
+"""One such request. A broker on a busy machine answers in this time, and the member has no other work."""
 
 LOST_CLIENT_S = 15.0
-"""Each time that a client has reached no broker for so long, it is compared with a new client. It tries to connect
+"""Each time that a client has reached no broker for this long, it is compared with a new client. It tries to connect
 every second, but it can lose the address of a broker that stopped in an orderly way."""
 
 SILENCE_S = 5.0
-"""An idle member that has heard of no broker for so long asks for one, because `/ready` promises an answer in 15 s."""
+"""An idle member that has heard from no broker for this long asks one, since `/ready` promises an answer in 15 s."""

@@ -27,10 +27,10 @@ TRANSACTION_TIMEOUT_S = 10.0
 """`transaction.timeout.ms` of the application."""
 
 MAX_POLL_INTERVAL_S = 300.0
-"""Kafka's default of `max.poll.interval.ms`: a member that does not poll for so long is removed from its group."""
+"""Kafka's default of `max.poll.interval.ms`: a member that does not poll for this long is removed from its group."""
 
 STABLE_OFFSETS_TIMEOUT_S = 30.0
-"""The longest wait for committed offsets that an open transaction holds: three times what it may stay open."""
+"""The longest wait for committed offsets that an open transaction holds: three times its longest duration."""
 
 _TOPIC_DEFAULTS: Mapping[str, str] = {
     "cleanup.policy": "delete",
@@ -52,7 +52,7 @@ class EmbeddedBroker:
 
     Args:
         clock: Times transactions and members out. With a `ManualClock`, waiting moves the clock and takes no time.
-        max_poll_interval_s: A member that does not poll for so long is removed from its group.
+        max_poll_interval_s: A member that does not poll for this long is removed from its group.
         changed: The lock; it is notified of every change. None: a new one.
 
     Attributes:

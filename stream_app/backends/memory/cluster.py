@@ -15,12 +15,12 @@ class EmbeddedCluster:
         self._broker = broker
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Return those of the named topics that exist."""
+        """Return the named topics that exist."""
         existing = self._broker.topics()
         return {name: existing[name] for name in names if name in existing}
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
-        """Create topics. Every partition has one copy, whatever `replication` says.
+        """Create topics. Every partition has one copy; `replication` is ignored.
 
         Raises:
             TopicError: A topic would have no partition, or no replica.

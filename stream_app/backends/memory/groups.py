@@ -69,7 +69,7 @@ class GroupCoordinator:
         now_s: Returns the time by a monotonic clock, in seconds; it times silent members out.
         changed: The broker's lock; it is notified of every change.
         partition_count: Returns the number of partitions of a topic.
-        max_poll_interval_s: A member that does not poll for so long is removed from its group.
+        max_poll_interval_s: A member that does not poll for this long is removed from its group.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ class PartitionLog:
         self.high = entry.offset + 1
 
     def stable(self) -> int:
-        """Return the last stable offset; readers of committed records get only what lies below it."""
+        """Return the last stable offset; readers of committed records get only records below it."""
         return min(self.open.values(), default=self.high)
 
     def read(self, position: int, limit: int, *, committed: bool = True) -> tuple[list[LogEntry], int]:

@@ -28,7 +28,7 @@ class EmbeddedTransaction:
         self._open: LogTransaction | None = None
 
     def initialise(self) -> None:
-        """Fence older producers of this id and abort what they left open; does nothing the second time."""
+        """Fence older producers of this id and abort what they left open; the second call does nothing."""
         if self._epoch < 0:
             self._epoch = self._broker.initialise(self._id)
 

@@ -1,1 +1,1 @@
-"""The commands of `areba`, in one file for each group. Slow imports stand inside the functions that need them."""
+"""The commands of `areba`, in one file for each group. Slow imports are inside the functions that need them."""

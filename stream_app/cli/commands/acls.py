@@ -15,19 +15,19 @@ from stream_app.terminal import say
 
 @click.command()
 @CONFIG_OPTION
-@click.option("--principal", required=True, help="Who gets the permissions, such as User:areba.")
+@click.option("--principal", required=True, help="User that gets the permissions, such as User:areba.")
 @click.option(
     "--role", type=click.Choice([role.value for role in Role]), required=True, help="What the principal does."
 )
-@click.option("--group", help="Consumer group of a subscriber; by default the application's id and -subscribers.")
+@click.option("--group", help="Consumer group of a subscriber; by default APPLICATION.ID-subscribers.")
 @click.option("--command-config", "client_file", help="File with the settings of the administrator's client.")
 @click.option("--json", "as_json", is_flag=True, help="Print the permissions with their reasons as JSON.")
 def acls(path: Path, principal: str, role: str, group: str | None, client_file: str | None, *, as_json: bool) -> None:
     """Print the commands that give a role its permissions.
 
-    The commands call kafka-acls.sh of Apache Kafka; they permit what the role needs, and nothing else. areba itself
-    changes no permission, and asks no broker. The exit status is 2 if the configuration, the principal or the group is
-    wrong.
+    The commands call kafka-acls.sh of Apache Kafka; they grant exactly the permissions that the role needs. areba
+    itself changes no permission, and contacts no broker. The exit status is 2 if the configuration, the principal or
+    the group is wrong.
 
     \b
     Examples:

@@ -17,11 +17,11 @@ from stream_app.config import METHODS, Config, load
     help="Compile for the learners of this configuration file; by default, for every method that is part of areba.",
 )
 def compile_code(path: Path | None) -> None:
-    """Compile what workers need, for images and first starts.
+    """Compile the code that workers need ahead of time.
 
-    Compiled code is kept in the cache (AREBA_CACHE_DIR) for this machine's processor, or for another one that
-    NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name. It is found again at the same path, by the same version.
-    What is compiled already is loaded. The exit status is 2 if a learner of the file cannot be compiled.
+    The compiled code goes into the cache (AREBA_CACHE_DIR). It is for this machine's processor, or for the processor
+    that NUMBA_CPU_NAME and NUMBA_CPU_FEATURES name, and only for the same version of areba at the same path. Code that
+    the cache already has is not compiled again. The exit status is 2 if a learner of the file cannot be compiled.
 
     \b
     Examples:

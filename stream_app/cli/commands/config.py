@@ -21,11 +21,10 @@ def config() -> None:
 @CONFIG_OPTION
 @JSON_LINES_OPTION
 def show_command(path: Path, *, as_json: bool) -> None:
-    """Show each setting with its value and where that comes from.
+    """Show each setting with its value and the source of the value.
 
-    The source is a line of the file, a variable of the environment, or `default`. Secrets are shown as stars. What a
-    stream does not override is not listed: there the settings of `learners` hold. The exit status is 2 if a setting is
-    wrong.
+    The source is a line of the file, an environment variable, or `default`. Secrets are shown as stars. Of a stream,
+    only those settings are listed that override the settings of `learners`. The exit status is 2 if a setting is wrong.
 
     \b
     Examples:
@@ -50,10 +49,10 @@ def show_command(path: Path, *, as_json: bool) -> None:
 def check_command(path: Path, *, as_json: bool) -> None:
     """Compare a file with the settings that an application runs under.
 
-    Each difference is taken-over (it holds after the restart), restarts (a learner starts again without its state) or
-    refused (the worker would end with status 2), as docs/changes.md explains. Only the topics are read, so the workers
-    may run. The exit status is 1 if a difference would be refused or a task cannot be compared, and 2 if the file
-    itself is wrong.
+    Each difference is taken-over (it takes effect after the restart), restarts (a learner starts again without its
+    state) or refused (the worker would end with status 2), as docs/changes.md explains. The command only reads the
+    topics, so workers may be running. The exit status is 1 if a difference would be refused or a task cannot be
+    compared, and 2 if the file itself is wrong.
 
     \b
     Examples:

@@ -16,15 +16,21 @@ from stream_app.terminal import say
 
 @click.command()
 @CONFIG_OPTION
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; all who reach it may look.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; everyone who can reach it can see the page.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=8050, show_default=True, help="0: any free port.")
 def dashboard(path: Path, host: str, port: int) -> None:
     """Show the application live in a browser.
 
     The page has G-mean, recall and specificity of each learner along event time with the changes that were flagged,
-    class sizes, queues, label delays, outcomes, dead letters by reason, throughput and lag. All of it comes from the
-    topics, with the history that the metrics topic still holds; no worker is asked, and nothing is written. There is no
-    password: with another --host, put a proxy that asks for one before it. Needs the extra `dashboard`. Ctrl-C ends it.
+    class sizes, queues, label delays, outcomes, dead letters by reason, throughput and lag. The command reads only the
+    topics, with the history that the metrics topic still holds; it contacts no worker and writes nothing. The page has
+    no password: if you set --host, put it behind a proxy that asks for a password. The command needs the extra
+    `dashboard`. Ctrl-C ends it.
 
     The exit status is 0, also after Ctrl-C; 2 if a topic does not exist, no broker answers, or the port is in use.
 

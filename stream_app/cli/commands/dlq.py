@@ -74,7 +74,7 @@ def _selection(
 @dlq.command("list")
 @CONFIG_OPTION
 @_selecting
-@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show only the newest ones.")
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Show only this many, the newest.")
 @JSON_OPTION
 def list_command(path: Path, limit: int, *, as_json: bool, **chosen: Any) -> None:  # noqa: ANN401  (the options of _selecting)
     """List dead letters, oldest first, and count them by reason.
@@ -103,8 +103,8 @@ def list_command(path: Path, limit: int, *, as_json: bool, **chosen: Any) -> Non
 def show_command(place: str, path: Path, *, full: bool) -> None:
     """Show one dead letter: its origin, reason, headers and bytes.
 
-    The first lines also say whether it was sent back. The exit status is 2 if the record is not a dead letter, and 1 if
-    the input no longer has the parts that the dead letter left out.
+    The first lines also say whether the record was sent back. The exit status is 2 if the record is not a dead letter,
+    and 1 if the input no longer has the parts that the dead letter left out.
 
     \b
     Examples:
@@ -139,9 +139,9 @@ def replay_command(
 ) -> None:
     """Send dead letters back to the topics that they came from.
 
-    Do it after the cause is fixed. Key, value, headers and event time are the original ones; further headers name the
-    dead letter. A record that was sent back is never sent again, even if this command was killed: run it again. The
-    exit status is 1 when some of the chosen records cannot be sent; they are named.
+    Correct the cause first. Records keep their original key, value, headers and event time; further headers name the
+    dead letter. A record that was sent back is never sent again; so if this command was killed, run it again. The exit
+    status is 1 if some of the chosen records cannot be sent; the command names them.
 
     \b
     Examples:

@@ -18,10 +18,10 @@ from stream_app.terminal import Terminal, say
 def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
     """Show the progress and the problems of each task.
 
-    Everything is read from the topics and the group; no worker is asked. The exit status is 1 when the breaker stopped
-    a task, when a task cannot be restored, when records of a stream became dead letters within the last hour of event
-    time, when a stream's labels stopped coming, or when a stream lives in two tasks. Each reason is printed with the
-    command that helps.
+    The command reads only the topics and the group; it contacts no worker. The exit status is 1 if the breaker has
+    stopped a task, if a task cannot be restored, if records of a stream became dead letters within the last hour of
+    event time, if a stream's labels have stopped coming, or if a stream has records in two tasks. The command prints
+    each reason with the command that helps.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ from stream_app.terminal import say
 def resume(path: Path, task: int) -> None:
     """Resume a task that the breaker stopped.
 
-    The exit status is 3 if the task is not stopped.
+    The exit status is 3 if the breaker has not stopped the task.
 
     \b
     Examples:
@@ -57,9 +57,9 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     """Make LEARNER the champion of STREAM from one record on.
 
     The command writes a mark after the last example of the stream's partition, with that example's timestamp. The
-    worker takes the mark at exactly this place, regardless of event time, without waiting. Examples after the mark are
-    predicted by LEARNER. Examples before it keep their champion, also in their outcomes. The mark is part of the
-    input, so a restored task sees it at the same record. The command prints the mark's offset. The exit status is 2 if
+    mark takes effect at exactly this place, at once and regardless of event time. LEARNER predicts the examples after
+    the mark. Examples before the mark keep their champion, also in their outcomes. The mark is part of the input, so a
+    restored task meets it at the same record. The command prints the mark's offset. The exit status is 2 if
     there is no such stream or learner.
 
     \b
@@ -87,8 +87,8 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
 def reset(stream: str, path: Path, task: int | None, *, dry_run: bool) -> None:
     """Delete the state of STREAM, so that it starts again.
 
-    The stream forgets its number of features, its models and its open examples. Use it for a stream whose first example
-    had the wrong number of features. All workers must be stopped; else the exit status is 3.
+    The stream loses its number of features, its models and its open examples. Use the command if the first example of a
+    stream had the wrong number of features. Stop all workers first; otherwise the exit status is 3.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ def state() -> None:
 def list_command(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
     """List all streams and learners: method, size, updates, digest.
 
-    The exit status is 0 also if a task has no state yet; a line on standard error says so.
+    The exit status is 0 even if a task has no state yet; a line on standard error then says so.
 
     \b
     Examples:
@@ -75,8 +75,8 @@ def list_command(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
 def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: Path | None) -> None:
     """Rebuild a task as it was at a commit.
 
-    The command processes the records again from the newest snapshot before the commit, and compares every digest. The
-    exit status is 3 if the task cannot be rebuilt.
+    The command loads the newest snapshot before the commit, processes the later records again, and compares every
+    digest. The exit status is 3 if the task cannot be rebuilt.
 
     \b
     Examples:
@@ -127,8 +127,8 @@ def export_command(
 def import_command(file: Path, stream: str, learner: str, path: Path, task: int | None) -> None:
     """Let LEARNER of STREAM continue from an exported FILE.
 
-    The application is new, or all of its workers are stopped. The exit status is 3 if workers run or the model does not
-    fit.
+    The application must be new, or all of its workers stopped. The exit status is 3 if workers are running or the model
+    does not fit.
 
     \b
     Examples:
@@ -149,7 +149,7 @@ def import_command(file: Path, stream: str, learner: str, path: Path, task: int 
 def diff_command(one: Path, two: Path) -> None:
     """Compare two exported learners, array by array.
 
-    The exit status is 1 when they differ.
+    The exit status is 1 if they differ.
 
     \b
     Examples:
@@ -170,8 +170,8 @@ def diff_command(one: Path, two: Path) -> None:
 def recommit_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
     """Commit offsets again after they were reset or lost.
 
-    Each task continues after its last commit record, with the same bits as without the loss. Offsets that are right
-    stay as they are. All workers must be stopped; else the exit status is 3.
+    Each task continues after its last commit record, with the same bits as without the loss. Correct offsets are not
+    changed. Stop all workers first; otherwise the exit status is 3.
 
     \b
     Examples:
@@ -193,9 +193,9 @@ def recommit_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None
 def skip_command(path: Path, tasks: Sequence[int], *, dry_run: bool) -> None:
     """Let tasks continue without input records that were deleted.
 
-    Each task continues from its newest snapshot, at the first record that is left. The command prints what the task
-    forgets and skips. A task that can be restored stays as it is. All workers must be stopped; else the exit status is
-    3.
+    Each task continues from its newest snapshot, at the first remaining record. The command prints what the task
+    forgets and skips. It does not change a task that can be restored. Stop all workers first; otherwise the exit status
+    is 3.
 
     \b
     Examples:

@@ -29,7 +29,7 @@ def topics() -> None:
 def create(path: Path, partitions: int, replication: int | None) -> None:
     """Create the missing topics.
 
-    They get the settings that exactly-once processing needs. Topics that exist are checked and stay as they are. The
+    They get the settings that exactly-once processing needs. Existing topics are checked, but not changed. The
     exit status is 2 if a topic cannot be created or has wrong settings.
 
     \b
@@ -49,9 +49,10 @@ def create(path: Path, partitions: int, replication: int | None) -> None:
 def check(path: Path, *, as_json: bool) -> None:
     """Check everything that would stop or endanger a worker.
 
-    A line for each check: the connection, the topics and their settings, replication, the rights of this user, reading
-    each topic, the broker's clock, the memory that a worker may take, the worker's transactional id (only while no
-    worker runs, since trying it fences one), and the folder of compiled code. No record is written.
+    The command prints a line for each check: the connection, the topics and their settings, replication, this user's
+    permissions, reading each topic, the broker's clock, the memory that a worker may need, the worker's transactional
+    id (only while no worker is running, since the check would fence one), and the folder of compiled code. It writes
+    no record.
 
     The exit status is 1 if anything is wrong (warnings do not count), and 2 if a setting of the file is wrong.
 

@@ -28,7 +28,7 @@ from stream_app.terminal import say
     "--rerun/--no-rerun",
     default=True,
     show_default=True,
-    help="Run all stages again, and compare every output, every digest and the final models bit by bit.",
+    help="Compute everything again, and compare every output, every digest and the final models bit by bit.",
 )
 @click.option(
     "--models",
@@ -41,12 +41,12 @@ from stream_app.terminal import say
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File in which a run without findings keeps where it ended; the next run continues there.",
+    help="File in which a run without findings records where it ended; the next run continues there.",
 )
 @click.option(
     "--partial",
     is_flag=True,
-    help="Accept that inputs are left which neither this run nor the runs of its checkpoint covered.",
+    help="Accept that neither this run nor the runs of its checkpoint covered all remaining inputs.",
 )
 @JSON_OPTION
 def verify(
@@ -61,12 +61,11 @@ def verify(
 ) -> None:
     """Check that every record was processed exactly once.
 
-    Only the topics are read. Findings name topic, partition and offset: examples without a prediction or out of order,
-    labels without an outcome, missing or changed dead letters, commit records that do not follow one another, metrics
-    that do not follow from predictions and labels, and any output that a second run does not reproduce. The first line
-    says what was checked.
-    Where inputs have expired, the check begins at the oldest snapshot from which it can. The exit status is 1 when
-    there is a finding, or when inputs are left that were not covered, unless `--partial` is given.
+    The command reads only the topics. Findings name topic, partition and offset: examples without a prediction or out
+    of order, labels without an outcome, missing or changed dead letters, commit records that do not follow one another,
+    metrics that do not follow from predictions and labels, and any output that a second run does not reproduce. The
+    first line says what was checked. If inputs have expired, the check begins at the oldest usable snapshot. The exit
+    status is 1 if there is a finding, or if remaining inputs were not covered, unless `--partial` is given.
 
     \b
     Examples:
@@ -107,7 +106,7 @@ def verify(
 def explain(stream: str, id_: str, path: Path, task: int | None, *, as_json: bool) -> None:
     """Predict a past example again with the state of that moment.
 
-    The exit status is 1 unless the bits are equal to the published ones, and 3 if the state cannot be rebuilt.
+    The exit status is 1 if the bits differ from the published bits, and 3 if the state cannot be rebuilt.
 
     \b
     Examples:

@@ -41,12 +41,12 @@ NEWEST = 10
     help="Time between two updates; with --once, the time over which rates are measured.",
 )
 def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, as_json: bool) -> None:
-    """Show live how well each learner of each stream does.
+    """Show how well each learner of each stream is doing, live.
 
-    The table has G-mean, recall and specificity by the newest metric, labelled examples learned in a second, the lag in
-    seconds of event time, the examples that wait for their label, dead letters, and changes that were flagged. All of
-    it comes from the topics: no worker is asked, and any number of people may watch. Names are never cut. Lines below
-    the table name tasks that stand still, topics that cannot be read, and what the table leaves out. Ctrl-C ends it.
+    The table has G-mean, recall and specificity from the newest metric, labelled examples learned per second, the lag
+    in seconds of event time, the examples that wait for their label, dead letters, and flagged changes. The command
+    reads only the topics and contacts no worker, so any number of people may watch. Lines below the table name tasks
+    that have stopped, topics that cannot be read, and streams that the table leaves out. Ctrl-C ends it.
 
     The exit status is 0, also after Ctrl-C; 2 if a topic does not exist or no broker answers.
 
@@ -74,7 +74,7 @@ def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, 
 
 
 def _follow(watcher: "Watcher", title: str, streams: Sequence[str], interval_s: float, *, as_json: bool) -> None:
-    """Show the figures again and again."""
+    """Show the figures repeatedly."""
     from rich.live import Live  # noqa: PLC0415  (only this command needs it)
 
     from stream_app.monitor.table import figures_table  # noqa: PLC0415  (see run)
@@ -115,21 +115,21 @@ def _printer(title: str, *, as_json: bool) -> "Callable[[Figures], None]":
 @click.option(
     "--since",
     metavar="TIME",
-    help="Not before this event time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for so long ago.",
+    help="Not before this event time: 2026-01-31, 2026-01-31T10:00 (UTC), or 30m, 2h, 7d for that long ago.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(0, 100_000),
-    help=f"Of the records that are there, print only the newest; {NEWEST} unless --since is given.",
+    help=f"Of the existing records, print only this many, the newest; {NEWEST} unless --since is given.",
 )
-@click.option("--follow", is_flag=True, help="Then print each record that arrives, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Then print new records as they arrive, until Ctrl-C.")
 def tail(topic: str, path: Path, streams: Sequence[str], since: str | None, limit: int | None, *, follow: bool) -> None:
-    """Print the decoded records of TOPIC, one JSON document a line.
+    """Print the decoded records of TOPIC, one JSON document per line.
 
     TOPIC is examples, labels, predictions, outcomes, metrics, dead-letters or progress, or the full name of one of
     these topics. A document has the place of the record (topic, partition, offset), its event time, its key, its type
-    and its decoded value; of a dead letter also the reason and its origin. A value that cannot be decoded is given in
-    base64, with the problem. Records of one partition are printed in their order.
+    and its decoded value; for a dead letter also the reason and its origin. A value that cannot be decoded is printed
+    in base64, with the problem. Records of one partition are printed in order.
 
     The exit status is 0, also after Ctrl-C; 2 if there is no such topic or no broker answers; 4 if brokers stop
     answering.

@@ -2,15 +2,15 @@
 
 The cost-sensitive loss of CSOGD (Wang, Zhao, Hoi 2014; the paper's equation of the cost) begins with 1 for a negative
 and c = 0.95 / 0.05 = 19 for a positive. From the time-decayed class sizes (Wang, Minku, Yao 2013) the costs are set
-anew every 250 labels: the rarer class gets the ratio of the sizes, at most 50, the other 1.
+again every 250 labels: the rarer class gets the ratio of the sizes, at most 50, the other 1.
 
 Where the paper leaves a choice, the authors' code decides:
 
-- The paper puts the cost on the positive class alone and keeps it between 1 and 50. The code puts it on whichever class
+- The paper puts the cost on the positive class alone and keeps it between 1 and 50. The code puts it on the class that
   is rarer, and so do we: a stream whose positives become the majority then costs its negatives.
 - Labels are counted from 0: the costs change with label 250, 500, ... (the 251st, 501st), from class sizes that have
   that label in them, before the step on it. Label 0 cannot change them, as the other class has not been seen.
-- With equal sizes, or one class never seen, the costs stay what they are.
+- With equal sizes, or if a class was never seen, the costs do not change.
 - The factor multiplies the cross-entropy, not the L2 term.
 """
 

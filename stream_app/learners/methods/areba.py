@@ -2,28 +2,28 @@
 
 Each class has a queue of its most recently labelled examples. On a label, in this order: both class sizes decay and
 that of its class grows; the example enters its queue, from which the oldest leaves if it was full; the capacities
-adapt, and a lower one drops the oldest at once; the network takes one step on all that both queues hold.
+adapt, and a lower capacity drops the oldest examples at once; the network takes one step on all that both queues hold.
 
 What this means where one might not expect it (B is the budget):
 
 - While one class has never been seen, the other's capacity grows by one a label, up to B. A queue that has held an
   example is never empty again, so this does not come back.
 - The first example of a missing minority makes the capacities 2 (its own) and 1: the majority falls from up to B
-  examples to its newest. From there both grow each time the minority's queue is full, the majority's one smaller, until
+  examples to its newest. From there both grow each time the minority's queue is full, the majority's to one less, until
   the minority has B / 2; one more example of the minority gives the majority B / 2 too.
 - Only the minority's queue decides, and it must be full. A class that stays away keeps its examples, however old; as
   long as it is the minority and its queue is not full, nothing adapts.
 - Of equal sizes, the negative class is the minority. When the minority changes, nothing adapts until the new one's
   queue is full. If its capacity is below B / 2 then, it grows by one and the other is set one below it, even where
   that is less than it had.
-- Strictly alternating classes keep one example each, whatever B: a second one enters, but now the other class is the
+- Strictly alternating classes keep one example each, for any B: a second one enters, but now the other class is the
   minority with a full queue, and grows to 2 at the price of this one's falling to 1.
 - A capacity above B / 2 stays while its class is the minority. With B = 2 and the classes n, p, p, p, n the queues
   hold three examples. No queue holds more than B, both together at most B + 1.
 
 A correction is no step of the algorithm: an example that is still in a queue moves to the end of the other class's
 queue, since its label has just come, and the oldest leaves that queue if it was full. Class sizes and capacities stay;
-but a queue that becomes empty begins again with a capacity of 1, as that of a class never seen. So both together
+but a queue that becomes empty begins again with a capacity of 1, like the queue of a class never seen. So both together
 hold at most B + 1 as before, and the next label adapts them.
 """
 
@@ -83,7 +83,7 @@ def correct_areba(state: MethodStateView, scaler: ScalerView, slot: int, label: 
 
 
 def areba(budget: int, theta: float, features: int) -> Method:
-    """Make the method. Capacities are those of the pseudocode, so each queue has room for B.
+    """Make the method. Capacities follow the pseudocode, so each queue has room for B.
 
     Args:
         budget: B, even and at least 2.

@@ -59,7 +59,7 @@ def sigmoid(x: Vector) -> Vector:
 
 @compiled
 def leaky_relu(x: Vector) -> Vector:
-    """Return x where it is positive, else `LEAK` times x."""
+    """Return x if it is positive, else `LEAK` times x."""
     return where_positive(x, x, fill_like(LEAK, x) * x)
 
 

@@ -26,7 +26,7 @@ from stream_app.learners.networks.simd import fill8, fill16, load8, load8_double
 
 
 class StepExamples(NamedTuple):
-    """The inputs of one layer in `number` examples: those of example e begin at `source[starts[e]]`."""
+    """The inputs of one layer in `number` examples: the inputs of example e begin at `source[starts[e]]`."""
 
     source: Pointer
     starts: Pointer
@@ -49,9 +49,9 @@ def padded_count(count: int) -> int:
 
 @compiled
 def stride_of(units: int) -> int:
-    """Return the elements from the activations or errors of one example to those of the next one.
+    """Return the distance in elements from the activations or errors of one example to the next example's.
 
-    Logits lie side by side. Wider layers leave room for a vector in between: with a stride that is a power of two, the
+    Logits are side by side. Wider layers leave room for a vector in between: with a stride that is a power of two, the
     examples would compete for the same lines of the cache.
     """
     return 1 if units == 1 else -(-units // WIDE) * WIDE + WIDE
@@ -288,7 +288,7 @@ def learn_any_width(
     errors_of_logits(work, place, targets, count, weight / np.float32(count))
     errors, free = place, place + padded_count(count)
     size, scale = bias_corrections(network)
-    decay = ZERO_F32  # L2 holds down the weights of the hidden layers, not those of the last one
+    decay = ZERO_F32  # L2 holds down the weights of the hidden layers, not of the last one
     for layer in range(network.layers - 1, -1, -1):
         inputs, units, stride = widths[layer], widths[layer + 1], stride_of(widths[layer])
         before, whole = place - padded_count(count) * stride, inputs // BLOCK * BLOCK

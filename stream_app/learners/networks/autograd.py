@@ -33,7 +33,7 @@ from stream_app.records import Floats, Longs
 import torch
 
 _PROBE_ROWS = 4
-"""Enough rows for batch statistics to differ from those of one row."""
+"""Enough rows for batch statistics to differ from a single row's."""
 
 
 class DenseNetwork(torch.nn.Module):
@@ -45,7 +45,7 @@ class DenseNetwork(torch.nn.Module):
     Args:
         features: Inputs.
         hidden: Units of each hidden layer, at least one.
-        generator: Where the weights come from (`dense.dense_weights`); without one, a fixed seed.
+        generator: The source of the weights (`dense.dense_weights`); without one, a fixed seed.
 
     Attributes:
         widths: Inputs, hidden units..., 1.
@@ -76,12 +76,12 @@ class DenseNetwork(torch.nn.Module):
         return values.squeeze(1)
 
     def hidden_weights(self) -> Sequence[torch.Tensor]:
-        """Return the weights that L2 regularisation penalises: those of the hidden layers."""
+        """Return the weights that L2 regularisation penalises: the weights of the hidden layers."""
         return tuple(self.layers)[:-2:2]
 
 
 def flatten(parameters: Iterable[torch.nn.Parameter], flat: torch.Tensor | None = None) -> torch.Tensor:
-    """Move parameters into one flat float32 buffer (a new one, if none is given), and make them views of it."""
+    """Move parameters into one flat float32 buffer (a new buffer, if none is given), and make them views of it."""
     kept = list(parameters)
     if flat is None:
         flat = torch.zeros(sum(parameter.numel() for parameter in kept), dtype=torch.float32)
@@ -121,7 +121,7 @@ def gathered(modules: Sequence[torch.nn.Module]) -> Training:
 def compiled_networks(
     networks: Sequence[DenseNetwork], learning_rate: float, l2: float, examples: int
 ) -> DenseNetworks:
-    """Return compiled networks with the parameters of these modules, for steps on at most so many examples."""
+    """Return compiled networks with the parameters of these modules, for steps on at most this many examples."""
     return networks_of(gathered(networks), networks[0].widths, learning_rate, l2, examples)
 
 

@@ -136,7 +136,7 @@ class Training(NamedTuple):
 
 
 def new_training(networks: int, parameters: int) -> Training:
-    """Return the memory of so many networks with so many parameters each, all of it as before the first step."""
+    """Return the memory of this many networks with this many parameters each, as before the first step."""
     size = networks * parameters
     return Training(
         parameters=np.zeros(size, np.float32),
@@ -150,7 +150,7 @@ def new_training(networks: int, parameters: int) -> Training:
 def networks_of(
     training: Training, widths: tuple[int, ...], learning_rate: float, l2: float, examples: int
 ) -> DenseNetworks:
-    """Return the dense networks of this memory, with buffers for steps on at most so many examples."""
+    """Return the dense networks of this memory, with buffers for steps on at most this many examples."""
     at_once = max(examples, len(training.updates))
     return DenseNetworks(
         widths=np.array(widths, np.int64),
@@ -170,7 +170,7 @@ def networks_of(
 def blank_networks(
     widths: tuple[int, ...], count: int, learning_rate: float, l2: float, examples: int
 ) -> DenseNetworks:
-    """Return so many dense networks of these widths (inputs, hidden units..., 1), all weights 0; see `networks_of`."""
+    """Return dense networks of these widths (inputs, hidden units..., 1), all weights 0; see `networks_of`."""
     return networks_of(new_training(count, parameter_count(widths)), widths, learning_rate, l2, examples)
 
 

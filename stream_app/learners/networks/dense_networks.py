@@ -1,6 +1,6 @@
 """The memory of dense networks of one shape: `DenseNetworks` for Python, `DenseNetworksView` for compiled code.
 
-Most methods have one network; an ensemble has several, whose arrays lie one after the other. The networks never meet:
+Most methods have one network; an ensemble has several, whose arrays follow one another. The networks never meet:
 what one network does has the same bits alone and in an ensemble.
 
 A network has layers of `widths` = inputs, hidden units..., 1. Its parameters are one flat float32 array: for each layer
@@ -34,7 +34,7 @@ BLOCK = 4
 """Inputs of a wide layer that are worked on together, so that a sum or an error is loaded once for four weights."""
 
 CHUNK = 128
-"""Units of a wide layer whose sums are computed together; those of 20 examples fill two thirds of a level-1 cache."""
+"""Units of a wide layer whose sums are computed together; for 20 examples they fill two thirds of a level-1 cache."""
 
 
 class DenseNetworks(NamedTuple):
@@ -183,7 +183,7 @@ def padded(count: int) -> int:
 
 
 def work_size(widths: tuple[int, ...], examples: int) -> int:
-    """Return the elements of `work` for a step on so many examples: activations, errors, and one input of each.
+    """Return the elements of `work` for a step on this many examples: activations, errors, and one input of each.
 
     An ensemble learns one example in each of its networks at once, which takes as many elements.
     """

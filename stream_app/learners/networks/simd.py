@@ -190,7 +190,7 @@ def narrow(_typing: Typing, _vector: Typing) -> tuple[Typing, Generator]:
 
 @intrinsic
 def join(_typing: Typing, _left: Typing, _right: Typing) -> tuple[Typing, Generator]:
-    """`join(x, y)`: the eight numbers of x, then those of y."""
+    """`join(x, y)`: the eight numbers of x, then the eight of y."""
 
     def generate(_context: Typing, builder: Typing, _signature: Typing, arguments: Typing) -> Typing:
         kind = ir.VectorType(ir.IntType(32), 16)
@@ -269,7 +269,7 @@ def below_is_zero(_typing: Typing, vector: Typing, _limit: Typing) -> tuple[Typi
 
 @intrinsic
 def clip(_typing: Typing, vector: Typing, _low: Typing, _high: Typing) -> tuple[Typing, Generator]:
-    """`clip(x, a, b)`: x, a where x < a, b where x > b; what is no number stays so."""
+    """`clip(x, a, b)`: x, a where x < a, b where x > b; NaN stays NaN."""
 
     def generate(_context: Typing, builder: Typing, signature: Typing, arguments: Typing) -> Typing:
         value = arguments[0]

@@ -1,6 +1,6 @@
 """Networks with one hidden layer of 8 units, the paper's: one vector register holds the sums of a whole layer.
 
-The parameters of a network with d inputs lie in rows of 8: row i < d has the weights from input i to the hidden units,
+The parameters of a network with d inputs are in rows of 8: row i < d has the weights from input i to the hidden units,
 row d the biases of the hidden units, row d + 1 the outgoing weights; then comes the bias of the output.
 
 Four examples, or four networks of an ensemble, are worked on together: their sums do not depend on each other, so the

@@ -21,9 +21,9 @@ class RoutedColumns(NamedTuple):
     Attributes:
         kinds: uint8, `Kind`.
         reasons: uint8, `Reason` where malformed.
-        streams: int32, the decoder's number of the stream; -1: the value does not tell it.
+        streams: int32, the decoder's number of the stream; -1 if the value does not name it.
         names: int32, the task's number of each stream that the decoder did not know; -1: the task does not know it
-            either. Entry k is that of the decoder's number `known + k`.
+            either. Entry k belongs to the decoder's number `known + k`.
         known: How many streams the decoder knew; their numbers are the task's.
         feature_counts: int32, features of each example.
     """
@@ -100,7 +100,7 @@ def group_by_stream(streams: Integers, count: int) -> tuple[Integers, Integers, 
     sizes = np.zeros(count + 1, np.int64)
     for stream in streams:
         sizes[stream + 1] += 1
-    places = np.zeros(count + 1, np.int64)  # the first is that of dead letters, which come last
+    places = np.zeros(count + 1, np.int64)  # the first place belongs to dead letters, which come last
     present, total = 0, 0
     for stream in range(count):
         places[stream + 1] = total

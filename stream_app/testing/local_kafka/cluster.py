@@ -117,7 +117,7 @@ class LocalKafka:
         return self._processes[broker].pid
 
     def stop(self) -> None:
-        """End all brokers and remove a temporary folder; does nothing the second time."""
+        """End all brokers and remove a temporary folder; the second call does nothing."""
         processes.stop_all(self.folder, [broker.node for broker in self.plan.brokers], at_once=self._temporary)
         for process in self._processes.values():
             process.wait()

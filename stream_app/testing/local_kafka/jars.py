@@ -29,7 +29,7 @@ LOG_TAIL_LINES = 25
 
 
 def missing_tools() -> list[str]:
-    """Return those of `java` and `mvn` that are not on the PATH."""
+    """Return which of `java` and `mvn` are not on the PATH."""
     return [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
 
 

@@ -44,7 +44,7 @@ class ClusterPlan:
         return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers)
 
     def save(self, folder: Path) -> None:
-        """Write `cluster.json` into the folder, whole or not at all."""
+        """Write `cluster.json` into the folder, atomically."""
         partial = folder / "cluster.json.partial"
         partial.write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
         partial.rename(folder / "cluster.json")
@@ -108,7 +108,7 @@ def free_ports(count: int, wanted: Sequence[int]) -> list[int]:
     """Return `count` ports that are free at this moment: the wanted ports if all are free, or else any ports.
 
     Raises:
-        ConfigurationError: There are not so many free ports.
+        ConfigurationError: There are not enough free ports.
     """
     if wanted:
         with ExitStack() as held:

@@ -24,7 +24,7 @@ class Continued(NamedTuple):
 
     Attributes:
         commits: Number of commit records after the state.
-        records: Number of the outputs that they tell of.
+        records: Number of the outputs that they describe.
         end: The input offsets at which the check ended.
         ended: What a checkpoint holds; None where the run ended early.
         models: Digest of all models after the run; None where the run ended early.

@@ -36,5 +36,5 @@ def open_rerun(
 
 
 def _letters(reader: PartitionReader, topic: str, first: int) -> Iterator[Row]:
-    """Yield the dead letters; records of a replay lie between them."""
+    """Yield the dead letters; records of a replay are between them."""
     return (row for row in reader.rows(topic, first) if not is_of_a_replay(row.headers))

@@ -30,10 +30,10 @@ from stream_app.verify.second_run.checkpoint import TaskState, state_of
 from stream_app.verify.second_run.start import Start
 
 AHEAD_RECORDS = 1_000
-"""A record that is not where it should be is searched within so many records."""
+"""A record that is not where it should be is searched for within this many records."""
 
 MAX_DIFFERENCES = 100
-"""Differences of one topic of one partition that are reported; after so many, it is plainly another log."""
+"""Differences of one topic of one partition that are reported; after this many, it is plainly another log."""
 
 
 class Cells(NamedTuple):
@@ -76,7 +76,7 @@ class _Topic:
             )
 
     def _look_ahead(self, count: int) -> bool:
-        """Read until so many records are at hand; say whether there is any."""
+        """Read until this many records are at hand; say whether there is any."""
         while len(self.found) < count:
             row = next(self.rows, None)
             if row is None:

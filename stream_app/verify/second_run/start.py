@@ -42,7 +42,7 @@ class Start:
         progress_offset: The offset of the commit record.
         since: The input offsets at which the first run of the chain began.
         outputs: By output topic, the offset of the first record after the state; empty where the next commit says it.
-        is_checkpoint: Whether an earlier run of `verify` came here by itself.
+        is_checkpoint: Whether an earlier run of `verify` reached this state by its own computation.
     """
 
     task: Task

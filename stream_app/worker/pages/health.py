@@ -3,7 +3,7 @@
 alive   the main loop has not been inside one step for more than `STEP_LIMIT_S`. A step is a piece of work of our own:
         a batch of a task, a slice of restoring. A call of the Kafka client is no step, so a broker that is away never
         makes a worker look dead; nor does a long restore, which is many steps. Each function that is compiled at the
-        start is a step with a limit of its own.
+        start is a step with its own limit.
 ready   the group was joined, every task that it gave us is live and can commit, and within the last `READY_LIMIT_S` a
         broker answered and a round ended, whether or not it had anything to commit
 
@@ -132,7 +132,7 @@ class Health:
         return sorted(self.tasks.items())
 
     def _standstill(self) -> Iterator[str]:
-        """Yield what has not happened for too long, once it has happened at all.
+        """Yield what has not happened for too long, if it has ever happened.
 
         A worker inside a step receives no broker's answer, so the age of the last one means nothing then.
         """

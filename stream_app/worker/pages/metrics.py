@@ -14,11 +14,11 @@ INPUTS = ("examples", "labels")
 
 
 PUBLISHED_STREAMS = 200
-"""Streams of a worker that have figures of their own: with five learners 5,000 series, half a megabyte a scrape."""
+"""Streams of a worker that have their own figures: with five learners, 5,000 series and half a megabyte per scrape."""
 
 
 class Kind(StrEnum):
-    """How a figure moves."""
+    """The kind of a metric, as Prometheus defines it."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -38,7 +38,7 @@ class Unit(StrEnum):
 
 
 class Metric(NamedTuple):
-    """A metric: its name, how it moves, its unit, what it says, its labels."""
+    """A metric: its name, kind, unit, meaning and labels."""
 
     name: str
     kind: Kind
@@ -56,14 +56,14 @@ RECENT_RESTARTS = Metric(
     "areba_recent_restarts",
     Kind.GAUGE,
     Unit.COUNT,
-    "Restarts of the process by itself in the hour before its start: after an error, or an outage of the brokers.",
+    "How often the worker restarted itself in the hour before this start, after an error or an outage of the brokers.",
     ("cause",),
 )
 FENCED = Metric(
     "areba_fenced",
     Kind.GAUGE,
     Unit.FLAG,
-    "1 if the process restarted itself because it had been fenced: by a worker of the same name, or by a timeout.",
+    "1 if the process restarted itself because it was fenced, by a worker with its name or after a timeout; else 0.",
     (),
 )
 MEMORY_LIMIT = Metric(
@@ -73,7 +73,7 @@ MEMORY_BOUND = Metric(
     "areba_memory_bound_bytes",
     Kind.GAUGE,
     Unit.BYTES,
-    "The most that a worker takes that has all tasks, all tables, buffers and queues full at the configured limits.",
+    "Memory of a worker that has all tasks, with all tables, buffers and queues full at the configured limits.",
     (),
 )
 
@@ -83,19 +83,21 @@ STEP_SECONDS = Metric(
     "areba_step_seconds",
     Kind.GAUGE,
     Unit.SECONDS,
-    "For how long the main loop has been inside one step; 0: in no step.",
+    "Time that the main loop has spent in the current step; 0 between steps.",
     (),
 )
-ROUND_AGE = Metric("areba_round_age_seconds", Kind.GAUGE, Unit.SECONDS, "Time since a round, idle or not, ended.", ())
+ROUND_AGE = Metric(
+    "areba_round_age_seconds", Kind.GAUGE, Unit.SECONDS, "Time since the end of the last round, idle or not.", ()
+)
 COMMIT_AGE = Metric(
     "areba_commit_age_seconds",
     Kind.GAUGE,
     Unit.SECONDS,
-    "Time since a transaction was committed, or since the start. A worker without new records commits nothing.",
+    "Time since the last committed transaction, or since the start. A worker without new records commits nothing.",
     (),
 )
 BROKER_AGE = Metric(
-    "areba_broker_answer_age_seconds", Kind.GAUGE, Unit.SECONDS, "Time since a Kafka broker answered.", ()
+    "areba_broker_answer_age_seconds", Kind.GAUGE, Unit.SECONDS, "Time since the last answer of a Kafka broker.", ()
 )
 COMMIT_SECONDS = Metric(
     "areba_commit_seconds",
@@ -108,7 +110,7 @@ ABORTED_TRANSACTIONS = Metric(
     "areba_aborted_transactions_total",
     Kind.COUNTER,
     Unit.COUNT,
-    "Transactions that were given up; their tasks were restored.",
+    "Transactions that were aborted; their tasks were restored.",
     (),
 )
 
@@ -139,7 +141,7 @@ LAG_SECONDS = Metric(
     "areba_lag_seconds",
     Kind.GAUGE,
     Unit.SECONDS,
-    "For how long at least the oldest of these records has been known to this worker; 0: there is no lag.",
+    "Lower bound of the time for which this worker has known the oldest of these records; 0: there is no lag.",
     ("task", "input"),
 )
 INPUT_RECORDS = Metric(
@@ -167,39 +169,39 @@ MISPLACED_RECORDS = Metric(
     "areba_misplaced_records_total",
     Kind.COUNTER,
     Unit.RECORDS,
-    "Records that another partition should have: their producer's partitioner is not murmur2_random.",
+    "Records in a wrong partition: the partitioner of their producer is not murmur2_random.",
 )
 MISPLACED_STREAMS = Metric(
     "areba_misplaced_streams",
     Kind.GAUGE,
     Unit.COUNT,
-    "Streams of the task that another partition should have: they may live in both.",
+    "Streams of the task that belong to another partition: they may have records in both.",
 )
 RESTORE_SECONDS = Metric(
     "areba_restore_seconds",
     Kind.GAUGE,
     Unit.SECONDS,
-    "Duration of the newest restore of a task, from the committed offsets to the state live.",
+    "Duration of the last restore of a task, until it was live.",
 )
 SNAPSHOT_AGE = Metric(
     "areba_snapshot_age_seconds",
     Kind.GAUGE,
     Unit.SECONDS,
-    "Time since a snapshot of the task was complete, or since the task was restored from an older snapshot.",
+    "Time since the last snapshot of the task was complete, or since the task was restored from an older snapshot.",
 )
 UNSAVED_WORK = Metric(
     "areba_unsaved_work_seconds",
     Kind.GAUGE,
     Unit.SECONDS,
-    "Processing time since the newest snapshot was taken: about what a restore repeats.",
+    "Processing time since the newest snapshot: about the time that a restore would repeat.",
 )
-SNAPSHOTS = Metric("areba_snapshots_total", Kind.COUNTER, Unit.COUNT, "Snapshots that were written whole.")
+SNAPSHOTS = Metric("areba_snapshots_total", Kind.COUNTER, Unit.COUNT, "Complete snapshots.")
 SNAPSHOT_BYTES = Metric("areba_snapshot_bytes_total", Kind.COUNTER, Unit.BYTES, "Bytes that these snapshots wrote.")
 MEMORY_ALLOCATED = Metric(
     "areba_memory_allocated_bytes",
     Kind.GAUGE,
     Unit.BYTES,
-    "What state, buffers and snapshot of a task have allocated, looked at once a minute.",
+    "Memory that the state, buffers and snapshot of a task have allocated, sampled once a minute.",
 )
 TABLE_ENTRIES = Metric(
     "areba_table_entries",
@@ -212,8 +214,8 @@ TABLE_USED = Metric(
     "areba_table_used_ratio",
     Kind.GAUGE,
     Unit.RATIO,
-    "Share of its bound that a table uses: waiting-bytes and those of areba_table_entries in the stream that uses the "
-    "most, streams in the task. In a long run, closed is full: the oldest ids are forgotten.",
+    "Share of its bound that a table uses: streams over the whole task, all other tables (those of areba_table_entries "
+    "and waiting-bytes) in the stream that uses the most. In a long run, closed is full: it drops the oldest ids.",
     ("task", "table"),
 )
 
@@ -223,26 +225,26 @@ STREAMS_WITHOUT_LABELS = Metric(
     "areba_streams_without_labels",
     Kind.GAUGE,
     Unit.COUNT,
-    "Streams of the task whose labels stopped coming, or too many of whose examples end without a label.",
+    "Streams of the task whose labels have stopped coming, or of whose examples too many end without a label.",
 )
 STREAMS_LEFT_OUT = Metric(
     "areba_streams_left_out",
     Kind.GAUGE,
     Unit.COUNT,
-    f"Streams of the task without figures of their own: a worker publishes those of {PUBLISHED_STREAMS} streams.",
+    f"Streams of the task without their own figures: a worker publishes the figures of {PUBLISHED_STREAMS} streams.",
 )
 LABEL_SILENCE = Metric(
     "areba_label_silence_seconds",
     Kind.GAUGE,
     Unit.SECONDS,
-    "Event time of a stream since a label was joined.",
+    "Event time of a stream since its last label was joined.",
     ("task", "stream"),
 )
 LABEL_DELAY = Metric(
     "areba_label_delay_p99_seconds",
     Kind.GAUGE,
     Unit.SECONDS,
-    "Delay of labels that 99 % of a stream's joined labels do not exceed, in event time.",
+    "99th percentile of the delay of a stream's joined labels, in event time.",
     ("task", "stream"),
 )
 UNLABELLED_SHARE = Metric(
@@ -256,7 +258,7 @@ LABELS_MISSING = Metric(
     "areba_labels_missing",
     Kind.GAUGE,
     Unit.FLAG,
-    "1 where the labels of a stream stopped coming, or too many of its examples end without a label; else 0.",
+    "1 if the labels of a stream have stopped coming, or too many of its examples end without a label; else 0.",
     ("task", "stream"),
 )
 CHAMPION = Metric(
@@ -291,8 +293,8 @@ CHANGES = Metric(
     "areba_changes",
     Kind.GAUGE,
     Unit.COUNT,
-    "How often a learner came to recognise a class worse than before, in the life of the stream. A gauge, since a "
-    "restore after an aborted transaction can take the newest one back.",
+    "How often a learner began to recognise a class worse than before, since the stream began. It is a gauge, because "
+    "a restore after an aborted transaction can undo the newest change.",
     ("task", "stream", "learner"),
 )
 
