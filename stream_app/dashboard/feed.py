@@ -3,9 +3,10 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from stream_app.backends.base import Clock
 from stream_app.backends.following import FollowableCluster
@@ -49,16 +50,23 @@ class Feed:
         cluster: Where the topics are.
         config: The application's configuration.
         clock: Measures rates.
+        drifts: Known drifts of each stream, as the number of its examples before the drift.
 
     Raises:
         TopicError: A topic does not exist, or the broker refuses to let us read it.
         UnknownOutcomeError: The broker did not answer in time.
     """
 
-    def __init__(self, cluster: FollowableCluster, config: Config, clock: Clock) -> None:
+    def __init__(
+        self,
+        cluster: FollowableCluster,
+        config: Config,
+        clock: Clock,
+        drifts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
         self._application = config.application.id
         self._clock = clock
-        self._model = DashboardModel(config.streams)
+        self._model = DashboardModel(config.streams, drifts)
         self._watcher = Watcher(cluster, config, clock, model=self._model, tails=HISTORY)
         self._colours = LearnerColours({name: learner.method for name, learner in config.learners.items()})
         self._lock = threading.Lock()
