@@ -72,7 +72,7 @@ def kafka_jars() -> Path:
         marker = folder / "pom.sha256"
         digest = hashlib.sha256(pom).hexdigest()
         if not (marker.exists() and marker.read_text(encoding="utf-8") == digest):
-            _fetch_jars(folder, pom)
+            _fetch_jars(folder, version, pom)
             marker.write_text(digest, encoding="utf-8")
     return folder / "lib"
 
@@ -91,14 +91,15 @@ def _cache_folder() -> Path:
     return folder
 
 
-def _fetch_jars(folder: Path, pom: bytes) -> None:
+def _fetch_jars(folder: Path, version: str, pom: bytes) -> None:
     """Replace the folder by a new one with the jars that the pom names."""
     console = Terminal(stderr=True)
-    console.print(f"Fetching Apache {folder.name} with Maven (54 MB, only once) into {folder}", soft_wrap=True)
+    console.print(f"Fetching Apache Kafka {version} with Maven (54 MB, only once) into {folder}", soft_wrap=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     (folder / "pom.xml").write_bytes(pom)
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]
+    command += ["-DexcludeArtifactIds=slf4j-reload4j"]  # Kafka 3.9 brings it, and would log to nowhere
     try:
         with console.status("Fetching ..."):
             done = subprocess.run(  # noqa: PLW1510  (the status is checked below)
