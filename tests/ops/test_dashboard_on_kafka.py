@@ -152,7 +152,8 @@ def test_the_page_of_an_application(own_kafka: LocalKafka, tmp_path: Path) -> No
         _is_that_of_the_topic(page.wait_for("idle"), app)
 
         worker.stop()
-        AdminClient({"bootstrap.servers": app.servers}).delete_topics([app.config.topics.predictions])
+        admin = AdminClient({"bootstrap.servers": app.servers})
+        admin.delete_topics([app.config.topics.predictions])[app.config.topics.predictions].result(DEADLINE_S)
         page.wait_for("idle", problem=f"{app.config.topics.predictions}: the topic was deleted")
     events = re.findall("view-(?:in)?complete", log.read_text())
     assert events == ["view-incomplete", "view-complete", "view-incomplete"], "not a line for each second"
