@@ -6,7 +6,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,8 @@ Value = TypeVar("Value")
 SERVERS = "127.0.0.1:9094"
 
 PAGES = {"worker-1": "http://127.0.0.1:8081", "worker-2": "http://127.0.0.1:8082"}
+
+DASHBOARD = "http://127.0.0.1:8050/"
 
 TARGETS_UP = "http://127.0.0.1:9090/api/v1/query?query=up"
 
@@ -52,17 +54,23 @@ class Seen:
     Attributes:
         is_loaded: Whether the first worker loaded its compiled code, and compiled nothing.
         first_prediction_s: Time from the start of its process to the prediction of an example that waited for it.
+        first_gmean_s: Time from the beginning, with all images present, to the first G-mean on the dashboard.
         targets: Number of workers that Prometheus reached; None: its image is not there.
         return_s: Time from the kill of a worker's process to a new process that is ready.
         predictions: Records of the topic of predictions, transaction markers included, in the end.
+        shown: G-mean of each stream's champion on the dashboard, in the end.
+        watched: The same as `areba watch` prints it.
         verified: What `areba verify` printed; it ended with status 0.
     """
 
     is_loaded: bool
     first_prediction_s: float
+    first_gmean_s: float
     targets: int | None
     return_s: float
     predictions: int
+    shown: Mapping[str, float | None]
+    watched: Mapping[str, float | None]
     verified: str
 
 
@@ -93,6 +101,7 @@ def _taken_down(composition: Composition) -> Iterator[None]:
 
 
 def _watch(composition: Composition, tell: Callable[[str], None]) -> Seen:
+    begin_s = time.monotonic()
     kafka = KafkaCluster(SERVERS)
     composition.up("kafka", "topics")
     _until(lambda: _has_topics(kafka), "the topics are there")
@@ -107,10 +116,13 @@ def _watch(composition: Composition, tell: Callable[[str], None]) -> Seen:
     tell(f"first prediction {first_prediction_s:.1f} s after the start of the worker's process")
 
     optional = [service for service in ("prometheus", "grafana") if composition.has_image(service)]
-    composition.up("replayer", "worker-2", *optional)
+    composition.up("replayer", "dashboard", "worker-2", *optional)
     for worker in PAGES:
         _until(partial(_is_ready, worker), f"{worker} is ready")
     tell(f"two workers are ready; running too: {', '.join(optional) or 'neither Prometheus nor Grafana'}")
+    _until(lambda: any(gmean is not None for gmean in _shown().values()), "a G-mean on the dashboard")
+    first_gmean_s = time.monotonic() - begin_s
+    tell(f"first G-mean on {DASHBOARD} {first_gmean_s:.1f} s after the beginning")
     targets = None
     if "prometheus" in optional:
         _until(lambda: _targets() == len(PAGES), "Prometheus reaches the workers")
@@ -130,7 +142,9 @@ def _watch(composition: Composition, tell: Callable[[str], None]) -> Seen:
     verified = composition.execute("worker-1", "areba", "verify", "-c", CONFIGURATION)
     predictions = _end(kafka, "predictions")
     tell(f"areba verify found nothing wrong; {predictions:,} offsets of predictions")
-    return Seen(is_loaded, first_prediction_s, targets, return_s, predictions, verified)
+    watched, shown = _watched(composition), _shown()
+    tell(f"G-mean of the champions on {DASHBOARD}: {', '.join(f'{name} {gmean}' for name, gmean in shown.items())}")
+    return Seen(is_loaded, first_prediction_s, first_gmean_s, targets, return_s, predictions, shown, watched, verified)
 
 
 def _until(happened: Callable[[], Value], what: str) -> Value:
@@ -186,6 +200,25 @@ def _get(address: str) -> str | None:
             return str(answer.read().decode())
     except (urllib.error.URLError, OSError):
         return None
+
+
+def _watched(composition: Composition) -> dict[str, float | None]:
+    """Return the G-mean of each stream's champion, as `areba watch` reads it from the topics."""
+    text = composition.execute("worker-1", "areba", "watch", "-c", CONFIGURATION, "--once", "--json")
+    rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    return {row["stream"]: row["gmean"] for row in rows if row.get("champion")}
+
+
+def _shown() -> dict[str, float | None]:
+    """Return the G-mean of each stream's champion, as the dashboard sends it to a browser; empty if nobody answers."""
+    with (
+        suppress(urllib.error.URLError, OSError),
+        urllib.request.urlopen(f"{DASHBOARD}events", timeout=REQUEST_TIMEOUT_S) as answer,  # noqa: S310  (see _get)
+    ):
+        answer.readline()  # event: overview
+        document = json.loads(answer.readline().removeprefix(b"data: ") or "{}")
+        return {stream["name"]: stream["gmean"] for stream in document.get("streams", ())}
+    return {}
 
 
 def _is_ready(worker: str) -> bool:

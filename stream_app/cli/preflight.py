@@ -15,7 +15,7 @@ from stream_app.cli.checks import group_rights
 from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
 from stream_app.errors import ArebaError
-from stream_app.jit.cache import base_folder
+from stream_app.jit.cache import base_folder, is_read_only
 from stream_app.worker.machine_memory import memory_limit_bytes
 
 READ_S = 3.0
@@ -205,7 +205,8 @@ def _machine() -> Iterator[Result]:
     status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
     text = f"{folder} has {free >> 20:,} MB free"
-    if not os.access(folder, os.W_OK):
-        yield Result(Level.WRONG, "compile cache", f"{folder} cannot be written")
+    if is_read_only(folder):
+        text = f"{folder} is read-only, as in an image: what is not in it is compiled at each start, into memory"
+        yield Result(Level.OK, "compile cache", text)
     else:
         yield Result(Level.WARNING if free < SPARE_BYTES else Level.OK, "compile cache", text)

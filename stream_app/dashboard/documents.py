@@ -64,6 +64,7 @@ def details(model: DashboardModel, figures: StreamFigures, colours: LearnerColou
             "course": _curve(STREAM_COLUMNS, history.course),
             "work": _curve(WORK_COLUMNS, history.work),
             "marks": [mark._asdict() for mark in history.marks],
+            "drifts": history.drifts,
             "reasons": dict(history.reasons.most_common()),
             "is_cut": history.is_cut,
         }

@@ -1,11 +1,13 @@
 """Read the topics in a thread, and keep the newest documents for any number of browsers."""
 
 import logging
+import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from stream_app.backends.base import Clock
 from stream_app.backends.following import FollowableCluster
@@ -23,6 +25,9 @@ HISTORY: Mapping[str, int] = {**TAILS, "metrics": 50_000, "dead_letters": 20_000
 """Records at the end of each partition that are read first: for the metrics, a second or two of work."""
 
 UPDATE_S = 1.0
+
+NUMBER = re.compile(r" \d[\d,]*\b")
+"""A number in a problem; names of topics begin a line, so that digits in them are not meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +54,30 @@ class Feed:
         cluster: Where the topics are.
         config: The application's configuration.
         clock: Measures rates.
+        drifts: Known drifts of each stream, as the number of its examples before the drift.
 
     Raises:
         TopicError: A topic does not exist, or the broker refuses to let us read it.
         UnknownOutcomeError: The broker did not answer in time.
     """
 
-    def __init__(self, cluster: FollowableCluster, config: Config, clock: Clock) -> None:
+    def __init__(
+        self,
+        cluster: FollowableCluster,
+        config: Config,
+        clock: Clock,
+        drifts: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
         self._application = config.application.id
         self._clock = clock
-        self._model = DashboardModel(config.streams)
+        self._model = DashboardModel(config.streams, drifts)
         self._watcher = Watcher(cluster, config, clock, model=self._model, tails=HISTORY)
         self._colours = LearnerColours({name: learner.method for name, learner in config.learners.items()})
         self._lock = threading.Lock()
         self._viewed: Counter[str] = Counter()
         self._wake = threading.Event()
         self._ended = threading.Event()
-        self._notes: list[str] = []
+        self._problems: frozenset[str] = frozenset()
         self.published = Published()
 
     def catch_up(self) -> None:
@@ -127,11 +139,14 @@ class Feed:
         }
         overview = documents.overview(self._application, self._model, figures, wall_ms)
         self.published = Published(self.published.number + 1, overview, details)
-        problems = list(figures.problems)
-        if problems != self._notes:
-            for problem in problems:
-                if problem not in self._notes:
-                    log(VIEW_INCOMPLETE, logger, problem=problem)
-            if not problems:
-                log(VIEW_COMPLETE, logger)
-            self._notes = problems
+        self._log_problems(figures.problems)
+
+    def _log_problems(self, problems: Sequence[str]) -> None:
+        """Log a problem when it begins, not again because a duration or a count in it has grown."""
+        kinds = {NUMBER.sub("", problem): problem for problem in problems}
+        for kind, problem in kinds.items():
+            if kind not in self._problems:
+                log(VIEW_INCOMPLETE, logger, problem=problem)
+        if self._problems and not kinds:
+            log(VIEW_COMPLETE, logger)
+        self._problems = frozenset(kinds)

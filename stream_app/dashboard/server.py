@@ -142,9 +142,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def server(feed: Feed, host: str) -> uvicorn.Server:
-    """Return the server of a feed; `run(sockets=[...])` serves until SIGINT or SIGTERM."""
-    hosts = ("127.0.0.1", "localhost", "[::1]", host) if is_loopback(host) else ("*",)
+def server(feed: Feed, host: str, allowed_hosts: Sequence[str] = ()) -> uvicorn.Server:
+    """Return the server of a feed; `run(sockets=[...])` serves until SIGINT or SIGTERM.
+
+    Args:
+        feed: Where the documents come from.
+        host: The address that it listens on.
+        allowed_hosts: Names under which the page is served, besides the loopback ones. Without any, a server that
+            listens on loopback serves those only, and another one serves every name.
+    """
+    hosts = ("127.0.0.1", "localhost", "[::1]", host, *allowed_hosts) if allowed_hosts or is_loopback(host) else ("*",)
     config = uvicorn.Config(
         application(feed, hosts, lambda: serving.should_exit),
         log_config=None, access_log=False, server_header=False, lifespan="off",

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.errors import ConfigurationError
-from stream_app.testing.local_kafka.jars import KAFKA_VERSION
+from stream_app.testing.local_kafka.jars import kafka_version
 from stream_app.testing.local_kafka.plan import (
     HOST,
     BrokerPorts,
@@ -17,8 +17,6 @@ from stream_app.testing.local_kafka.plan import (
     free_ports,
     new_cluster_id,
 )
-
-IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 
 UNIX = "unix://"
 
@@ -36,6 +34,11 @@ ATTEMPT_S = 1.0
 
 PORT, CONTROLLER_PORT = 9092, 9093
 """The broker's ports inside the container."""
+
+
+def kafka_image() -> str:
+    """Return the name of Apache's image of the version that runs for tests. Raises as `kafka_version` does."""
+    return f"apache/kafka:{kafka_version()}"
 
 
 def engine_answers() -> bool:
@@ -69,18 +72,19 @@ def start() -> Iterator[str]:
     from docker.errors import DockerException  # noqa: PLC0415  (as above)
     from testcontainers.core.container import DockerContainer  # noqa: PLC0415
 
+    image = kafka_image()
     [port] = free_ports(1, [])
-    container = DockerContainer(IMAGE).with_envs(**_environment(port))
+    container = DockerContainer(image).with_envs(**_environment(port))
     container.ports = {f"{PORT}/tcp": (HOST, port)}  # type: ignore[dict-item]  # the engine takes an address too
     servers = f"{HOST}:{port}"
     try:
         container.start()
     except DockerException as problem:
-        raise ConfigurationError(f"{IMAGE} does not start: {problem}") from problem
+        raise ConfigurationError(f"{image} does not start: {problem}") from problem
     try:
         if not _comes_up(servers):
             said = b"".join(container.get_logs()).decode(errors="replace").strip().splitlines()[-1:]
-            raise ConfigurationError(f"{IMAGE} did not answer within {START_TIMEOUT_S:.0f} s: {' '.join(said)}")
+            raise ConfigurationError(f"{image} did not answer within {START_TIMEOUT_S:.0f} s: {' '.join(said)}")
         yield servers
     finally:
         container.stop()

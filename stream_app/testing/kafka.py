@@ -75,7 +75,7 @@ def _in_container(running: ExitStack, tell: Callable[[str], None]) -> KafkaBroke
     """
     if not container.engine_answers():
         raise ConfigurationError("no container engine answers")
-    reason = f"Kafka: {container.IMAGE} in a container, because a container engine answers"
+    reason = f"Kafka: {container.kafka_image()} in a container, because a container engine answers"
     tell(reason)
     return KafkaBroker(running.enter_context(container.start()), reason)
 
@@ -88,6 +88,6 @@ def _from_jars(running: ExitStack, tell: Callable[[str], None]) -> KafkaBroker:
     """
     if missing := jars.missing_tools():
         raise ConfigurationError(f"{' and '.join(missing)} not on the PATH")
-    reason = f"Kafka: Apache Kafka {jars.KAFKA_VERSION} on this machine, because Java and Maven are here"
+    reason = f"Kafka: Apache Kafka {jars.kafka_version()} on this machine, because Java and Maven are here"
     tell(reason)
     return KafkaBroker(running.enter_context(cluster.start(1)).bootstrap_servers, reason)

@@ -24,7 +24,7 @@ def test_a_broker_runs_in_a_container_and_leaves_nothing() -> None:
         pytest.skip("no container engine answers")
     topics = plan(Config().topics, 2)
     with kafka_broker() as broker:
-        assert container.IMAGE in broker.reason
+        assert container.kafka_image() in broker.reason
         kafka = KafkaCluster(broker.bootstrap_servers)
         kafka.create(topics, 1)
         assert {topic.partitions for topic in kafka.topics(one.name for one in topics).values()} == {2}

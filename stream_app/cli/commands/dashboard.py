@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -23,7 +24,22 @@ from stream_app.terminal import say
     help="Address to listen on; everyone who can reach it can see the page.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8050, show_default=True, help="0: any free port.")
-def dashboard(path: Path, host: str, port: int) -> None:
+@click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name or address under which browsers may ask for the page, besides loopback; repeatable. "
+    "[default: none if --host is loopback, else any]",
+)
+@click.option(
+    "--drift",
+    "drifts",
+    multiple=True,
+    metavar="STREAM:NUMBER",
+    help="Mark a known drift after so many examples of a stream, as drift_at of areba-replay; repeatable.",
+)
+def dashboard(path: Path, host: str, port: int, allowed_hosts: tuple[str, ...], drifts: tuple[str, ...]) -> None:
     """Show the application live in a browser.
 
     The page has G-mean, recall and specificity of each learner along event time with the changes that were flagged,
@@ -38,6 +54,7 @@ def dashboard(path: Path, host: str, port: int) -> None:
     Examples:
       areba dashboard -c my.yaml
       areba dashboard -c my.yaml --port 8051
+      areba dashboard -c my.yaml --drift sine:10000
     """  # noqa: D301  (click's mark for a paragraph that is not wrapped)
     try:
         from stream_app.dashboard.server import listen, server  # noqa: PLC0415  (needs the extra)
@@ -49,15 +66,31 @@ def dashboard(path: Path, host: str, port: int) -> None:
     from stream_app.cli.clients import connect  # noqa: PLC0415
     from stream_app.dashboard.feed import Feed  # noqa: PLC0415
 
+    known = parse_drifts(drifts)
     config = load(path, os.environ)
     with closing(listen(host, port)) as listening:
-        feed = Feed(connect(config), config, SystemClock())
+        feed = Feed(connect(config), config, SystemClock(), known)
         logging.getLogger("areba.kafka").setLevel(logging.CRITICAL)  # problems are lines of the page and of our log
         reading = threading.Thread(target=feed.run, name="feed", daemon=True)
         reading.start()
         shown = f"[{host}]" if ":" in host else host
         say(f"http://{shown}:{listening.getsockname()[1]}/")
         with suppress(KeyboardInterrupt):
-            server(feed, host).run(sockets=[listening])
+            server(feed, host, allowed_hosts).run(sockets=[listening])
         feed.end()
         reading.join(timeout=5.0)
+
+
+def parse_drifts(texts: Sequence[str]) -> dict[str, list[int]]:
+    """Return the known drifts of each stream.
+
+    Raises:
+        ConfigurationError: A text is not a name, a colon and a number.
+    """
+    drifts: dict[str, list[int]] = {}
+    for text in texts:
+        stream, _, number = text.rpartition(":")
+        if not (stream and number.isascii() and number.isdecimal()):
+            raise ConfigurationError(f"--drift {text}: not a stream's name, a colon and a number of examples")
+        drifts.setdefault(stream, []).append(int(number))
+    return drifts

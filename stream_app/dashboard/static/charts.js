@@ -52,6 +52,7 @@ export class Chart {
     this.options = options;
     this.key = null;
     this.marks = [];
+    this.drifts = [];
     new ResizeObserver(() => this.plot?.setSize(this.size())).observe(this.holder);
     dark.addEventListener("change", () => { this.key = null; if (this.last) this.show(...this.last); });
   }
@@ -60,10 +61,11 @@ export class Chart {
     return { width: this.holder.clientWidth, height: this.holder.clientHeight - (this.options.legend ? 22 : 0) };
   }
 
-  // lines: [{name, colour, times, values, dash, width}]; marks: [{time, colour, text}]
-  show(lines, marks = []) {
-    this.last = [lines, marks];
+  // lines: [{name, colour, times, values, dash, width}]; marks: [{time, colour}]; drifts: [time]
+  show(lines, marks = [], drifts = []) {
+    this.last = [lines, marks, drifts];
     this.marks = marks;
+    this.drifts = drifts;
     const key = lines.map((line) => `${line.name} ${line.colour}`).join("\n");
     const data = merged(lines);
     if (key === this.key) {
@@ -75,6 +77,7 @@ export class Chart {
     }
     this.holder.dataset.points = String(data[0].length);
     this.holder.dataset.marks = String(marks.length);
+    this.holder.dataset.drifts = drifts.join(" ");
   }
 
   plotOptions(lines) {
@@ -100,6 +103,14 @@ export class Chart {
     const { ctx, bbox } = plot;
     const scale = devicePixelRatio;
     ctx.save();
+    ctx.font = `${11 * scale}px system-ui, sans-serif`;
+    for (const drift of this.drifts) {
+      const x = plot.valToPos(drift / 1000, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.fillStyle = token("--soft");
+      ctx.fillRect(x - scale, bbox.top, 2 * scale, bbox.height);
+      ctx.fillText("drift", x + 5 * scale, bbox.top + bbox.height - 6 * scale);
+    }
     for (const mark of this.marks) {
       const x = plot.valToPos(mark.time / 1000, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;

@@ -148,7 +148,7 @@ function showCharts(found) {
   const marks = found.marks.filter((mark) => colours.has(mark.learner)).map((mark) => ({ time: mark.time_ms, colour: colours.get(mark.learner) }));
   for (const figure of ["gmean", "recall", "specificity"]) {
     const lines = found.learners.map(({ metric, colour, curve }) => ({ name: metric.learner, colour, times: curve.time_ms, values: curve[figure], width: metric.champion ? 2 : 1.5 }));
-    charts[figure].show(lines, marks);
+    charts[figure].show(lines, marks, found.drifts);
   }
   const line = (curve, values, name, colour, more = {}) => ({ name, colour, times: curve.time_ms, values: curve[values], ...more });
   charts.rate.show([line(found.work, "labelled_per_s", "labels/s", "#3a8f6f", { fill: true })]);

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -15,6 +16,12 @@ from stream_app.errors import ConfigurationError
 from stream_app.terminal import Terminal
 
 KAFKA_VERSION = "4.3.0"
+"""The version that runs unless `VERSION_VARIABLE` names another one; pom.xml has it too."""
+
+OLDEST_KAFKA_VERSION = "3.9.2"
+"""The oldest version on which the tests of brokers, recovery and the contract have passed."""
+
+VERSION_VARIABLE = "AREBA_TEST_KAFKA_VERSION"
 
 ASSETS = Path(__file__).parent
 """The folder with the list of jars and the brokers' log configuration."""
@@ -26,6 +33,18 @@ LOCK_POLL_INTERVAL_S = 0.1
 
 LOG_TAIL_LINES = 25
 """Lines of another program's output that an error shows."""
+
+
+def kafka_version() -> str:
+    """Return the version of Kafka that runs on this machine for tests and trials.
+
+    Raises:
+        ConfigurationError: The variable does not hold a version.
+    """
+    version = os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise ConfigurationError(f"{VERSION_VARIABLE}={version}: not a version such as {OLDEST_KAFKA_VERSION}")
+    return version
 
 
 def missing_tools() -> list[str]:
@@ -46,13 +65,14 @@ def kafka_jars() -> Path:
             "or give kafka.bootstrap_servers"
         )
     base = _cache_folder()
-    folder = base / f"kafka-{KAFKA_VERSION}"
-    pom = (ASSETS / "pom.xml").read_bytes()
-    with file_lock(base / f"kafka-{KAFKA_VERSION}.lock", FETCH_TIMEOUT_S):
+    version = kafka_version()
+    folder = base / f"kafka-{version}"
+    pom = (ASSETS / "pom.xml").read_bytes().replace(KAFKA_VERSION.encode(), version.encode())
+    with file_lock(base / f"kafka-{version}.lock", FETCH_TIMEOUT_S):
         marker = folder / "pom.sha256"
         digest = hashlib.sha256(pom).hexdigest()
         if not (marker.exists() and marker.read_text(encoding="utf-8") == digest):
-            _fetch_jars(folder, pom)
+            _fetch_jars(folder, version, pom)
             marker.write_text(digest, encoding="utf-8")
     return folder / "lib"
 
@@ -71,14 +91,15 @@ def _cache_folder() -> Path:
     return folder
 
 
-def _fetch_jars(folder: Path, pom: bytes) -> None:
+def _fetch_jars(folder: Path, version: str, pom: bytes) -> None:
     """Replace the folder by a new one with the jars that the pom names."""
     console = Terminal(stderr=True)
-    console.print(f"Fetching Apache Kafka {KAFKA_VERSION} with Maven (54 MB, only once) into {folder}", soft_wrap=True)
+    console.print(f"Fetching Apache Kafka {version} with Maven (54 MB, only once) into {folder}", soft_wrap=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     (folder / "pom.xml").write_bytes(pom)
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder / 'lib'}"]
+    command += ["-DexcludeArtifactIds=slf4j-reload4j"]  # Kafka 3.9 brings it, and would log to nowhere
     try:
         with console.status("Fetching ..."):
             done = subprocess.run(  # noqa: PLW1510  (the status is checked below)

@@ -4,8 +4,9 @@ import hashlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPResponse
 from itertools import pairwise
 from typing import Any
@@ -13,13 +14,16 @@ from typing import Any
 import pytest
 
 from stream_app.backends.base import TopicPartition
+from stream_app.cli.commands.dashboard import parse_drifts
+from stream_app.dashboard import model as module
 from stream_app.dashboard.feed import Feed
-from stream_app.dashboard.model import STALLED_S
+from stream_app.dashboard.model import STALLED_S, DashboardModel
 from stream_app.dashboard.series import Series
 from stream_app.dashboard.server import STATIC, listen, server
 from stream_app.errors import ConfigurationError
 from stream_app.records import Metric
 from stream_app.serialization import codec
+from tests.support.formats.metrics import metric
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 from tests.support.world import World, _started, _turns, _world_after
 
@@ -48,8 +52,15 @@ def feed(world: World) -> Feed:
 @pytest.fixture
 def port(feed: Feed) -> Iterator[int]:
     """Serve the page on a free port."""
+    with _serving(feed, "127.0.0.1") as port:
+        yield port
+
+
+@contextmanager
+def _serving(feed: Feed, host: str, allowed_hosts: Sequence[str] = ()) -> Iterator[int]:
+    """Serve the page on a free port of loopback, with the checks of a server that listens on this host."""
     with closing(listen("127.0.0.1", 0)) as listening:
-        serving = server(feed, "127.0.0.1")
+        serving = server(feed, host, allowed_hosts)
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]})
         thread.start()
         wait_until(lambda: serving.started, "the server")
@@ -168,3 +179,59 @@ def test_curves_are_thinned_evenly() -> None:
     assert times[0] == 0
     gaps = [later - earlier for earlier, later in pairwise(times)]  # type: ignore[operator]
     assert max(gaps) <= 2 * 10_000 / 50
+
+
+def test_known_drifts_are_marked_at_their_event_time() -> None:
+    """A mark at another place would make a learner look slow, or clairvoyant."""
+    model = DashboardModel(["s"], {"s": [25, 40, 5]})
+    for examples, time_ms in ((10, 1_000), (20, 2_000), (30, 4_000), (40, 5_000)):
+        model.add_metric(replace(metric(stream="s"), examples=examples), 0, time_ms)
+        model.add_metric(replace(metric(stream="s", learner="other"), examples=examples), 0, time_ms)
+    assert model.history("s").drifts == [3_000.0], (
+        "the one before the first metric has no known time, 40 is not reached"
+    )
+
+
+def test_the_addresses_of_a_page_that_listens_everywhere(feed: Feed) -> None:
+    """In a container it listens on all addresses: even so another site must not read it under a name of its own."""
+    for allowed, statuses in ((["page.example"], {"page.example": 200, "localhost:1": 200, "attacker.example": 400}),
+                              ([], {"page.example": 200})):  # fmt: skip
+        with _serving(feed, "0.0.0.0", allowed) as port:  # noqa: S104  (the server is bound to loopback)
+            for host, status in statuses.items():
+                with _get(port, "", Host=host) as answer:
+                    assert answer.status == status, host
+
+
+def test_the_curves_of_an_application_have_a_bounded_number_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dashboard that is left open for a month must not take the machine's memory."""
+    monkeypatch.setattr(module, "MAX_CURVES", 6)
+    monkeypatch.setattr(module, "MAX_POINTS", 20)
+    streams = [f"s{number}" for number in range(4)]
+    model = DashboardModel(streams)
+    for number in range(500):
+        model.tick(float(number))
+        for stream in streams:
+            for learner in ("areba", "second", "third"):
+                changed = replace(metric(stream=stream, learner=learner), changes=number)
+                model.add_metric(changed, 0, number)
+        model.sample(model.figures().streams, number)
+    histories = [model.history(stream) for stream in streams]
+    curves = [curve for history in histories for curve in history.learners.values()]
+    assert len(curves) == 6
+    assert [history.is_cut for history in histories] == [False, False, True, True]
+    points = [len(series.columns()[0]) for history in histories for series in (history.course, history.work)]
+    points += [len(curve.columns()[0]) for curve in curves]
+    assert max(points) <= 20 + 1, "and the newest"
+    assert max(len(history.marks) for history in histories) <= module.MAX_MARKS
+
+
+@pytest.mark.parametrize("text", ["sine", ":10", "sine:", "sine:-1", "sine:ten"])
+def test_a_drift_that_says_nothing_is_refused(text: str) -> None:
+    """A mistake in the option must not look like a stream without drifts."""
+    with pytest.raises(ConfigurationError):
+        parse_drifts([text])
+
+
+def test_a_stream_may_have_a_colon_in_its_name() -> None:
+    """Names of streams come from users."""
+    assert parse_drifts(["a:b:1", "a:b:2", "c:3"]) == {"a:b": [1, 2], "c": [3]}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ops.composition import compose, trial
-from ops.demo.streams import SPAN_MS, STREAMS, configuration
+from ops.demo.streams import SPAN_MS, STREAMS, configuration, replay_plan
 from producers.label_delay import parse_label_delay
 from stream_app import __version__
 from stream_app.config import load
@@ -31,7 +31,7 @@ def test_ports_are_on_the_loopback_interface(services: Mapping[str, Mapping[str,
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert len(ports) >= 5
     assert all(port.startswith("127.0.0.1:") for port in ports)
-    hosts = {address.removeprefix("http://") for address in trial.PAGES.values()}
+    hosts = {address.removeprefix("http://").rstrip("/") for address in (*trial.PAGES.values(), trial.DASHBOARD)}
     assert hosts <= {port.rpartition(":")[0] for port in ports}
 
 
@@ -41,7 +41,7 @@ def test_every_image_has_a_version(services: Mapping[str, Mapping[str, Any]]) ->
     assert "latest" not in images.values()
     assert images["kafka"] == KAFKA_VERSION
     ours = {name for name, service in services.items() if "build" in service}
-    assert ours == {"topics", "worker-1", "worker-2", "replayer"}
+    assert ours == {"topics", "worker-1", "worker-2", "replayer", "dashboard"}
     assert {images[name] for name in ours} == {__version__}
 
 
@@ -71,3 +71,13 @@ def test_the_replayer_sends_what_the_demo_sends() -> None:
         assert int(interval_ms) == SPAN_MS // spec.length
         assert parse_label_delay(delay) == parse_label_delay(spec.delay)
         assert float(unlabelled_share) == spec.unlabelled_share
+
+
+def test_the_dashboard_marks_the_drifts_that_the_replayer_sends(
+    services: Mapping[str, Mapping[str, Any]], tmp_path: Path
+) -> None:
+    """A mark where nothing changed would make every learner look wrong."""
+    command = services["dashboard"]["command"]
+    marked = {command[at + 1] for at, word in enumerate(command) if word == "--drift"}
+    plan = replay_plan(configuration(tmp_path, None), short=False)
+    assert marked == {f"{one.stream}:{one.data.drift_step}" for one in plan.streams if one.data.drift_step is not None}
