@@ -91,8 +91,21 @@ PAGE_FAILED = Event(
     "page-failed", _WARNING, " {path}", "An HTTP page could not be written; the traceback follows.", has_traceback=True
 )
 TOPICS_AT_RISK = Event("topics", _WARNING, ": {problem}", "A topic exists, but its settings put data at risk.")
-KAFKA_AWAITED = Event(
-    "waiting", _WARNING, " for Kafka: {problem}", "A start waits for the brokers. Every five seconds."
+SERVICE_AWAITED = Event(
+    "waiting", _WARNING, " for {service}: {problem}", "A start waits for Kafka's brokers or the schema registry."
+)
+REGISTRY_AWAITED = Event(
+    "registry-awaited",
+    _WARNING,
+    " id={number}: {problem}",
+    "The schema registry does not say what the schema of a new number is. The task with this record waits; the others "
+    "continue. Every five seconds.",
+)
+SCHEMA_ACCEPTED = Event(
+    "schema-accepted",
+    _INFO,
+    " id={number} schema={schema}",
+    "The schema registry has another number for one of our schemas: it is recorded, and its values are read.",
 )
 OLDER_WORKERS_AWAITED = Event(
     "waiting",

@@ -66,7 +66,7 @@ def wait_for_topics(
         if now >= deadline:
             raise ConfigurationError(f"kafka.bootstrap_servers: {problem} (waited {config.worker.start_timeout_ms} ms)")
         if now - reported_s >= REPORT_INTERVAL_S:
-            events.log(events.KAFKA_AWAITED, LOG, problem=problem)
+            events.log(events.SERVICE_AWAITED, LOG, service="Kafka", problem=problem)
             reported_s = now
         time.sleep(min(RETRY_S, deadline - now))
     return None

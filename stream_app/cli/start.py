@@ -13,6 +13,7 @@ from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.checks import RETRY_S, wait_for_older_workers, wait_for_topics
 from stream_app.cli.clients import open_cluster
 from stream_app.cli.restart import NO_RESTARTS, Restarts
+from stream_app.cli.schemas import wait_for_schemas
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config, TaskSettings
 from stream_app.config.memory_bound import bound_of
@@ -97,6 +98,10 @@ def _run_observed(
     found = wait_for_topics(config, cluster, should_stop, restarted=restarted)
     if found is None:
         return
+    schemas = wait_for_schemas(config, should_stop, restarted=restarted)
+    if schemas is None:
+        return
+    config, names = schemas
     settings = config.task_settings()
     _report_memory(config, settings, found, observer)
     warm_up(settings, should_stop, observer)
@@ -120,6 +125,7 @@ def _run_observed(
         open_transaction,
         lambda: outages.is_confirmed,
         outages.since_answer_s,
+        names,
     )
     try:
         Worker(config, ports, observer, was_fenced=was_fenced, adopts=adopts).run(should_stop)

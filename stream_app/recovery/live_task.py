@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -181,7 +181,8 @@ class LiveTask:
         self.close()
         lines: tuple[str, ...] = ()
         if not any(act.kind == CONFIGURATION for act in self._pending_acts):
-            settings, recorded = self._request.settings, self._unrecorded
+            settings, recorded = self._request.settings.with_schema_ids(self.task.settings.schema_ids), self._unrecorded
+            self._request = replace(self._request, settings=settings)
             changed = changes(self.task.settings, settings, self.task.running())
             if changed.refused:
                 raise ConfigurationError(changed.refused)
@@ -299,6 +300,10 @@ class LiveTask:
         """Take as many of the next records as fit; the others stay in the buffers."""
         taken = self._waiting[0].take(rows[0]), self._waiting[1].take(rows[1])
         opened = self.task.open(*taken)
+        if not self._knows_schemas(opened):
+            for waiting, records in zip(self._waiting, taken, strict=True):
+                waiting.put_back(records)
+            return None
         fitting = self.task.fitting(opened, room)
         if must and not sum(fitting):
             fitting = (1, 0) if opened.merged.sides[0] == Side.EXAMPLES else (0, 1)
@@ -310,6 +315,25 @@ class LiveTask:
             return None
         examples, labels = (rows_of(records, 0, count) for records, count in zip(taken, fitting, strict=True))
         return self.task.open(examples, labels)
+
+    def _knows_schemas(self, opened: InputBatch) -> bool:
+        """Look up new numbers of schemas, and say whether the batch can be processed under the settings as they are.
+
+        Numbers of our schemas become part of the configuration, which is recorded before the first batch that needs
+        them: a replay does not ask the registry. Values with any other number are dead letters.
+        """
+        numbers = self.task.unknown_schema_ids(opened)
+        if not numbers:
+            return True
+        found = self._request.schemas.names_of(numbers)
+        if not found:
+            return found is not None
+        ids = {name: [number for number in found if found[number] == name] for name in set(found.values())}
+        settings = self._request.settings.with_schema_ids(ids)
+        self._request = replace(self._request, settings=settings)
+        others = [act for act in self._pending_acts if act.kind != CONFIGURATION]
+        self._pending_acts = [_PendingAct(CONFIGURATION, settings.to_json()), *others]
+        return False
 
     @property
     def _in_force(self) -> tuple[int, int]:
