@@ -8,8 +8,8 @@ from producers.faults import NO_FAULTS, Faults
 from producers.label_delay import NO_DELAY, LabelDelay, parse_label_delay
 from producers.sources import Source
 from stream_app.errors import ConfigurationError
-from stream_app.serialization.wire_format import WireFormat, single_object
 from stream_app.records import MAX_STREAM_BYTES
+from stream_app.serialization.wire_format import WireFormat, single_object
 
 MAX_STREAMS = 1_000
 """Streams of one replay; a task serves 100 by default."""

@@ -1,6 +1,5 @@
 """The cluster that a replay is sent to: the settings of its clients, the topics, and the format of values."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from producers.plan import Plan
@@ -8,7 +7,6 @@ from stream_app.backends.base import Cluster
 from stream_app.backends.kafka.registry.client import open_registry
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import Example, Label
-from stream_app.serialization.avro import Record
 from stream_app.serialization.wire_format import WireFormat, confluent, single_object
 
 
@@ -43,7 +41,7 @@ def wire_format_of(plan: Plan, registry_config: Path | None) -> WireFormat:
     if registry_config is None:
         return single_object()
     registry = open_registry(read_client_config(registry_config, "--registry-config"))
-    topics: Mapping[type[Record], str] = {Example: plan.examples_topic, Label: plan.labels_topic}
+    topics = {Example: plan.examples_topic, Label: plan.labels_topic}
     return confluent(registry.schema_ids(topics, registers=True))
 
 

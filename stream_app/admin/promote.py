@@ -63,7 +63,13 @@ def promote(
     place = _place(config, cluster, stream, partition)
     mark = Mark(stream, MarkKind.PROMOTE, learner=learner)
     time_ms = _time_ms(cluster, clock, place, stream)
-    sender.send(place.topic, stream.encode(), codec.encode(mark, format_of(config.serialization)), time_ms, partition=place.partition)
+    sender.send(
+        place.topic,
+        stream.encode(),
+        codec.encode(mark, format_of(config.serialization)),
+        time_ms,
+        partition=place.partition,
+    )
     return place, sender.flush(READ_TIMEOUT_S)[place].low
 
 

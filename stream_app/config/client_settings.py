@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BeforeValidator
 
 SECRET = re.compile(
-    r"password|secret|token|passphrase|credential|private|jaas|key\.pem|sasl\.oauthbearer\.config|user\.info", re.IGNORECASE
+    r"password|secret|token|passphrase|credential|private|jaas|key\.pem|sasl\.oauthbearer\.config|user\.info",
+    re.IGNORECASE,
 )
 """Matches names of settings whose values must never reach a log."""
 

@@ -1,8 +1,9 @@
 """Read the configuration: the file, then the environment over it, then validation.
 
 The file has sections (`join: {ttl_ms: ...}`). A variable `AREBA__JOIN__TTL_MS` (or `AREBA_JOIN__TTL_MS`) overrides the
-file: sections and keys in capitals, joined by two underscores. In a section of settings of a client, of Kafka's or
-the schema registry's, one underscore stands for a dot (`AREBA__KAFKA__ALL__SASL_PASSWORD` is `kafka.all.sasl.password`). Names of streams and
+file: sections and keys in capitals, joined by two underscores. In a section of settings of a client (of Kafka or of the
+schema registry), one underscore stands for a dot (`AREBA__KAFKA__ALL__SASL_PASSWORD` is `kafka.all.sasl.password`).
+Names of streams and
 learners match in any case, with an underscore for a hyphen or a dot.
 
 A variable for a setting of a client may end with `_FILE`; then it holds the path of a file that has the value.

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 from stream_app.backends.base import Cluster, TopicPartition, Watermarks
 from stream_app.backends.reading import Row, read_rows
-from stream_app.config import LimitSettings, TaskSettings
+from stream_app.config import TaskSettings
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Mark, MarkKind, Reason, Side
-from stream_app.serialization.avro import Record as AnyRecord
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,
@@ -19,7 +18,8 @@ from stream_app.serialization.dead_letter import (
     is_of_a_replay,
     read_dead_letter,
 )
-from stream_app.serialization.wire_format import WireFormat, format_of, single_object
+from stream_app.serialization.decode import DecodeLimits
+from stream_app.serialization.wire_format import format_of
 from stream_app.verify.output_checks import Output
 from stream_app.verify.reference_state import Meaning, Record
 from stream_app.verify.results import Code, Findings
@@ -105,7 +105,7 @@ class PartitionReader:
     ) -> Iterator[tuple[Row, Decoded]]:
         for row in rows:
             try:
-                record: AnyRecord = decode_one(row.value or b"", self._wire_format)
+                record = decode_one(row.value or b"", self._wire_format)
             except (UndecodableError, WrongSchemaError) as error:
                 self._add(Code.UNREADABLE_RECORD, topic, row.offset, f"cannot be decoded: {error}")
                 continue
@@ -165,7 +165,7 @@ class Inputs:
         self._observers = observers
         self._next: Row | None = None
         self._settings: TaskSettings | None = None
-        self._wire_format = single_object()
+        self._limits = DecodeLimits()
 
     def below(self, end: int, settings: TaskSettings) -> Iterator[Record]:
         """Yield the next records with offsets below `end`, as a decoder with these settings reads them."""
@@ -184,25 +184,27 @@ class Inputs:
 
     def _read(self, row: Row, settings: TaskSettings) -> Record:
         if settings is not self._settings:
-            self._settings, self._wire_format = settings, format_of(settings)
-        meaning = read_value(row.value, self._side, settings.limits, self._wire_format)
+            limits = settings.limits
+            self._settings = settings
+            self._limits = DecodeLimits(limits.max_record_bytes, limits.max_features, format_of(settings))
+        meaning = read_value(row.value, self._side, self._limits)
         record = Record(self._side, row.offset, row.timestamp_ms, meaning, row.key, row.value, tuple(row.headers))
         for observe in self._observers:
             observe(record)
         return record
 
 
-def read_value(value: bytes | None, side: Side, limits: LimitSettings, wire_format: WireFormat) -> Meaning:
+def read_value(value: bytes | None, side: Side, limits: DecodeLimits) -> Meaning:
     """Return what an input value says, or the reason why it becomes a dead letter; `codec` defines the rules."""
     if value is None:
         return Reason.UNDECODABLE
     if len(value) > limits.max_record_bytes:
         return Reason.TOO_LARGE
-    schema = wire_format.schema_of(value)
+    schema = limits.wire_format.schema_of(value)
     if schema is None or schema.record not in SIDE_TYPES[side]:
         return Reason.WRONG_SCHEMA
     try:
-        record = decode_one(value, wire_format)
+        record = decode_one(value, limits.wire_format)
     except UndecodableError:
         return Reason.UNDECODABLE
     if not isinstance(record, Example | Label | Mark):

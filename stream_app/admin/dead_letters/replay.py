@@ -196,7 +196,10 @@ class _Replay:
     def sendings(self, partition: int, unsent: UnsentLetters) -> Generator[_Sending | None]:
         """Yield the unsent dead letters, oldest first: ready to be sent, or None if one cannot be sent."""
         left = len(unsent)
-        with closing(self.topic.open(partition)) as reader, InputRecords(self._cluster, self.topic.wire_format) as inputs:
+        with (
+            closing(self.topic.open(partition)) as reader,
+            InputRecords(self._cluster, self.topic.wire_format) as inputs,
+        ):
             reader.seek(unsent.first)
             for row in self.topic.rows(reader, partition):
                 is_wanted = row.offset in unsent

@@ -72,7 +72,9 @@ class _Topic:
         while not running and self._look_ahead(1):
             row = self.found.popleft()
             self._off(
-                Code.NOT_WRITTEN_BY_RERUN, row.offset, f"{self._named(_cells(row))} is not among what a fresh run writes"
+                Code.NOT_WRITTEN_BY_RERUN,
+                row.offset,
+                f"{self._named(_cells(row))} is not among what a fresh run writes",
             )
 
     def _look_ahead(self, count: int) -> bool:
@@ -111,7 +113,9 @@ class _Topic:
             for _ in range(ahead):
                 row = self.found.popleft()
                 self._off(
-                    Code.NOT_WRITTEN_BY_RERUN, row.offset, f"{self._named(_cells(row))} is not what a fresh run writes here"
+                    Code.NOT_WRITTEN_BY_RERUN,
+                    row.offset,
+                    f"{self._named(_cells(row))} is not what a fresh run writes here",
                 )
         elif here is None or here in self.wanted:
             self._off(
@@ -122,7 +126,9 @@ class _Topic:
             self.wanted.popleft()
         else:
             text = ", ".join(self._differences(here, expected))
-            self._off(Code.NOT_REPRODUCED, self.found[0].offset, f"{self._named(here)} is not that of a fresh run: {text}")
+            self._off(
+                Code.NOT_REPRODUCED, self.found[0].offset, f"{self._named(here)} is not that of a fresh run: {text}"
+            )
             self._pass()
 
     def _off(self, code: Code, offset: int | None, text: str) -> None:
@@ -242,7 +248,9 @@ class Rerun:
         """Begin to read the output topics at these offsets."""
         for name, (topic, rows) in self._outputs.items():
             first = firsts[name]
-            self._topics[name] = _Topic(topic, self._partition, iter(rows(first)), self._findings, self._decode, last=first - 1)
+            self._topics[name] = _Topic(
+                topic, self._partition, iter(rows(first)), self._findings, self._decode, last=first - 1
+            )
 
     def take(self, offset: int, record: Commit | Act) -> None:
         """Process a progress record at this offset."""
