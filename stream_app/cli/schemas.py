@@ -1,20 +1,12 @@
 """The numbers that a schema registry has given our schemas: they become part of the configuration."""
 
-import logging
-import math
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from stream_app import events
 from stream_app.backends.base import NO_REGISTRY, SchemaNames
-from stream_app.cli.checks import REPORT_INTERVAL_S, RETRY_S
 from stream_app.config import Config, load
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import say
-
-LOG = logging.getLogger("areba")
 
 
 def load_with_schemas(path: Path) -> Config:
@@ -48,32 +40,3 @@ def with_schemas(config: Config, *, registers: bool) -> tuple[Config, SchemaName
     if serialization.schema_ids:
         return config, registry
     return config.with_schema_ids(registry.schema_ids(topics_of(config.topics), registers=registers)), registry
-
-
-def wait_for_schemas(
-    config: Config, should_stop: Callable[[], bool], *, restarted: bool
-) -> tuple[Config, SchemaNames] | None:
-    """Do as `with_schemas` and register what is new, as soon as the registry answers; return None when asked to stop.
-
-    Args:
-        config: The application's configuration.
-        should_stop: Says whether the worker was asked to stop.
-        restarted: Whether this process restarted itself. Its address was right then, so it waits without a limit.
-
-    Raises:
-        ConfigurationError: The registry did not answer within `worker.start_timeout_ms`.
-    """
-    deadline = math.inf if restarted else time.monotonic() + config.worker.start_timeout_ms / 1000
-    reported_s = -math.inf
-    while not should_stop():
-        try:
-            return with_schemas(config, registers=True)
-        except ConfigurationError as error:
-            now = time.monotonic()
-            if now >= deadline:
-                raise
-            if now - reported_s >= REPORT_INTERVAL_S:
-                events.log(events.SERVICE_AWAITED, LOG, service="the schema registry", problem=error)
-                reported_s = now
-            time.sleep(min(RETRY_S, deadline - now))
-    return None

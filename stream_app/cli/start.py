@@ -10,10 +10,9 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
-from stream_app.cli.checks import RETRY_S, wait_for_older_workers, wait_for_topics
+from stream_app.cli.checks import RETRY_S, wait_for_older_workers, wait_for_schemas, wait_for_topics
 from stream_app.cli.clients import open_cluster
 from stream_app.cli.restart import NO_RESTARTS, Restarts
-from stream_app.cli.schemas import wait_for_schemas
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config, TaskSettings
 from stream_app.config.memory_bound import bound_of

@@ -202,7 +202,7 @@ class Config(Settings):
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
-    serialization: SerializationSettings = SerializationSettings()
+    serialization: SerializationSettings = Field(default_factory=SerializationSettings)
     worker: WorkerSettings = WorkerSettings()
     join: JoinSettings = JoinSettings()
     metrics: MetricSettings = MetricSettings()

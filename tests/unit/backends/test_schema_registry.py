@@ -1,6 +1,7 @@
 """The schema registry, through confluent-kafka's own client: its mock, and its serializers."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,18 @@ import pytest
 import schemas
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.kafka.registry.client import REFUSED_S, RETRY_S, SchemaRegistry, open_registry, topics_of
+from stream_app.cli.checks import wait_for_schemas
 from stream_app.cli.schemas import load_with_schemas, with_schemas
 from stream_app.client import ConfluentDecoder, WrongSchemaError
-from stream_app.config import Config
+from stream_app.config import Config, effective, load
 from stream_app.errors import ConfigurationError
 from stream_app.records import Example, Mark, Prediction, Side
 from stream_app.serialization import codec
+from stream_app.serialization.avro import newest
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.wire_format import confluent
+from stream_app.serialization.wire_format import PUBLIC_TYPES, confluent, format_of, name_of
+from tests.support.documents import ROOT, blocks
+from tests.support.schema_registry import Registry, serving
 
 registry = pytest.importorskip("confluent_kafka.schema_registry")
 avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
@@ -36,8 +41,16 @@ def _registered(client: Any) -> dict[str, tuple[int, ...]]:  # noqa: ANN401
     return dict(SchemaRegistry(client, ManualClock()).schema_ids(topics_of(TOPICS), registers=True))
 
 
+@pytest.fixture
+def server() -> Iterator[tuple[Registry, str]]:
+    """Serve a registry over HTTP, and return it with its URL."""
+    served = Registry()
+    with serving(served) as url:
+        yield served, url
+
+
 def _text(name: str) -> str:
-    return schemas.sources()[name, 1]
+    return schemas.sources()[name, 1].strip()
 
 
 def test_our_schemas_are_registered_by_topic() -> None:
@@ -162,6 +175,52 @@ def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "are not decoded" in capsys.readouterr().err
     with pytest.raises(ConfigurationError, match=r"serialization\.schema_registry\.url: subject examples-value"):
         with_schemas(config, registers=True)
+
+
+def test_a_worker_over_http(server: tuple[Registry, str], tmp_path: Path) -> None:
+    """The real client's requests: a start registers, a second one only reads, and new numbers are looked up once."""
+    served, url = server
+    served.user_info = "areba:secret"
+    path = _file(tmp_path, "  schema_registry:", f"    url: {url}", "    basic.auth.user.info: areba:secret")
+    config, names = with_schemas(load(path, {}), registers=True)
+    assert set(config.serialization.schema_ids) == {name_of(newest()[record]) for record in PUBLIC_TYPES}
+    assert served.subjects.keys() >= {"examples-value", "predictions-value", "areba.Mark"}
+    wire_format = format_of(config.serialization)
+    assert {record: bool(wire_format.header(record)) for record in PUBLIC_TYPES} == dict.fromkeys(PUBLIC_TYPES, True)
+    before = [request for request in served.requests if request.endswith("/versions") and request.startswith("POST")]
+    assert with_schemas(load(path, {}), registers=True)[0] == config
+    after = [request for request in served.requests if request.endswith("/versions") and request.startswith("POST")]
+    assert len(before) == len(PUBLIC_TYPES)
+    assert after == before
+    new = served.register("elsewhere", _text("example").replace("Features of one event", "An order"))
+    assert names.names_of([new, new + 1]) == {new: "example.v1"}
+    assert "secret" not in f"{config!r} {config.redacted()} {effective(path, {})}"
+
+
+@pytest.mark.parametrize("problem", ["is_starting", "user_info"])
+def test_a_registry_that_refuses(server: tuple[Registry, str], tmp_path: Path, problem: str) -> None:
+    """A start waits for it and then names the setting, not a traceback of an HTTP library."""
+    served, url = server
+    setattr(served, problem, "another:secret" if problem == "user_info" else True)
+    lines = ("  schema_registry:", f"    url: {url}", "    basic.auth.user.info: areba:secret")
+    path = _file(tmp_path, *lines, "worker: {start_timeout_ms: 1000}")
+    with pytest.raises(
+        ConfigurationError, match=r"serialization\.schema_registry\.url: subject examples-value"
+    ) as raised:
+        wait_for_schemas(load(path, {}), lambda: False, restarted=False)
+    assert "secret" not in str(raised.value)
+    assert wait_for_schemas(load(path, {}), lambda: True, restarted=True) is None, "it was asked to stop"
+
+
+def test_the_snippet_of_the_docs(server: tuple[Registry, str]) -> None:
+    """Subscribers copy it."""
+    served, url = server
+    number = served.register("predictions-value", _text("prediction"))
+    *_, snippet = blocks((ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8"), "python")
+    names: dict[str, Any] = {}
+    exec(snippet.replace("http://127.0.0.1:8081", url), names)  # noqa: S102  (the docs' own text)
+    prediction = Prediction("pumps", "1", "areba", True, 0.5, 1, 7)
+    assert names["decode"](codec.encode(prediction, confluent({"prediction.v1": (number,)}))) == prediction
 
 
 @pytest.mark.parametrize("settings", [{"url": "ftp://x"}, {"url": NOBODY, "no.such.setting": "1"}])

@@ -124,7 +124,7 @@ class SchemaRegistry:
         from confluent_kafka.schema_registry import Schema as Text  # noqa: PLC0415  (needs the extra)
 
         source = schemas.sources()[schema.record.__name__.lower(), schema.version]
-        text = Text(source, "AVRO")
+        text = Text(source.strip(), "AVRO")  # as Confluent's serializers register it
         try:
             found: int = self._client.lookup_schema(subject, text).schema_id
         except Exception as error:
