@@ -39,15 +39,12 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization.decode import DecodeLimits
-from stream_app.serialization.wire_format import format_of
+from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns
 from stream_app.snapshot.imported_state import Seed, Seeds
 
 BY_SLOT = "seen"
 """A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
-
-MAX_NEW_IDS = 100
-"""Numbers of schemas that are looked up for one batch: a producer of garbage must not keep a worker busy with them."""
 
 
 def _decode_limits(settings: TaskSettings) -> DecodeLimits:
@@ -91,6 +88,11 @@ class Task:
         if number < 0:
             raise KeyError(name)
         return self._streams[number]
+
+    @property
+    def wire_format(self) -> WireFormat:
+        """The format of its values."""
+        return self._limits.wire_format
 
     @property
     def allocated_bytes(self) -> int:
@@ -190,16 +192,6 @@ class Task:
         """Carry one batch through the steps decode and merge; it must be the next to `run`."""
         return open_batch(examples, labels, self._limits, self._streams.names)
 
-    def unknown_schema_ids(self, batch: InputBatch) -> Sequence[int]:
-        """Return the numbers of schemas in a batch that the settings do not have, the first `MAX_NEW_IDS` of them."""
-        found = dict.fromkeys(
-            number
-            for raw, decoded in zip(batch.raw, batch.decoded, strict=True)
-            for row in np.flatnonzero(decoded.reasons == Reason.WRONG_SCHEMA).tolist()
-            if (number := self._limits.wire_format.unknown_id(raw.values[row])) is not None
-        )
-        return list(found)[:MAX_NEW_IDS]
-
     def run(self, batch: InputBatch) -> Outputs:
         """Carry an opened batch through the other steps: join, learn, evaluate, encode.
 
@@ -220,7 +212,7 @@ class Task:
         records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
         self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
-        form = OutputForm(self._limits.wire_format, self._inputs, self.settings.dead_letter_bytes)
+        form = OutputForm(self.wire_format, self._inputs, self.settings.dead_letter_bytes)
         return collector.encode(names, form, records)
 
     def fitting(self, batch: InputBatch, room: Room) -> tuple[int, int]:

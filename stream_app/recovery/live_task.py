@@ -14,12 +14,13 @@ from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.pipeline.transaction_bounds import Room
-from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit, OutputRecords, Side
+from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit, OutputRecords, Reason, Side
 from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.buffers import WaitingRecords, rows_of
 from stream_app.recovery.commit_point import Anchor, CommitPoint, Position, progress_record
 from stream_app.recovery.restore_request import Logs, RestoreRequest
 from stream_app.recovery.snapshot_writer import SnapshotWriter
+from stream_app.serialization.wire_format import new_schema_ids
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.parts import in_parts
 
@@ -300,12 +301,9 @@ class LiveTask:
         """Take as many of the next records as fit; the others stay in the buffers."""
         taken = self._waiting[0].take(rows[0]), self._waiting[1].take(rows[1])
         opened = self.task.open(*taken)
-        if not self._knows_schemas(opened):
-            for waiting, records in zip(self._waiting, taken, strict=True):
-                waiting.put_back(records)
-            return None
-        fitting = self.task.fitting(opened, room)
-        if must and not sum(fitting):
+        is_known = self._knows_schemas(opened)
+        fitting = self.task.fitting(opened, room) if is_known else (0, 0)
+        if must and is_known and not sum(fitting):
             fitting = (1, 0) if opened.merged.sides[0] == Side.EXAMPLES else (0, 1)
         if fitting == rows:
             return opened
@@ -317,23 +315,14 @@ class LiveTask:
         return self.task.open(examples, labels)
 
     def _knows_schemas(self, opened: InputBatch) -> bool:
-        """Look up new numbers of schemas, and say whether the batch can be processed under the settings as they are.
-
-        Numbers of our schemas become part of the configuration, which is recorded before the first batch that needs
-        them: a replay does not ask the registry. Values with any other number are dead letters.
-        """
-        numbers = self.task.unknown_schema_ids(opened)
-        if not numbers:
-            return True
-        found = self._request.schemas.names_of(numbers)
-        if not found:
-            return found is not None
-        ids = {name: [number for number in found if found[number] == name] for name in set(found.values())}
-        settings = self._request.settings.with_schema_ids(ids)
-        self._request = replace(self._request, settings=settings)
-        others = [act for act in self._pending_acts if act.kind != CONFIGURATION]
-        self._pending_acts = [_PendingAct(CONFIGURATION, settings.to_json()), *others]
-        return False
+        """Say whether a batch has no new number of our schemas; new ones are recorded first, so a replay asks nobody."""
+        refused = opened.refused(Reason.WRONG_SCHEMA)
+        ids = new_schema_ids(refused, self.task.wire_format, self._request.schemas.names_of)
+        if ids:
+            self._request = replace(self._request, settings=self._request.settings.with_schema_ids(ids))
+            others = [act for act in self._pending_acts if act.kind != CONFIGURATION]
+            self._pending_acts = [_PendingAct(CONFIGURATION, self._request.settings.to_json()), *others]
+        return ids is not None and not ids
 
     @property
     def _in_force(self) -> tuple[int, int]:

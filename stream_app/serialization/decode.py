@@ -123,11 +123,10 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, kno
         revisions=np.zeros(n, np.int64),
     )
     new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.full(2 << n.bit_length(), -1, np.int32))
-    expected = _Expected(int(side), limits.max_features)
-    headers = limits.wire_format.tables[side]
+    expected = _Expected(int(side), limits.max_features, limits.wire_format.tables[side])
     known = NameList() if known is None else known
     buffer = np.frombuffer(joined, np.uint8)
-    distinct, total = _decode_rows(buffer, np.cumsum(lengths), expected, headers, known.table(), new, columns)
+    distinct, total = _decode_rows(buffer, np.cumsum(lengths), expected, known.table(), new, columns)
     return Decoded(
         kinds=columns.kinds,
         reasons=reasons,
@@ -263,10 +262,12 @@ class _Expected(NamedTuple):
     Attributes:
         side: A `Side`.
         max_features: Most features of an example.
+        headers: How their values begin.
     """
 
     side: int
     max_features: int
+    headers: HeaderTable
 
 
 class _Columns(NamedTuple):
@@ -285,13 +286,7 @@ class _Columns(NamedTuple):
 
 @compiled_without_refcounts
 def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
-    buffer: Bytes,
-    ends: Longs,
-    expected: _Expected,
-    headers: HeaderTable,
-    known: NameTable,
-    new: NewNames,
-    columns: _Columns,
+    buffer: Bytes, ends: Longs, expected: _Expected, known: NameTable, new: NewNames, columns: _Columns
 ) -> tuple[int, int]:
     """Fill the columns; rows that have a reason already are left alone.
 
@@ -305,11 +300,11 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
         position, end = end, ends[row]
         if columns.reasons[row] != 0:
             continue
-        kind = _kind(buffer, position, end, headers)
+        kind = _kind(buffer, position, end, expected.headers)
         if kind == 0:
             columns.reasons[row] = WRONG_SCHEMA
             continue
-        start, position = read_span(buffer, position + headers.length, end)
+        start, position = read_span(buffer, position + expected.headers.length, end)
         stream_end = position
         length = stream_end - start
         same = position >= 0 and length == stream_length and same_bytes(buffer, start, stream_start, length)

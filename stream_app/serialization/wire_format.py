@@ -8,7 +8,7 @@ answers later. Progress and changelog always have single objects.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -30,6 +30,10 @@ TABLE_BYTES = 16
 
 PUBLIC_TYPES: Sequence[type[Record]] = (Example, Label, Mark, Prediction, Outcome, Metric)
 """The types of the records in the input and output topics."""
+
+
+MAX_NEW_IDS = 100
+"""Numbers of schemas that are looked up for one batch: a producer of garbage must not keep a worker busy with them."""
 
 
 class FormatSettings(Protocol):
@@ -109,6 +113,26 @@ class WireFormat:
             return ""
         schema = self.schema_of(value or b"")
         return f"schema id {_id_of(value or b'')} is {name_of(schema) if schema else 'not known'}"
+
+
+def new_schema_ids(
+    values: Iterable[bytes | None],
+    wire_format: WireFormat,
+    names_of: Callable[[Sequence[int]], Mapping[int, str] | None],
+) -> Mapping[str, Sequence[int]] | None:
+    """Return the numbers of our schemas that values begin with and a format does not have; None while nobody answers.
+
+    Args:
+        values: Values that were refused for their schema.
+        wire_format: The format by which they were read.
+        names_of: Returns the names of our schemas among some numbers; None: nobody answers.
+    """
+    unknown = map(wire_format.unknown_id, values)
+    numbers = dict.fromkeys(number for number in unknown if number is not None)
+    named = names_of(list(numbers)[:MAX_NEW_IDS]) if numbers else {}
+    if named is None:
+        return None
+    return {name: [number for number in named if named[number] == name] for name in dict.fromkeys(named.values())}
 
 
 def name_of(schema: Schema) -> str:

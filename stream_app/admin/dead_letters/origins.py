@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Self
 
 from stream_app.admin.dead_letters.record import StoredDeadLetter, decoded
+from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.backends.base import Cluster, LogReader, TopicPartition
 from stream_app.backends.reading import Row, read_rows
 from stream_app.serialization.dead_letter import DeadLetterRecord
 from stream_app.serialization.left_out import Fields
-from stream_app.serialization.wire_format import WireFormat
 
 NEAR_RECORDS = 5_000
 """An input record that is at most this far after the last one is reached by reading on; the reader seeks to others."""
@@ -26,9 +26,9 @@ INPUT_DIFFERS = "the dead letter had no room for the whole record, and the input
 class InputRecords:
     """Finds the input records that became dead letters; used as a context manager."""
 
-    def __init__(self, cluster: Cluster, wire_format: WireFormat) -> None:
+    def __init__(self, cluster: Cluster, topic: DeadLettersTopic) -> None:
         self._cluster = cluster
-        self._wire_format = wire_format
+        self._wire_format = topic.wire_format
         self._stack = ExitStack()
         self._readers: dict[TopicPartition, LogReader] = {}
         self._rows: dict[TopicPartition, tuple[int, Iterator[Row]]] = {}

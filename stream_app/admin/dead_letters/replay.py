@@ -196,14 +196,10 @@ class _Replay:
     def sendings(self, partition: int, unsent: UnsentLetters) -> Generator[_Sending | None]:
         """Yield the unsent dead letters, oldest first: ready to be sent, or None if one cannot be sent."""
         left = len(unsent)
-        with (
-            closing(self.topic.open(partition)) as reader,
-            InputRecords(self._cluster, self.topic.wire_format) as inputs,
-        ):
+        with closing(self.topic.open(partition)) as reader, InputRecords(self._cluster, self.topic) as inputs:
             reader.seek(unsent.first)
             for row in self.topic.rows(reader, partition):
-                is_wanted = row.offset in unsent
-                record = read_record(partition, row, self.topic.wire_format) if is_wanted else None
+                record = read_record(partition, row, self.topic.wire_format) if row.offset in unsent else None
                 if record is not None:
                     yield self._sending(record, inputs)
                     left -= 1

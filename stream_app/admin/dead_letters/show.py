@@ -53,7 +53,7 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId, *, full: 
             kind = _other_kind(row, record_id)
             raise ConfigurationError(f"{where} offset {record_id.offset} is not a dead letter: {kind}")
         sent_back = next((other for other in rows if read_sent_back(other.headers) == record_id.offset), None)
-    with InputRecords(cluster, topic.wire_format) as inputs:
+    with InputRecords(cluster, topic) as inputs:
         record, problem = inputs.completed(record)
     return _lines(record, where, sent_back, problem, full=full)
 

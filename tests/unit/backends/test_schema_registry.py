@@ -21,7 +21,7 @@ from stream_app.serialization.avro import newest
 from stream_app.serialization.decode import DecodeLimits, decode
 from stream_app.serialization.wire_format import PUBLIC_TYPES, confluent, format_of, name_of
 from tests.support.documents import ROOT, blocks
-from tests.support.schema_registry import Registry, serving
+from tests.support.formats.schema_registry import Registry, serving
 
 registry = pytest.importorskip("confluent_kafka.schema_registry")
 avro = pytest.importorskip("confluent_kafka.schema_registry.avro")

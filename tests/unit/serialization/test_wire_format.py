@@ -1,8 +1,11 @@
 """Both formats of values: the same records, in Confluent's with the numbers of a registry."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import schemas
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction, Reason, Side
@@ -12,8 +15,8 @@ from stream_app.serialization.encode import encode_examples, encode_labels, enco
 from stream_app.serialization.wire_format import confluent, format_of, schema_in, single_object
 from tests.support.formats.columns import outcome_columns, prediction_columns
 from tests.support.formats.wire_formats import CONFLUENT, SCHEMA_IDS, UNKNOWN_ID, reframed
-from tests.unit.serialization.test_codec import GOLDEN
 
+GOLDEN = Path(schemas.__file__).parent / "golden"
 LIMITS = DecodeLimits(wire_format=CONFLUENT)
 EXAMPLE = Example("pumps", "1", (0.5, 2.0))
 SINGLE = codec.encode(EXAMPLE)
