@@ -12,7 +12,7 @@ from stream_app.terminal import say
 def load_with_schemas(path: Path) -> Config:
     """Read a configuration, with the numbers of its schemas, for a tool.
 
-    A registry that gives no answer is no error: the tool shows everything but the content of such records.
+    A registry that gives no answer is no error: the tool shows everything but the content of values.
 
     Raises:
         ConfigurationError: A setting is wrong.
@@ -21,7 +21,7 @@ def load_with_schemas(path: Path) -> Config:
     try:
         return with_schemas(config, registers=False)[0]
     except ConfigurationError as error:
-        say(f"values in Confluent's wire format are not decoded: {error}", err=True)
+        say(f"values may be shown without their content: {error}", err=True)
         return config
 
 

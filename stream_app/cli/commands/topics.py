@@ -49,9 +49,10 @@ def create(path: Path, partitions: int, replication: int | None) -> None:
 def check(path: Path, *, as_json: bool) -> None:
     """Check everything that would stop or endanger a worker.
 
-    A line for each check: the connection, the topics and their settings, replication, the rights of this user, reading
-    each topic, the broker's clock, the memory that a worker may take, the worker's transactional id (only while no
-    worker runs, since trying it fences one), and the folder of compiled code. No record is written.
+    A line for each check: the schema registry, if values need one, the connection, the topics and their settings,
+    replication, the rights of this user, reading each topic, the broker's clock, the memory that a worker may take, the
+    worker's transactional id (only while no worker runs, since trying it fences one), and the folder of compiled code.
+    No record is written.
 
     The exit status is 1 if anything is wrong (warnings do not count), and 2 if a setting of the file is wrong.
 
