@@ -27,3 +27,29 @@ def reframed(value: bytes, numbers: Mapping[str, tuple[int, ...]] = SCHEMA_IDS) 
         return b"\x01" + value  # no value of either format
     number = UNKNOWN_ID if schema is None else numbers[name_of(schema)][0]
     return b"\x00" + number.to_bytes(4, "big") + value[HEADER_BYTES:]
+
+
+def unframed(value: bytes) -> bytes:
+    """Return a value in Confluent's format as a single object, always five bytes longer; others as no value at all."""
+    if value[:1] == b"\x00" and len(value) >= CONFLUENT_HEADER_BYTES:
+        number = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
+        for header, schema in catalogue().items():
+            if number in SCHEMA_IDS[name_of(schema)]:
+                return header + value[CONFLUENT_HEADER_BYTES:]
+    return b"\x01" * SHORTER_BYTES + value
+
+
+def explained(value: bytes | None, wire_format: str | None) -> str:
+    """Return what a dead letter with a wrong schema says about the first bytes of its value."""
+    looks_confluent = value is not None and len(value) >= CONFLUENT_HEADER_BYTES and value[0] == 0
+    if value is None or wire_format is None:
+        return ""
+    if wire_format == "avro_single_object":
+        return ", looks like Confluent's wire format" if looks_confluent else ""
+    if value.startswith(MAGIC):
+        return ", looks like Avro single-object encoding"
+    if not looks_confluent:
+        return ""
+    names = {numbers[0]: name for name, numbers in SCHEMA_IDS.items()}
+    number = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
+    return f", schema id {number} is {names.get(number, 'not known')}"
