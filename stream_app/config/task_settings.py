@@ -192,9 +192,14 @@ class TaskSettings(Settings):
         return self.streams.get(name, self.default_stream)
 
     def with_schema_ids(self, more: Mapping[str, Sequence[int]]) -> Self:
-        """Return the settings with these schema ids after their own: values that were accepted once stay readable."""
-        names = (*self.schema_ids, *more)
-        ids = {name: tuple(dict.fromkeys((*self.schema_ids.get(name, ()), *more.get(name, ())))) for name in names}
+        """Return the settings with these schema ids besides their own: values that were accepted once stay readable.
+
+        The number that is written stays the first; the others are in order, whoever has found which first.
+        """
+        ids: dict[str, tuple[int, ...]] = {}
+        for name in (*self.schema_ids, *more):
+            first, *others = (*self.schema_ids.get(name, ()), *more.get(name, ()))
+            ids[name] = (first, *sorted(set(others) - {first}))
         return self if ids == self.schema_ids else self.model_copy(update={"schema_ids": MappingProxyType(ids)})
 
     def to_json(self) -> str:

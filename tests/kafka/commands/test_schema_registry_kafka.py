@@ -14,7 +14,7 @@ from stream_app.records import Example, Side
 from stream_app.serialization import codec
 from stream_app.serialization.avro import HEADER_BYTES
 from tests.support.formats.schema_registry import Registry, serving
-from tests.support.kafka.application import App
+from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import areba, workers
 from tests.support.kafka.waiting import DEADLINE_S, wait_until
 from tests.support.rows import Sent
@@ -28,7 +28,7 @@ NOBODY = "http://127.0.0.1:9"
 
 def _app(kafka: Broker, prefix: str, folder: Path, url: str) -> App:
     assert kafka.bootstrap_servers is not None
-    sections = {
+    sections: dict[str, Section] = {
         "streams": {"sine": {"features": 2}},
         "serialization": {"wire_format": "confluent", "schema_registry": {"url": url}},
     }

@@ -60,9 +60,9 @@ class Registry:
             case ["POST", "subjects", subject, "versions"]:
                 return {"id": self.register(subject, body["schema"])}
             case ["POST", "subjects", subject]:
-                for number in self.subjects.get(subject, []):
-                    if json.loads(self.texts[number - 1]) == json.loads(body["schema"]):
-                        return self._version(subject, number)
+                for known in self.subjects.get(subject, []):
+                    if json.loads(self.texts[known - 1]) == json.loads(body["schema"]):
+                        return self._version(subject, known)
         raise NotFoundError
 
     def _version(self, subject: str, number: int) -> dict[str, object]:

@@ -76,16 +76,17 @@ class SchemaRegistry:
         Raises:
             ConfigurationError: The registry gives no answer, or refuses.
         """
-        found: dict[str, dict[int, None]] = {}
+        found: dict[str, list[int]] = {}
         marks: str = newest()[Mark].parsed["name"]
         for record, subject in {**{one: f"{name}-value" for one, name in topics.items()}, Mark: marks}.items():
             schema = newest()[record]
             try:
                 own = self._number(subject, schema, registers=registers)
                 if own is not None:
-                    found.setdefault(name_of(schema), {})[own] = None
-                for number, other in self._versions(subject):
-                    found.setdefault(other, {})[number] = None
+                    found[name_of(schema)] = [own]
+                for number, other in sorted(self._versions(subject)):
+                    if number not in found.setdefault(other, []):
+                        found[other].append(number)
             except Exception as error:  # the client also raises what its HTTP library raises
                 raise ConfigurationError(
                     f"serialization.schema_registry.url: subject {subject}: {_problem(error)}"
