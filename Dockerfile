@@ -20,7 +20,7 @@ COPY requirements.txt pyproject.toml ./
 RUN if [ -n "${TORCH_INDEX_URL}" ]; then \
       /opt/areba/bin/pip install --quiet --index-url "${TORCH_INDEX_URL}" "$(grep '^torch==' requirements.txt)"; fi \
     && /opt/areba/bin/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-print("\n".join(project["dependencies"] + project["optional-dependencies"]["worker"] + project["optional-dependencies"]["dashboard"]))' > worker.txt \
+extras = project["optional-dependencies"]; print("\n".join(project["dependencies"] + extras["worker"] + extras["dashboard"] + extras["registry"]))' > worker.txt \
     && /opt/areba/bin/pip install --quiet --constraint requirements.txt --requirement worker.txt "$(grep '^setuptools==' requirements.txt)"
 COPY LICENSE README.md ./
 COPY schemas schemas

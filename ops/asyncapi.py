@@ -26,8 +26,9 @@ AVRO = "application/vnd.apache.avro;version=1.9.0"
 
 ENCODING = (
     "Each value is Avro's single-object encoding: C3 01, the CRC-64-AVRO fingerprint of its schema in eight bytes, "
-    "then the record. Names of topics begin with the prefixes of the application's configuration, which are empty by "
-    "default. Read with isolation.level=read_committed. Write with Java's default partitioner (murmur2)."
+    "then the record; or it has Confluent's wire format, if serialization.wire_format says so. Names of topics begin "
+    "with the prefixes of the application's configuration, which are empty by default. Read with "
+    "isolation.level=read_committed. Write with Java's default partitioner (murmur2)."
 )
 
 

@@ -28,7 +28,7 @@ from producers.replay import replay
 from producers.schedule import fit_to_retention
 from producers.sources import COMMON_KEYS, parse_source
 from producers.synthetic import CONCEPTS, SPEC_KEYS
-from producers.target import check_topics, read_client_config
+from producers.target import check_topics, read_client_config, wire_format_of
 from stream_app.backends.base import Sender
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
@@ -145,6 +145,7 @@ class RunOptions:
     bootstrap_servers: str | None
     topic_prefix: str
     client_config: Path | None
+    registry_config: Path | None
     partitions: int | None
     rate: str
     speed: float | None
@@ -199,6 +200,12 @@ class RunOptions:
     "--client-config",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File of librdkafka settings, `name=value` lines: security, passwords, compression.",
+)
+@click.option(
+    "--registry-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Send values in Confluent's wire format; the file has `name=value` lines for the client of the schema "
+    "registry, with `url`.",
 )
 @click.option(
     "--partitions",
@@ -264,6 +271,7 @@ def run_command(**values: Any) -> None:  # noqa: ANN401  (the options above, as 
     plan = replace(options.plan(), options=_options_as_text())
     cluster = KafkaCluster(servers, settings).require_broker()
     plan = fit_to_retention(plan, check_topics(cluster, plan, options.partitions))
+    plan = replace(plan, wire_format=wire_format_of(plan, options.registry_config))
     done = _send(plan, KafkaSender(servers, settings, options.partitions))
     if manifest is not None:
         done.save(manifest)

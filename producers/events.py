@@ -70,15 +70,16 @@ def _values(
 ) -> list[bytes]:
     """Return the values of rows that share stream, content and side."""
     if content == MARK:
-        return [encode(Mark(stream.stream, MarkKind.ADVANCE, time_ms=end_ms))] * len(rows)
+        return [encode(Mark(stream.stream, MarkKind.ADVANCE, time_ms=end_ms), plan.wire_format)] * len(rows)
     numbers = planned.numbers[rows]
     if content == GARBAGE:
         return _garbage(Draws("replay", plan.seed, stream.stream, "garbage bytes"), numbers.tolist())
     prefix = id_prefix(plan, stream)
     ids = [f"{prefix}{number}" for number in numbers.tolist()]
     if side == Side.EXAMPLES:
-        return encode_examples(stream.stream, ids, stream.data.features[numbers % len(stream.data)])
-    return encode_labels(stream.stream, ids, planned.labels[rows])
+        features = stream.data.features[numbers % len(stream.data)]
+        return encode_examples(stream.stream, ids, features, plan.wire_format)
+    return encode_labels(stream.stream, ids, planned.labels[rows], wire_format=plan.wire_format)
 
 
 def _garbage(draws: Draws, numbers: Sequence[int]) -> list[bytes]:

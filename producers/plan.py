@@ -9,6 +9,7 @@ from producers.label_delay import NO_DELAY, LabelDelay, parse_label_delay
 from producers.sources import Source
 from stream_app.errors import ConfigurationError
 from stream_app.records import MAX_STREAM_BYTES
+from stream_app.serialization.wire_format import WireFormat, single_object
 
 MAX_STREAMS = 1_000
 """Streams of one replay; a task serves 100 by default."""
@@ -79,6 +80,7 @@ class Plan:
         rate: Examples per second, of all streams together; None: not limited.
         speed: How many times faster than the clock event time passes; None: not limited.
         options: The options of the command, as text, for the manifest.
+        wire_format: How values begin; by default as Avro single objects.
 
     Raises:
         ConfigurationError: A value is out of bounds, or two streams have the same name.
@@ -91,6 +93,7 @@ class Plan:
     rate: float | None = None
     speed: float | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    wire_format: WireFormat = field(default_factory=single_object)
 
     def __post_init__(self) -> None:
         names = [stream.stream for stream in self.streams]

@@ -1,14 +1,17 @@
-"""The cluster that a replay is sent to: the settings of its client, and the topics."""
+"""The cluster that a replay is sent to: the settings of its clients, the topics, and the format of values."""
 
 from pathlib import Path
 
 from producers.plan import Plan
 from stream_app.backends.base import Cluster
+from stream_app.backends.kafka.registry.client import open_registry
 from stream_app.errors import ConfigurationError, TopicError
+from stream_app.records import Example, Label
+from stream_app.serialization.wire_format import WireFormat, confluent, single_object
 
 
-def read_client_config(path: Path) -> dict[str, str]:
-    """Read settings of librdkafka from a file of `name=value` lines; empty lines and lines after # are ignored.
+def read_client_config(path: Path, option: str = "--client-config") -> dict[str, str]:
+    """Read settings of a client from a file of `name=value` lines; empty lines and lines after # are ignored.
 
     Raises:
         ConfigurationError: The file cannot be read, or a line is not a setting. The error does not show the line,
@@ -17,16 +20,29 @@ def read_client_config(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--client-config {path}: {error}") from error
+        raise ConfigurationError(f"{option} {path}: {error}") from error
     settings = {}
     for number, line in enumerate(lines, 1):
         name, equals, value = line.strip().partition("=")
         if not name or name.startswith("#"):
             continue
         if not equals:
-            raise ConfigurationError(f"--client-config {path}: line {number} is not name=value")
+            raise ConfigurationError(f"{option} {path}: line {number} is not name=value")
         settings[name.strip()] = value.strip()
     return settings
+
+
+def wire_format_of(plan: Plan, registry_config: Path | None) -> WireFormat:
+    """Return the format of a replay's values: with settings of a schema registry, Confluent's.
+
+    Raises:
+        ConfigurationError: A setting is wrong, or the registry gives no answer.
+    """
+    if registry_config is None:
+        return single_object()
+    registry = open_registry(read_client_config(registry_config, "--registry-config"))
+    topics = {Example: plan.examples_topic, Label: plan.labels_topic}
+    return confluent(registry.schema_ids(topics, registers=True))
 
 
 def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) -> int:

@@ -91,8 +91,24 @@ PAGE_FAILED = Event(
     "page-failed", _WARNING, " {path}", "An HTTP page could not be written; the traceback follows.", has_traceback=True
 )
 TOPICS_AT_RISK = Event("topics", _WARNING, ": {problem}", "A topic exists, but its settings put data at risk.")
-KAFKA_AWAITED = Event(
-    "waiting", _WARNING, " for Kafka: {problem}", "A starting process waits for the brokers. Logged every five seconds."
+SERVICE_AWAITED = Event(
+    "waiting",
+    _WARNING,
+    " for {service}: {problem}",
+    "A starting process waits for the brokers or the schema registry. Logged every five seconds.",
+)
+REGISTRY_AWAITED = Event(
+    "registry-awaited",
+    _WARNING,
+    " id={number}: {problem}",
+    "The schema registry does not answer what a new schema id means. The task with this record waits; the other tasks "
+    "continue. Logged every five seconds.",
+)
+SCHEMA_ACCEPTED = Event(
+    "schema-accepted",
+    _INFO,
+    " id={number} schema={schema}",
+    "The schema registry has another id for a schema of this package. The worker records the id and reads its values.",
 )
 OLDER_WORKERS_AWAITED = Event(
     "waiting",

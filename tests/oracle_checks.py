@@ -7,11 +7,12 @@ from struct import pack
 from typing import NamedTuple, TypeVar
 
 from stream_app.config import TaskSettings
-from stream_app.records import Header, Metric, Outcome, OutputRecords, Prediction
+from stream_app.records import Header, Metric, Outcome, OutputRecords, Prediction, Reason
 from stream_app.serialization import codec
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Dead, Event, Predicted, Record, Reported, Settled
 from tests.engine_oracle import EngineOracle, Memory
+from tests.support.formats.wire_formats import CONFLUENT, explained
 
 ONE_STEP_A_LABEL = frozenset({"areba", "qbr", "baseline", "sliding", "adaptive_cs"})
 """Methods whose model version is the number of labels learned; an ensemble draws how often it learns each label."""
@@ -124,6 +125,8 @@ class SecondOpinion:
             record = event.record
             same("the time of a dead letter", row.time_ms, max(1, self.sequence[event.position].time_ms))
             topic, reason = topics[record.side], event.reason.text
+            is_wrong_schema = event.reason is Reason.WRONG_SCHEMA
+            why = explained(record.value, self.oracle.settings.wire_format) if is_wrong_schema else ""
             ours = (
                 ("__connect.errors.topic", topic.encode()),
                 ("__connect.errors.partition", b"%d" % partition),
@@ -131,7 +134,7 @@ class SecondOpinion:
                 ("__connect.errors.exception.class.name", b"areba." + reason.encode()),
                 (
                     "__connect.errors.exception.message",
-                    f"{topic}[{partition}] offset {record.offset}: {reason}".encode(),
+                    f"{topic}[{partition}] offset {record.offset}: {reason}{why}".encode(),
                 ),
                 ("areba.reason", reason.encode()),
             )
@@ -194,7 +197,7 @@ Published = TypeVar("Published", Prediction, Outcome, Metric)
 
 
 def _decoded(kind: type[Published], row: Row) -> Published:
-    record = codec.decode_one(row.value or b"")
+    record = codec.decode_one(row.value or b"", CONFLUENT)  # reads both formats
     if not isinstance(record, kind):
         raise DiffersError(f"{record} is not a {kind.__name__}")
     return record

@@ -67,8 +67,9 @@ def page() -> str:
         "## Topics\n",
         (
             "Names have the prefix `kafka.topic_prefix`. Values are Avro single objects: `C3 01`, the schema's "
-            "CRC-64-AVRO fingerprint in 8 bytes, the record. Below, records of an application with one stream, "
-            "decoded.\n"
+            "CRC-64-AVRO fingerprint in 8 bytes, the record; or those of inputs and outputs have "
+            "[Confluent's wire format](subscribers.md#confluents-wire-format). Below, records of an application with "
+            "one stream, decoded.\n"
         ),
         *topics_section(),
         "## Records\n",

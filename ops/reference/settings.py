@@ -10,7 +10,7 @@ from stream_app.config import MAX_HELD, METHOD_SETTINGS, Config
 
 VARIABLES = {
     "AREBA__SECTION__KEY": "Overrides `section.key` of the configuration file (`AREBA_SECTION__KEY` works, too). In "
-    "librdkafka settings one underscore stands for a dot: `AREBA__KAFKA__ALL__SASL_PASSWORD` is "
+    "settings of a client one underscore stands for a dot: `AREBA__KAFKA__ALL__SASL_PASSWORD` is "
     "`kafka.all.sasl.password`.",
     "AREBA_LOG_LEVEL": "Level of the log: `DEBUG`, `INFO` (the default), `WARNING`, `ERROR` or `CRITICAL`.",
     "AREBA_CACHE_DIR": "Folder of the compiled code; by default `areba` in the user's cache. No other user may write "

@@ -85,8 +85,9 @@ def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, 
 
 
 def as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
-    """Return the settings with the limit that a worker has read from the topics."""
-    return settings.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
+    """Return the settings with what a worker has found out: the limit of a topic, and the numbers of schemas."""
+    limited = settings.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
+    return limited.with_schema_ids(recorded.schema_ids)
 
 
 def newest_task(place: Place, number: int) -> tuple[Task | None, int]:

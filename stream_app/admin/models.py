@@ -21,6 +21,7 @@ from stream_app.pipeline.task import Task
 from stream_app.records import Example, Outcome, Prediction, RawRecords
 from stream_app.recovery.buffers import NO_RECORDS, WaitingRecords
 from stream_app.serialization import codec
+from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.model_file import ModelFile, differences, digest_of, read_model_file
 from stream_app.terminal import Terminal
 
@@ -34,6 +35,11 @@ class Place(NamedTuple):
     config: Config
     cluster: Cluster
     clock: Clock
+
+    @property
+    def wire_format(self) -> WireFormat:
+        """The format of the values in the input and output topics."""
+        return format_of(self.config.serialization)
 
     def partitions(self) -> int:
         """Return the number of tasks.
@@ -251,7 +257,8 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
     before, recorded = _around(history, offset, f"{stream} {id_}")
     rebuilt_task = _state_before(history, place, number, before, recorded)
     batch = _batch(place, history, recorded)
-    predictions = codec.decode_many([value or b"" for value in rebuilt_task.step(*batch).topics["predictions"].values])
+    values = rebuilt_task.step(*batch).topics["predictions"].values
+    predictions = codec.decode_many([value or b"" for value in values], format_of(rebuilt_task.settings))
     published = _of_id(place, TopicPartition(topics.predictions, number), stream, id_)
     outcomes = _of_id(place, TopicPartition(topics.outcomes, number), stream, id_)
     return Explanation(
@@ -271,7 +278,7 @@ def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str
     for offset, value in records_of(place.cluster, partition):
         is_known = is_known or (value is not None and name in value)
         if value and wanted in value:  # most values need not be decoded
-            record = _decoded(value)
+            record = _decoded(value, place)
             if isinstance(record, Example) and (record.stream, record.id) == (stream, id_):
                 return record, offset
     where = f"{partition.topic}[{partition.partition}]"
@@ -282,9 +289,9 @@ def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str
     raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.EXAMPLE_UNKNOWN)
 
 
-def _decoded(value: bytes) -> object:
+def _decoded(value: bytes, place: Place) -> object:
     try:
-        return codec.decode_one(value)
+        return codec.decode_one(value, place.wire_format)
     except (UndecodableError, WrongSchemaError):
         return None
 
@@ -356,6 +363,6 @@ def _of_id(place: Place, partition: TopicPartition, stream: str, id_: str) -> It
     wanted = id_.encode()
     for _, value in records_of(place.cluster, partition):
         if value and wanted in value:
-            record = _decoded(value)
+            record = _decoded(value, place)
             if isinstance(record, Prediction | Outcome) and (record.stream, record.id) == (stream, id_):
                 yield record

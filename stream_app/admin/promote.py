@@ -20,6 +20,7 @@ from stream_app.config import Config, or_nearest
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
 from stream_app.records import MAX_STREAM_BYTES, Mark, MarkKind
 from stream_app.serialization import codec
+from stream_app.serialization.wire_format import format_of
 
 FIRST_LOOK_RECORDS = 100
 """Offsets at the end that are read first to find the last record; control records of transactions use offsets, too."""
@@ -62,7 +63,13 @@ def promote(
     place = _place(config, cluster, stream, partition)
     mark = Mark(stream, MarkKind.PROMOTE, learner=learner)
     time_ms = _time_ms(cluster, clock, place, stream)
-    sender.send(place.topic, stream.encode(), codec.encode(mark), time_ms, partition=place.partition)
+    sender.send(
+        place.topic,
+        stream.encode(),
+        codec.encode(mark, format_of(config.serialization)),
+        time_ms,
+        partition=place.partition,
+    )
     return place, sender.flush(READ_TIMEOUT_S)[place].low
 
 

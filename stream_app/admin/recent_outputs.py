@@ -17,6 +17,7 @@ from stream_app.pipeline.label_flow import ENOUGH, SKEW_MS, WINDOW, LabelFlow
 from stream_app.records import REASONS, Metric, Outcome, OutcomeKind, Prediction, Reason
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter, read_sent_back
+from stream_app.serialization.wire_format import WireFormat, format_of
 
 TAIL_RECORDS = 2_000
 """Records that are read at the end of each output partition, which takes some 50 ms."""
@@ -111,9 +112,10 @@ class Recent(NamedTuple):
 
 
 class _Tail(NamedTuple):
-    """The newest records of a partition; `is_whole` says whether there are no older ones."""
+    """The newest records of a partition, in this format; `is_whole` says whether there are no older ones."""
 
     rows: Sequence[Row]
+    wire_format: WireFormat
     is_whole: bool
 
     @property
@@ -128,13 +130,13 @@ def recent(cluster: Cluster, config: Config, task: int) -> Recent:
         UnknownOutcomeError: The broker did not answer in time.
         TopicError: The broker does not allow us to read.
     """
-    topics = config.topics
-    predictions = _tail(cluster, TopicPartition(topics.predictions, task))
-    outcomes = _tail(cluster, TopicPartition(topics.outcomes, task))
-    letters = _tail(cluster, TopicPartition(topics.dead_letters, task))
+    topics, wire_format = config.topics, format_of(config.serialization)
+    predictions = _tail(cluster, TopicPartition(topics.predictions, task), wire_format)
+    outcomes = _tail(cluster, TopicPartition(topics.outcomes, task), wire_format)
+    letters = _tail(cluster, TopicPartition(topics.dead_letters, task), wire_format)
     dead, is_all = _buried(letters, max(predictions.newest_ms, outcomes.newest_ms))
     examples = _examples(predictions)
-    known = _metrics(cluster, TopicPartition(topics.metrics, task), examples)
+    known = _metrics(cluster, TopicPartition(topics.metrics, task), wire_format, examples)
     ended = _ended(outcomes)
     labels = {
         name: _flow(times, ended.get(name, []), known.get(name, []), are_all=predictions.is_whole)
@@ -143,13 +145,14 @@ def recent(cluster: Cluster, config: Config, task: int) -> Recent:
     return Recent(task, dead, is_all, labels, config.worker.max_unlabelled_share)
 
 
-def _tail(cluster: Cluster, place: TopicPartition, records: int = TAIL_RECORDS) -> _Tail:
+def _tail(cluster: Cluster, place: TopicPartition, wire_format: WireFormat, records: int = TAIL_RECORDS) -> _Tail:
     low, high = cluster.watermarks(place)
     if low == high:
-        return _Tail((), is_whole=True)
+        return _Tail((), wire_format, is_whole=True)
     with closing(cluster.reader(place)) as reader:
         reader.seek(max(low, high - records))
-        return _Tail(list(read_rows(reader, f"{place.topic}[{place.partition}]")), is_whole=high - records <= low)
+        rows = list(read_rows(reader, f"{place.topic}[{place.partition}]"))
+        return _Tail(rows, wire_format, is_whole=high - records <= low)
 
 
 # Dead letters ---------------------------------------------------------------------------------------------------------
@@ -175,7 +178,7 @@ def _buried(tail: _Tail, newest_ms: int) -> tuple[tuple[Buried, ...], bool]:
         if letter is not None:
             time_ms = max(time_ms, row.timestamp_ms)
             reason = letter.reason if letter.reason in REASONS else "of another program"
-            found[row.offset] = time_ms, Buried(reason, 1, row.offset, _stream_of(row))
+            found[row.offset] = time_ms, Buried(reason, 1, row.offset, _stream_of(row, tail.wire_format))
     since_ms = max(newest_ms, time_ms) - WINDOW_MS
     recent_ones = [one for at_ms, one in found.values() if at_ms >= since_ms]
     is_all = tail.is_whole or len(recent_ones) < len(found)
@@ -186,16 +189,16 @@ def _buried(tail: _Tail, newest_ms: int) -> tuple[tuple[Buried, ...], bool]:
     return tuple(by_reason.values()), is_all
 
 
-def _stream_of(row: Row) -> str:
+def _stream_of(row: Row, wire_format: WireFormat) -> str:
     """Return the name of the stream, from the value if it can be decoded, otherwise from the key."""
-    content = _decoded(row)
+    content = _decoded(row, wire_format)
     stream: str = getattr(content, "stream", None) or (row.key or b"").decode(errors="replace")
     return stream
 
 
-def _decoded(row: Row) -> object:
+def _decoded(row: Row, wire_format: WireFormat) -> object:
     try:
-        return decode_one(row.value or b"")
+        return decode_one(row.value or b"", wire_format)
     except (UndecodableError, WrongSchemaError) as error:
         return error
 
@@ -221,7 +224,7 @@ def _examples(tail: _Tail) -> dict[str, list[int]]:
     """Return the event times of the predicted examples, by stream."""
     found: dict[str, list[int]] = {}
     for row in tail.rows:
-        content = _decoded(row)
+        content = _decoded(row, tail.wire_format)
         if isinstance(content, Prediction) and content.champion:
             found.setdefault(content.stream, []).append(row.timestamp_ms)
     return found
@@ -231,21 +234,23 @@ def _ended(tail: _Tail) -> dict[str, list[_Ended]]:
     """Return the examples that were closed, by stream."""
     found: dict[str, list[_Ended]] = {}
     for row in tail.rows:
-        content = _decoded(row)
+        content = _decoded(row, tail.wire_format)
         if isinstance(content, Outcome) and content.outcome in CLOSED:
             found.setdefault(content.stream, []).append(_Ended(content.outcome, row.timestamp_ms))
     return found
 
 
-def _metrics(cluster: Cluster, place: TopicPartition, wanted: Mapping[str, object]) -> dict[str, list[_Known]]:
+def _metrics(
+    cluster: Cluster, place: TopicPartition, wire_format: WireFormat, wanted: Mapping[str, object]
+) -> dict[str, list[_Known]]:
     """Return the two newest metrics of each stream's champion, newest first."""
     records = TAIL_RECORDS
     while True:
-        tail = _tail(cluster, place, records)
+        tail = _tail(cluster, place, wire_format, records)
         found: dict[str, list[_Known]] = {}
         for row in reversed(tail.rows):
             known = found.setdefault((row.key or b"").decode(errors="replace"), [])
-            content = _decoded(row) if len(known) < 2 else None
+            content = _decoded(row, wire_format) if len(known) < 2 else None
             if isinstance(content, Metric) and content.champion:
                 known.append(_Known(content, row.timestamp_ms))
         if tail.is_whole or records >= METRICS_RECORDS or all(found.get(name) for name in wanted):

@@ -353,6 +353,25 @@ class Sender(Protocol):
         """Release the client; records that were not flushed may be lost."""
 
 
+class SchemaNames(Protocol):
+    """Knows the schemas of numbers that a task meets for the first time."""
+
+    def names_of(self, numbers: Sequence[int]) -> Mapping[int, str] | None:
+        """Return the names of our schemas among these numbers; None while nobody answers."""
+
+
+class _NoRegistry:
+    """No number is that of a schema."""
+
+    def names_of(self, numbers: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002  (part of the Protocol)
+        """Return nothing."""
+        return {}
+
+
+NO_REGISTRY: SchemaNames = _NoRegistry()
+"""For tasks whose settings have all numbers, or no need of any."""
+
+
 def given_partitions(
     assigned: Iterable[TopicPartition], topics: Sequence[str], partitions: int
 ) -> list[TopicPartition]:

@@ -1,4 +1,4 @@
-"""Wait for Kafka before the worker joins the consumer group."""
+"""Wait for Kafka, and for a schema registry, before the worker joins the consumer group."""
 
 import logging
 import math
@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 from stream_app import events
 from stream_app.backends import topics as topic_plan
-from stream_app.backends.base import CLIENT_FAMILY, Cluster, TopicInfo
+from stream_app.backends.base import CLIENT_FAMILY, Cluster, SchemaNames, TopicInfo
 from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.cli.schemas import with_schemas
 from stream_app.cli.topic_setup import check_topics, warn_of_topics
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError, UnknownOutcomeError
@@ -66,9 +67,38 @@ def wait_for_topics(
         if now >= deadline:
             raise ConfigurationError(f"kafka.bootstrap_servers: {problem} (waited {config.worker.start_timeout_ms} ms)")
         if now - reported_s >= REPORT_INTERVAL_S:
-            events.log(events.KAFKA_AWAITED, LOG, problem=problem)
+            events.log(events.SERVICE_AWAITED, LOG, service="Kafka", problem=problem)
             reported_s = now
         time.sleep(min(RETRY_S, deadline - now))
+    return None
+
+
+def wait_for_schemas(
+    config: Config, should_stop: Callable[[], bool], *, restarted: bool
+) -> tuple[Config, SchemaNames] | None:
+    """Do as `with_schemas` and register what is new, as soon as the registry answers; return None when asked to stop.
+
+    Args:
+        config: The application's configuration.
+        should_stop: Says whether the worker was asked to stop.
+        restarted: Whether this process restarted itself. Its address was right then, so it waits without a limit.
+
+    Raises:
+        ConfigurationError: The registry did not answer within `worker.start_timeout_ms`.
+    """
+    deadline = math.inf if restarted else time.monotonic() + config.worker.start_timeout_ms / 1000
+    reported_s = -math.inf
+    while not should_stop():
+        try:
+            return with_schemas(config, registers=True)
+        except ConfigurationError as error:
+            now = time.monotonic()
+            if now >= deadline:
+                raise
+            if now - reported_s >= REPORT_INTERVAL_S:
+                events.log(events.SERVICE_AWAITED, LOG, service="the schema registry", problem=error)
+                reported_s = now
+            time.sleep(min(RETRY_S, deadline - now))
     return None
 
 

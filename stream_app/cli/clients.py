@@ -1,6 +1,5 @@
 """Kafka clients made from the configuration."""
 
-import os
 from contextlib import closing
 from pathlib import Path
 
@@ -9,7 +8,8 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.backends.kafka.transaction import KafkaTransaction
-from stream_app.config import Config, load
+from stream_app.cli.schemas import load_with_schemas
+from stream_app.config import Config
 
 
 def open_cluster(config: Config) -> KafkaCluster:
@@ -37,7 +37,7 @@ def open_place(path: Path) -> Place:
     Raises:
         ConfigurationError: A setting is wrong, or no broker answers.
     """
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     return Place(config, connect(config), SystemClock())
 
 

@@ -12,6 +12,7 @@ from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.following import FollowableCluster
 from stream_app.backends.partition_count import tasks_of
 from stream_app.cli.checks import group_rights
+from stream_app.cli.schemas import with_schemas
 from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
 from stream_app.errors import ArebaError
@@ -69,6 +70,7 @@ def preflight(config: Config, cluster: CheckedCluster, try_transaction: Callable
         cluster: Its cluster; nothing is written to it.
         try_transaction: Initialises a producer with the transactional id of the worker, which fences an older one.
     """
+    yield from _registry(config)
     brokers = cluster.broker_count()
     if not brokers:
         yield Result(Level.WRONG, "connection", cluster.no_answer_text)
@@ -193,6 +195,20 @@ def _identity(config: Config, cluster: CheckedCluster, try_transaction: Callable
         yield from _wrong("identity", error.lines)
     else:
         yield Result(Level.OK, "identity", text)
+
+
+def _registry(config: Config) -> Iterator[Result]:
+    """Ask the schema registry, if values need one, for our schemas; nothing is registered."""
+    if config.serialization.wire_format != "confluent":
+        return
+    try:
+        found = with_schemas(config, registers=False)[0].serialization.schema_ids
+    except ArebaError as error:
+        yield from _wrong("schema registry", error.lines)
+    else:
+        yield Result(
+            Level.OK, "schema registry", f"{len(found)} of our schemas have numbers; a worker registers the rest"
+        )
 
 
 def _machine() -> Iterator[Result]:

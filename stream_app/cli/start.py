@@ -10,7 +10,7 @@ from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
-from stream_app.cli.checks import RETRY_S, wait_for_older_workers, wait_for_topics
+from stream_app.cli.checks import RETRY_S, wait_for_older_workers, wait_for_schemas, wait_for_topics
 from stream_app.cli.clients import open_cluster
 from stream_app.cli.restart import NO_RESTARTS, Restarts
 from stream_app.cli.warm_up import warm_up
@@ -97,6 +97,10 @@ def _run_observed(
     found = wait_for_topics(config, cluster, should_stop, restarted=restarted)
     if found is None:
         return
+    schemas = wait_for_schemas(config, should_stop, restarted=restarted)
+    if schemas is None:
+        return
+    config, names = schemas
     settings = config.task_settings()
     _report_memory(config, settings, found, observer)
     warm_up(settings, should_stop, observer)
@@ -120,6 +124,7 @@ def _run_observed(
         open_transaction,
         lambda: outages.is_confirmed,
         outages.since_answer_s,
+        names,
     )
     try:
         Worker(config, ports, observer, was_fenced=was_fenced, adopts=adopts).run(should_stop)

@@ -114,7 +114,9 @@ def _rehearse(settings: TaskSettings) -> None:
     from stream_app.pipeline.task import Task  # noqa: PLC0415  (as above)
     from stream_app.pipeline.transaction_bounds import Room  # noqa: PLC0415  (as above)
 
-    settings = settings.model_copy(update={"unknown_streams": "model"})
+    # the same code reads both formats
+    plain: dict[str, object] = {"unknown_streams": "model", "wire_format": None, "schema_ids": {}}
+    settings = settings.model_copy(update=plain)
     task = Task(0, settings, ("examples", "labels"))
     kinds = {stream.model_dump_json(): name for name, stream in settings.streams.items()}
     names = list(kinds.values()) or ["warm-up"]

@@ -5,7 +5,7 @@ needs. Here fastavro alone decides: the topics that subscribers read hold what a
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -27,6 +27,10 @@ MAGIC = b"\xc3\x01"
 HEADER_BYTES = 10
 """Length of `MAGIC` and the fingerprint (Avro's single-object encoding)."""
 
+CONFLUENT_MAGIC = b"\x00"
+CONFLUENT_HEADER_BYTES = 5
+"""Length of `CONFLUENT_MAGIC` and the number of the schema (Confluent's wire format)."""
+
 
 class _Schema(NamedTuple):
     record: type[PublicRecord]
@@ -40,9 +44,12 @@ def _schemas() -> Mapping[bytes, _Schema]:
     for (name, _), text in schemas.sources().items():
         if name in PUBLIC_TYPES:
             source = json.loads(text)
-            crc = fingerprint(to_parsing_canonical_form(source), "CRC-64-AVRO")
-            found[MAGIC + bytes.fromhex(crc)] = _Schema(PUBLIC_TYPES[name], parse_schema(source))
+            found[_header(source)] = _Schema(PUBLIC_TYPES[name], parse_schema(source))
     return MappingProxyType(found)
+
+
+def _header(source: Any) -> bytes:  # noqa: ANN401  (a schema in plain data)
+    return MAGIC + bytes.fromhex(fingerprint(to_parsing_canonical_form(source), "CRC-64-AVRO"))
 
 
 def decode(value: bytes) -> PublicRecord:
@@ -54,8 +61,47 @@ def decode(value: bytes) -> PublicRecord:
     """
     schema = _schemas().get(value[:HEADER_BYTES])
     if schema is None:
-        raise WrongSchemaError(f"unknown schema: the value begins with {value[:HEADER_BYTES].hex() or 'nothing'}")
-    record, end = read_one(schema.record, schema.parsed, value, HEADER_BYTES)
+        text = f"unknown schema: the value begins with {value[:HEADER_BYTES].hex() or 'nothing'}"
+        is_confluent = value.startswith(CONFLUENT_MAGIC) and len(value) >= CONFLUENT_HEADER_BYTES
+        raise WrongSchemaError(f"{text}; looks like Confluent's wire format" if is_confluent else text)
+    return _read(schema, value, HEADER_BYTES)
+
+
+class ConfluentDecoder:
+    """Decodes values in Confluent's wire format: a zero byte, the number of a schema, and the record.
+
+    Args:
+        schema_text: Returns the schema of a number as JSON; asked once for each number. With confluent-kafka's
+            `SchemaRegistryClient`: `lambda number: registry.get_schema(number).schema_str`.
+    """
+
+    def __init__(self, schema_text: Callable[[int], str]) -> None:
+        self._schema_text = schema_text
+        self._known: dict[int, _Schema] = {}
+
+    def decode(self, value: bytes) -> PublicRecord:
+        """Return the record of a value, as the function `decode` does.
+
+        Raises:
+            WrongSchemaError: The value has another format, or its schema is not one of this version.
+            UndecodableError: The rest is not a record of that schema, or bytes are left over.
+        """
+        if not value.startswith(CONFLUENT_MAGIC) or len(value) < CONFLUENT_HEADER_BYTES:
+            text = f"no schema id: the value begins with {value[:CONFLUENT_HEADER_BYTES].hex() or 'nothing'}"
+            is_single_object = value.startswith(MAGIC)
+            raise WrongSchemaError(f"{text}; looks like Avro single-object encoding" if is_single_object else text)
+        number = int.from_bytes(value[len(CONFLUENT_MAGIC) : CONFLUENT_HEADER_BYTES], "big")
+        schema = self._known.get(number)
+        if schema is None:
+            schema = _schemas().get(_header(json.loads(self._schema_text(number))))
+            if schema is None:
+                raise WrongSchemaError(f"unknown schema: id {number} is not one of this version's schemas")
+            self._known[number] = schema
+        return _read(schema, value, CONFLUENT_HEADER_BYTES)
+
+
+def _read(schema: _Schema, value: bytes, start: int) -> PublicRecord:
+    record, end = read_one(schema.record, schema.parsed, value, start)
     if end != len(value):
         raise UndecodableError(f"{schema.record.__name__}: bytes are left over")
     return record

@@ -1,4 +1,4 @@
-"""Which settings of the Kafka client a user may set, which are refused and why, and which are secret."""
+"""Which settings of the clients of Kafka and of a registry a user may set, which are refused, and which are secret."""
 
 import re
 from collections.abc import Mapping
@@ -8,14 +8,15 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BeforeValidator
 
 SECRET = re.compile(
-    r"password|secret|token|passphrase|credential|private|jaas|key\.pem|sasl\.oauthbearer\.config", re.IGNORECASE
+    r"password|secret|token|passphrase|credential|private|jaas|key\.pem|sasl\.oauthbearer\.config|user\.info",
+    re.IGNORECASE,
 )
 """Matches names of settings whose values must never reach a log."""
 
 REDACTED = "***"
 
-CLIENT_SECTIONS = frozenset({"kafka__all", "kafka__consumer", "kafka__producer"})
-"""The sections with settings of librdkafka, as variables of the environment name them: the secrets are there."""
+CLIENT_SECTIONS = frozenset({"kafka__all", "kafka__consumer", "kafka__producer", "serialization__schema_registry"})
+"""The sections with settings of a client, as variables of the environment name them: the secrets are there."""
 
 _EXACTLY_ONCE = "exactly-once delivery depends on it"
 _CALLBACK = "takes a function; the worker has its own"
@@ -86,6 +87,20 @@ def _client_value(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _registry_name(name: str) -> str:
+    if name == "timeout" or name.startswith(("max.retries", "retries.", "cache.")):
+        raise ValueError("cannot be set: a worker asks a registry within fixed times, see docs/operations.md")
+    return name
+
+
+def _registry_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
+    if "@" in settings.get("url", ""):
+        raise ValueError("url: must not hold a password, which would be shown; use basic.auth.user.info")
+    return settings
+
+
+RegistryName: TypeAlias = Annotated[str, AfterValidator(_registry_name)]
+WithoutPassword = AfterValidator(_registry_settings)
 ClientName: TypeAlias = Annotated[str, AfterValidator(_client_name)]
 ClientValue: TypeAlias = Annotated[str, BeforeValidator(_client_value)]
 

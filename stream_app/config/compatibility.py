@@ -23,6 +23,7 @@ TASK_SETTINGS_TAKEN_OVER = frozenset(
         "metrics.every_labels",
         "metrics.change_detector",
         "limits.max_streams_per_task",
+        "schema_ids",
     }
 )
 """Settings of a whole task that may change: the outcome of earlier records does not depend on them."""
@@ -82,10 +83,11 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
     for key, value in after.items():
         if before.get(key) != value:
             text = f"{key}: {before.get(key)} -> {value}"
-            if key in TASK_SETTINGS_TAKEN_OVER or _must_be_lowered(key, before.get(key)):
+            if _is_taken_over(key, before.get(key), value):
                 taken.append(f"{text} {_HOLDS}")
             else:
                 refused.append(f"{text} would change results: {_REMEDY}")
+    refused += _renamed_schemas(old, new)
     streams_of: dict[_StreamChange, list[str]] = {}
     for name, now in running.items():
         one, two = (settings.of_stream(name) for settings in (old, new))
@@ -95,6 +97,25 @@ def changes(old: TaskSettings, new: TaskSettings, running: Mapping[str, Running]
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         (refused if change.is_refused else taken).append(f"{change.text} (streams: {shown}) {change.outcome}")
     return Changes(tuple(taken), tuple(refused))
+
+
+def _is_taken_over(key: str, before: object, after: object) -> bool:
+    """Say whether a setting of the whole task may change in this way."""
+    if key in TASK_SETTINGS_TAKEN_OVER or key.partition(".")[0] in TASK_SETTINGS_TAKEN_OVER:
+        return True
+    if key == "wire_format" and before is None and after == "avro_single_object":
+        return True  # an older version had no other format
+    return _must_be_lowered(key, before)
+
+
+def _renamed_schemas(old: TaskSettings, new: TaskSettings) -> Iterator[str]:
+    """Yield a line for each schema id that means another schema than it did."""
+    before = {number: name for name, numbers in old.schema_ids.items() for number in numbers}
+    for name, numbers in new.schema_ids.items():
+        for number in numbers:
+            if before.get(number, name) != name:
+                text = f"serialization.schema_ids: {number} was {before[number]} and is {name} now"
+                yield f"{text}: this is another schema registry than before; {_REMEDY}"
 
 
 def _must_be_lowered(key: str, value: object) -> bool:

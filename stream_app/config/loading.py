@@ -1,11 +1,12 @@
 """Read the configuration: the file, then the environment over it, then validation.
 
 The file has sections (`join: {ttl_ms: ...}`). A variable `AREBA__JOIN__TTL_MS` (or `AREBA_JOIN__TTL_MS`) overrides the
-file: sections and keys in capitals, joined by two underscores. In a section of settings of the Kafka client, one
-underscore stands for a dot (`AREBA__KAFKA__ALL__SASL_PASSWORD` is `kafka.all.sasl.password`). Names of streams and
+file: sections and keys in capitals, joined by two underscores. In a section of settings of a client (of Kafka or of the
+schema registry), one underscore stands for a dot (`AREBA__KAFKA__ALL__SASL_PASSWORD` is `kafka.all.sasl.password`).
+Names of streams and
 learners match in any case, with an underscore for a hyphen or a dot.
 
-A variable for a setting of the Kafka client may end with `_FILE`; then it holds the path of a file that has the value.
+A variable for a setting of a client may end with `_FILE`; then it holds the path of a file that has the value.
 A container's secret is such a file: a password in the environment can be read in the list of processes.
 """
 
@@ -189,7 +190,7 @@ def _value_in(file: Path) -> str:
 
 def _put(document: Document, place: Place, parts: list[str], text: str) -> None:
     """Put one setting of the environment into the document; `parts` are its sections and its key."""
-    if parts[0] == "kafka" and len(parts) > 2:
+    if "__".join(parts[:2]) in CLIENT_SECTIONS and len(parts) > 2:
         parts = [*parts[:2], ".".join(parts[2:]).replace("_", ".")]
     here = document.data
     path: SettingPath = ()

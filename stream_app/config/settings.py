@@ -5,13 +5,13 @@
 
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
-from stream_app.config.client_settings import ClientName, ClientValue, redact
+from stream_app.config.client_settings import ClientName, ClientValue, RegistryName, WithoutPassword, redact
 from stream_app.config.learner_settings import LearnerOverrides, LearnerSettings, no_such_setting
 from stream_app.config.messages import or_nearest
 from stream_app.config.task_settings import (
@@ -19,9 +19,11 @@ from stream_app.config.task_settings import (
     LimitSettings,
     MetricSettings,
     Predictions,
+    SchemaIds,
     StreamSettings,
     TaskSettings,
     UnknownStreams,
+    WireFormatName,
 )
 from stream_app.config.values import (
     MAX_MS,
@@ -78,6 +80,25 @@ class KafkaSettings(Settings):
     all: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     consumer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
     producer: Frozen[ClientName, ClientValue] = Field(default_factory=dict)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield from redact(self.model_dump()).items()
+
+
+class SerializationSettings(Settings):
+    """The form of the values in the input and output topics; the application's own topics do not depend on it.
+
+    Attributes:
+        wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
+            it begins with a zero byte and the number that a schema registry has given its schema.
+        schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
+        schema_ids: For `confluent`, the numbers of the schemas by names such as `example.v1`, instead of asking the
+            registry for them at start.
+    """
+
+    wire_format: WireFormatName = "avro_single_object"
+    schema_registry: Annotated[Frozen[RegistryName, ClientValue], WithoutPassword] = Field(default_factory=dict)
+    schema_ids: SchemaIds = Field(default_factory=dict)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield from redact(self.model_dump()).items()
@@ -181,6 +202,7 @@ class Config(Settings):
 
     application: ApplicationSettings = Field(default_factory=ApplicationSettings)
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    serialization: SerializationSettings = Field(default_factory=SerializationSettings)
     worker: WorkerSettings = WorkerSettings()
     join: JoinSettings = JoinSettings()
     metrics: MetricSettings = MetricSettings()
@@ -255,9 +277,17 @@ class Config(Settings):
             limits=self.limits,
             unknown_streams=self.unknown_streams,
             predictions=self.predictions,
+            wire_format=self.serialization.wire_format,
+            schema_ids=self.serialization.schema_ids,
             streams={name: self._resolved(stream) for name, stream in self.streams.items()},
             default_stream=self._resolved(StreamOverrides()),
         )
+
+    def with_schema_ids(self, ids: Mapping[str, Sequence[int]]) -> Self:
+        """Return the configuration with these numbers of schemas, which a registry has given."""
+        frozen = MappingProxyType({name: tuple(numbers) for name, numbers in ids.items()})
+        changed = self.serialization.model_copy(update={"schema_ids": frozen})
+        return self.model_copy(update={"serialization": changed})
 
     def _resolved(self, stream: StreamOverrides) -> StreamSettings:
         none = LearnerOverrides()
@@ -277,8 +307,19 @@ class Config(Settings):
         return redact(self.model_dump(mode="json", exclude_none=True))
 
 
+def _format_conflicts(serialization: SerializationSettings) -> Iterator[_Conflict]:
+    is_confluent = serialization.wire_format == "confluent"
+    has_url, has_ids = "url" in serialization.schema_registry, bool(serialization.schema_ids)
+    if is_confluent and not (has_url or has_ids):
+        yield _Conflict(("serialization", "schema_registry"), "confluent values need the url of a schema registry")
+    for name in ("schema_registry", "schema_ids") if not is_confluent else ():
+        if getattr(serialization, name):
+            yield _Conflict(("serialization", name), "has no effect without wire_format: confluent")
+
+
 def _conflicts(config: Config) -> Iterator[_Conflict]:
     """Yield the settings that contradict one another."""
+    yield from _format_conflicts(config.serialization)
     limits = config.limits
     if config.worker.buffer_bytes < limits.max_record_bytes:
         message = f"must be at least limits.max_record_bytes ({limits.max_record_bytes})"

@@ -1,7 +1,8 @@
 """The settings that change a result: equal settings and equal inputs give equal bytes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_serializer, field_validator, model_validator
@@ -144,6 +145,11 @@ UnknownStreams: TypeAlias = Literal["dead-letter", "model"]
 Predictions: TypeAlias = Literal["champion", "all"]
 
 
+WireFormatName: TypeAlias = Literal["avro_single_object", "confluent"]
+
+SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
+SchemaIds: TypeAlias = Frozen[str, Annotated[tuple[SchemaId, ...], Field(min_length=1, max_length=1_000)]]
+
 UNLIMITED_BYTES = 2**31 - 1
 """Stands for no limit: a batch in Kafka's protocol is never larger."""
 
@@ -162,6 +168,9 @@ class TaskSettings(Settings):
         predictions: Whether the predictions of the `champion` or of `all` learners are published.
         dead_letter_bytes: Largest batch that the dead-letters topic accepts. It is no setting of the file: the worker
             reads the topic's `max.message.bytes` (see `stream_app.serialization.left_out`).
+        wire_format: How input and output values begin (see `stream_app.serialization.wire_format`); None, of older
+            versions: as `avro_single_object`, but dead letters do not say that a value looks like the other format.
+        schema_ids: The numbers of each schema in the registry, by names such as `example.v1`; the first one is written.
         streams: The configured streams, by name.
         default_stream: The settings of streams that the configuration does not name.
     """
@@ -173,12 +182,25 @@ class TaskSettings(Settings):
     unknown_streams: UnknownStreams = "dead-letter"
     predictions: Predictions = "champion"
     dead_letter_bytes: Annotated[Integer, Field(ge=0)] = UNLIMITED_BYTES
+    wire_format: WireFormatName | None = None
+    schema_ids: SchemaIds = Field(default_factory=dict)
     streams: Frozen[StreamName, StreamSettings] = Field(default_factory=dict)
     default_stream: StreamSettings
 
     def of_stream(self, name: str) -> StreamSettings:
         """Return the settings of a stream."""
         return self.streams.get(name, self.default_stream)
+
+    def with_schema_ids(self, more: Mapping[str, Sequence[int]]) -> Self:
+        """Return the settings with these schema ids besides their own: values that were accepted once stay readable.
+
+        The number that is written stays the first; the others are in order, whoever has found which first.
+        """
+        ids: dict[str, tuple[int, ...]] = {}
+        for name in (*self.schema_ids, *more):
+            first, *others = (*self.schema_ids.get(name, ()), *more.get(name, ()))
+            ids[name] = (first, *sorted(set(others) - {first}))
+        return self if ids == self.schema_ids else self.model_copy(update={"schema_ids": MappingProxyType(ids)})
 
     def to_json(self) -> str:
         """Return the canonical text: keys sorted, no spaces, floats as Python's `repr` writes them."""

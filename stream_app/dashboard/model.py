@@ -18,7 +18,7 @@ MAX_POINTS = 300
 """Rows of a curve; a chart on a usual screen is about 600 pixels wide."""
 
 MAX_CURVES = 4_000
-"""Learners that have curves: 99 MB were measured with 1,000 streams of 4 learners, all curves full and `MAX_MARKS` marks.
+"""Learners that have curves: 1,000 streams of 4 learners with full curves and `MAX_MARKS` marks take 99 MB.
 
 Further learners have their newest figures."""
 

@@ -34,6 +34,7 @@ CONSTANTS = (
     "join/input.py",
     "learners/api.py",
     "pipeline/outputs.py",
+    "serialization/wire_format.py",
 )
 """Files that compile nothing but whose constants and tuples are compiled in (tests/unit/test_native.py checks this)."""
 

@@ -20,6 +20,7 @@ from stream_app.errors import ConfigurationError, TopicError, UndecodableError, 
 from stream_app.records import Example, Mark, Outcome, Prediction, RawRecords, stream_of_key
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter
+from stream_app.serialization.wire_format import WireFormat
 
 POLL_RECORDS = 2_000
 POLL_S = 0.5
@@ -182,7 +183,7 @@ def _rows(records: RawRecords) -> Iterator[Row]:
 # Documents ------------------------------------------------------------------------------------------------------------
 
 
-def document(found: Found) -> dict[str, Any]:
+def document(found: Found, wire_format: WireFormat | None = None) -> dict[str, Any]:
     """Return a record as a document: where it is, its key, and its content or its bytes."""
     (topic, partition), row = found
     plain: dict[str, Any] = {"topic": topic, "partition": partition, "offset": row.offset}
@@ -195,15 +196,15 @@ def document(found: Found) -> dict[str, Any]:
     if headers:
         plain["headers"] = {name: _text(value) for name, value in headers}
     plain["key"] = _text(row.key)
-    return plain | _content(row.value)
+    return plain | _content(row.value, wire_format)
 
 
-def _content(value: bytes | None) -> dict[str, Any]:
+def _content(value: bytes | None, wire_format: WireFormat | None) -> dict[str, Any]:
     """Return the type and the fields of a value, or its bytes in base64 and why they cannot be decoded."""
     if value is None:
         return {"type": None, "value": None}
     try:
-        record = decode_one(value)
+        record = decode_one(value, wire_format)
     except (UndecodableError, WrongSchemaError) as error:
         return {"type": None, "problem": str(error), "base64": b64encode(value).decode()}
     fields = {name: _plain(field) for name, field in asdict(record).items()}

@@ -13,6 +13,7 @@ from stream_app.records import Act, Commit, Metric, Outcome, RawRecords, stream_
 from stream_app.serialization.avro import Record
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter
+from stream_app.serialization.wire_format import format_of
 
 TAILS: Mapping[str, int] = {
     "examples": 1_000,
@@ -74,6 +75,7 @@ class Watcher:
     ) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._wire_format = format_of(config.serialization)
         self._kinds = {getattr(config.topics, kind): kind for kind in TAILS}
         self._tails = tails
         self.model = Model(config.streams, max_points=max_points) if model is None else model
@@ -212,6 +214,6 @@ class Watcher:
         """Yield the number and the record of each row that can be decoded; count the other rows."""
         for row, value in enumerate(records.values):
             try:
-                yield row, decode_one(value or b"")
+                yield row, decode_one(value or b"", self._wire_format)
             except (UndecodableError, WrongSchemaError):
                 self._unreadable += 1

@@ -5,7 +5,7 @@ A position is an index into the merged sequence. Every result of a batch refers 
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,6 +94,11 @@ class InputBatch:
         side, row = Side(int(self.merged.sides[position])), int(self.merged.rows[position])
         raw = self.raw[side]
         return OriginalRecord(side, int(raw.offsets[row]), raw.keys[row], raw.values[row], raw.headers.get(row, ()))
+
+    def refused(self, reason: Reason) -> Iterator[bytes | None]:
+        """Yield the values that were refused for a reason, those of examples first."""
+        for raw, decoded in zip(self.raw, self.decoded, strict=True):
+            yield from (raw.values[row] for row in np.flatnonzero(decoded.reasons == reason).tolist())
 
     def traces(self, positions: Integers) -> Mapping[int, Sequence[Header]]:
         """Return the trace headers of the records at these positions, by row of `positions`."""

@@ -31,6 +31,7 @@ from stream_app.serialization import codec
 from stream_app.serialization.encode import OutcomeColumns, PredictionColumns, encode_outcomes, encode_predictions
 from stream_app.serialization.left_out import Fields, fitted
 from stream_app.serialization.names import NameList
+from stream_app.serialization.wire_format import WireFormat
 
 DEAD_LETTERS = "dead-letters"
 OUTPUT_TOPICS = ("predictions", "outcomes", "metrics", DEAD_LETTERS)
@@ -74,6 +75,20 @@ class InputTopics:
 
     names: tuple[str, str]
     partition: int
+
+
+class OutputForm(NamedTuple):
+    """How outputs are written.
+
+    Attributes:
+        wire_format: The headers of their values.
+        inputs: The source of the dead letters.
+        dead_letter_bytes: Most bytes of a dead letter, see `left_out`.
+    """
+
+    wire_format: WireFormat
+    inputs: InputTopics
+    dead_letter_bytes: int
 
 
 class Names(NamedTuple):
@@ -186,13 +201,18 @@ class Collector:
         """Add the record at this position as a dead letter."""
         self.dead(position, DeadLetterRow(reason, self._batch.original(position), self._batch.stream_name(position)))
 
-    def encode(self, names: Names, inputs: InputTopics, stream_records: Longs, dead_letter_bytes: int) -> Outputs:
-        """Return all outputs, encoded; a dead letter has at most `dead_letter_bytes` bytes, see `left_out`."""
+    def encode(self, names: Names, form: OutputForm, stream_records: Longs) -> Outputs:
+        """Return all outputs, encoded.
+
+        Raises:
+            ConfigurationError: The format has no number for the schema of an output.
+        """
+        wire_format = form.wire_format
         topics = {
-            "predictions": self._encode_predictions(names) if self._predictions else NOTHING,
-            "outcomes": self._encode_outcomes(names) if self._outcomes else NOTHING,
-            "metrics": self._encode_metrics() if self._metrics else NOTHING,
-            "dead-letters": self._encode_dead(inputs, dead_letter_bytes) if self._dead else NOTHING,
+            "predictions": self._encode_predictions(names, wire_format) if self._predictions else NOTHING,
+            "outcomes": self._encode_outcomes(names, wire_format) if self._outcomes else NOTHING,
+            "metrics": self._encode_metrics(wire_format) if self._metrics else NOTHING,
+            "dead-letters": self._encode_dead(form) if self._dead else NOTHING,
         }
         dropped = self._batch.dropped_traces
         return Outputs(topics, self._batch.unreadable, self._count_dead(), names.streams, stream_records, dropped)
@@ -205,21 +225,21 @@ class Collector:
             counts[key] = count + 1, max(offset, letter.record.offset)
         return [DeadCount(*key, *value) for key, value in counts.items()]
 
-    def _encode_predictions(self, names: Names) -> OutputRecords:
+    def _encode_predictions(self, names: Names, wire_format: WireFormat) -> OutputRecords:
         rows = _together(PredictionRows, self._predictions)
         columns = PredictionColumns(names.streams, names.learners, *rows[1:])
-        return self._records(rows.positions, _keys(names, rows.streams), encode_predictions(columns))
+        return self._records(rows.positions, _keys(names, rows.streams), encode_predictions(columns, wire_format))
 
-    def _encode_outcomes(self, names: Names) -> OutputRecords:
+    def _encode_outcomes(self, names: Names, wire_format: WireFormat) -> OutputRecords:
         rows = _together(OutcomeRows, self._outcomes)
         columns = OutcomeColumns(names.streams, names.learners, *rows[1:])
-        return self._records(rows.positions, _keys(names, rows.streams), encode_outcomes(columns))
+        return self._records(rows.positions, _keys(names, rows.streams), encode_outcomes(columns, wire_format))
 
-    def _encode_metrics(self) -> OutputRecords:
+    def _encode_metrics(self, wire_format: WireFormat) -> OutputRecords:
         rows = sorted(self._metrics, key=_position)
         positions = np.array([position for position, _ in rows], np.int32)
         keys = [metric.stream.encode() for _, metric in rows]
-        return self._records(positions, keys, [codec.encode(metric) for _, metric in rows])
+        return self._records(positions, keys, [codec.encode(metric, wire_format) for _, metric in rows])
 
     def _records(self, positions: Integers, keys: Sequence[bytes], values: Sequence[bytes]) -> OutputRecords:
         return OutputRecords(keys, values, self._times(positions), self._batch.traces(positions))
@@ -229,10 +249,12 @@ class Collector:
         times: list[int] = self._batch.times[positions].clip(min=1).tolist()
         return times
 
-    def _encode_dead(self, inputs: InputTopics, most_bytes: int) -> OutputRecords:
+    def _encode_dead(self, form: OutputForm) -> OutputRecords:
         rows = sorted(self._dead, key=_position)
         positions = np.array([position for position, _ in rows], np.int32)
-        letters = [fitted(_fields(letter.record), _dead_headers(letter, inputs), most_bytes) for _, letter in rows]
+        letters = [
+            fitted(_fields(letter.record), _dead_headers(letter, form), form.dead_letter_bytes) for _, letter in rows
+        ]
         return OutputRecords(
             [letter.key for letter in letters],
             [letter.value for letter in letters],
@@ -254,16 +276,20 @@ def _fields(record: OriginalRecord) -> Fields:
     return Fields(record.key, record.value, record.headers)
 
 
-def _dead_headers(letter: DeadLetterRow, inputs: InputTopics) -> list[Header]:
+def _dead_headers(letter: DeadLetterRow, form: OutputForm) -> list[Header]:
     """Make our headers, which come after the original ones: the family of Kafka Connect (KIP-298) and our reason."""
-    record, reason = letter.record, letter.reason.text
+    record, reason, inputs = letter.record, letter.reason.text, form.inputs
     topic = inputs.names[record.side]
+    message = f"{topic}[{inputs.partition}] offset {record.offset}: {reason}"
+    if letter.reason is Reason.WRONG_SCHEMA and form.wire_format.explains:
+        explanation = form.wire_format.explanation(record.value)
+        message += f", {explanation}" if explanation else ""
     ours = {
         "__connect.errors.topic": topic,
         "__connect.errors.partition": str(inputs.partition),
         "__connect.errors.offset": str(record.offset),
         "__connect.errors.exception.class.name": f"areba.{reason}",
-        "__connect.errors.exception.message": f"{topic}[{inputs.partition}] offset {record.offset}: {reason}",
+        "__connect.errors.exception.message": message,
         "areba.reason": reason,
     }
     return [(name, text.encode()) for name, text in ours.items()]

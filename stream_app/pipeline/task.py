@@ -16,7 +16,7 @@ from stream_app.errors import StateError
 from stream_app.join.stream_join import NO_HASH_KEY
 from stream_app.pipeline.batch import InputBatch, open_batch
 from stream_app.pipeline.leftovers import Leftovers, close, leftovers_of
-from stream_app.pipeline.outputs import Collector, InputTopics, Names, Outputs
+from stream_app.pipeline.outputs import Collector, InputTopics, Names, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
 from stream_app.pipeline.steps.route import RoutedColumns, route_records
 from stream_app.pipeline.stream import Stream
@@ -39,11 +39,16 @@ from stream_app.records import (
     Side,
 )
 from stream_app.serialization.decode import DecodeLimits
+from stream_app.serialization.wire_format import WireFormat, format_of
 from stream_app.snapshot.format import Columns
 from stream_app.snapshot.imported_state import Seed, Seeds
 
 BY_SLOT = "seen"
 """A learner's array by slot. The numbers of slots depend on where batches were cut, so digests leave the array out."""
+
+
+def _decode_limits(settings: TaskSettings) -> DecodeLimits:
+    return DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features, format_of(settings))
 
 
 class Task:
@@ -62,7 +67,7 @@ class Task:
     ) -> None:
         self.settings = settings
         self._inputs = InputTopics(topics, partition)
-        self._limits = DecodeLimits(settings.limits.max_record_bytes, settings.limits.max_features)
+        self._limits = _decode_limits(settings)
         self._streams = Streams(settings, hash_key)
         self._seeds = Seeds()
         self._changed: set[str] = set()  # since the last snapshot
@@ -83,6 +88,11 @@ class Task:
         if number < 0:
             raise KeyError(name)
         return self._streams[number]
+
+    @property
+    def wire_format(self) -> WireFormat:
+        """The format of its values."""
+        return self._limits.wire_format
 
     @property
     def allocated_bytes(self) -> int:
@@ -161,6 +171,7 @@ class Task:
     def apply_settings(self, settings: TaskSettings) -> bool:
         """Continue under other settings, which `config.changes` accepted; say whether streams were rebuilt."""
         before, self.settings = self.settings, settings
+        self._limits = _decode_limits(settings)
         if not needs_rebuilding(before, settings, self._streams.names):
             return False
         self._streams = rebuilt(self._streams, before, settings)
@@ -201,7 +212,8 @@ class Task:
         records = np.bincount(streams[streams >= 0], minlength=len(self._streams))
         self._changed.update(map(self._streams.names.__getitem__, np.flatnonzero(records).tolist()))
         names = Names(self._streams.names, self._streams.learner_names)
-        return collector.encode(names, self._inputs, records, self.settings.dead_letter_bytes)
+        form = OutputForm(self.wire_format, self._inputs, self.settings.dead_letter_bytes)
+        return collector.encode(names, form, records)
 
     def fitting(self, batch: InputBatch, room: Room) -> tuple[int, int]:
         """Return how many of its first examples and labels surely fit into this room of a transaction; 0 if none do."""

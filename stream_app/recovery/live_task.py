@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -14,12 +14,13 @@ from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.pipeline.transaction_bounds import Room
-from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit, OutputRecords, Side
+from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit, OutputRecords, Reason, Side
 from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.buffers import WaitingRecords, rows_of
 from stream_app.recovery.commit_point import Anchor, CommitPoint, Position, progress_record
 from stream_app.recovery.restore_request import Logs, RestoreRequest
 from stream_app.recovery.snapshot_writer import SnapshotWriter
+from stream_app.serialization.wire_format import new_schema_ids
 from stream_app.snapshot.identity import RULES
 from stream_app.snapshot.parts import in_parts
 
@@ -181,7 +182,8 @@ class LiveTask:
         self.close()
         lines: tuple[str, ...] = ()
         if not any(act.kind == CONFIGURATION for act in self._pending_acts):
-            settings, recorded = self._request.settings, self._unrecorded
+            settings, recorded = self._request.settings.with_schema_ids(self.task.settings.schema_ids), self._unrecorded
+            self._request = replace(self._request, settings=settings)
             changed = changes(self.task.settings, settings, self.task.running())
             if changed.refused:
                 raise ConfigurationError(changed.refused)
@@ -299,8 +301,9 @@ class LiveTask:
         """Take as many of the next records as fit; the others stay in the buffers."""
         taken = self._waiting[0].take(rows[0]), self._waiting[1].take(rows[1])
         opened = self.task.open(*taken)
-        fitting = self.task.fitting(opened, room)
-        if must and not sum(fitting):
+        is_known = self._knows_schemas(opened)
+        fitting = self.task.fitting(opened, room) if is_known else (0, 0)
+        if must and is_known and not sum(fitting):
             fitting = (1, 0) if opened.merged.sides[0] == Side.EXAMPLES else (0, 1)
         if fitting == rows:
             return opened
@@ -310,6 +313,16 @@ class LiveTask:
             return None
         examples, labels = (rows_of(records, 0, count) for records, count in zip(taken, fitting, strict=True))
         return self.task.open(examples, labels)
+
+    def _knows_schemas(self, opened: InputBatch) -> bool:
+        """Say whether a batch has no new number of our schemas; new ones are recorded first: a replay asks nobody."""
+        refused = opened.refused(Reason.WRONG_SCHEMA)
+        ids = new_schema_ids(refused, self.task.wire_format, self._request.schemas.names_of)
+        if ids:
+            self._request = replace(self._request, settings=self._request.settings.with_schema_ids(ids))
+            others = [act for act in self._pending_acts if act.kind != CONFIGURATION]
+            self._pending_acts = [_PendingAct(CONFIGURATION, self._request.settings.to_json()), *others]
+        return ids is not None and not ids
 
     @property
     def _in_force(self) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stream_app.backends.base import Clock, LogReader, TopicPartition
+from stream_app.backends.base import NO_REGISTRY, Clock, LogReader, SchemaNames, TopicPartition
 from stream_app.config import TaskSettings
 from stream_app.errors import ErrorCode, StateError
 from stream_app.recovery.commit_point import CommitPoint, RestoreTarget
@@ -64,6 +64,7 @@ class RestoreRequest:
         committed: The committed offsets (examples, labels); the first offsets where nothing was committed.
         writer: The writer of the task's records.
         identity: The application as the broker knows it now; an unknown identity is not compared.
+        schemas: Names the schemas of numbers that the settings do not have.
     """
 
     inputs: tuple[TopicPartition, TopicPartition]
@@ -72,6 +73,7 @@ class RestoreRequest:
     committed: tuple[int, int]
     writer: Writer
     identity: Identity = UNKNOWN
+    schemas: SchemaNames = NO_REGISTRY
 
     @property
     def number(self) -> int:

@@ -1,7 +1,8 @@
 """Encode and decode one record at a time, of any type.
 
 For tools, tests, and the few records of a batch that have no columns. The stages use `decode` and `encode`, which take
-batches. All of them share the checks in `avro`, so that they accept the same bytes.
+batches. All of them share the checks in `avro`, so that they accept the same bytes. Without a `WireFormat`, values are
+single objects.
 """
 
 import io
@@ -14,50 +15,60 @@ import numpy as np
 
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Mark
-from stream_app.serialization.avro import HEADER_BYTES, Check, Record, catalogue, newest, walk
+from stream_app.serialization.avro import Check, Record, newest, walk
 from stream_app.serialization.one_value import read_one
+from stream_app.serialization.wire_format import WireFormat, single_object
 
 
-def encode(record: Record) -> bytes:
+def encode(record: Record, wire_format: WireFormat | None = None) -> bytes:
     """Return the value of a record, written with the newest schema of its type. What the record says is not checked.
 
     Raises:
         ValueError: A number is too large for its field, or a text or symbol cannot be written.
         TypeError: A field has the wrong type.
+        ConfigurationError: The format has no number for this schema.
     """
     schema = newest()[type(record)]
+    header = (wire_format or single_object()).header(type(record))
     out = io.BytesIO()
-    out.write(schema.header)
+    out.write(header)
     fastavro.schemaless_writer(out, schema.parsed, _plain(record))
     value = out.getvalue()
-    failed = walk(np.frombuffer(bytearray(value), np.uint8), HEADER_BYTES, schema.layout)
+    failed = walk(np.frombuffer(bytearray(value), np.uint8), len(header), schema.layout)
     if failed:
         raise ValueError(f"{type(record).__name__} cannot be written: {Check(failed).text}")
     return value
 
 
-def decode_one(value: bytes) -> Record:
+def decode_one(value: bytes, wire_format: WireFormat | None = None) -> Record:
     """Return the record of a value, of any record type. What the record says is not checked.
 
+    A tool reads the application's own topics, too, so single objects are read whatever the format is.
+
     Raises:
-        WrongSchemaError: The value does not begin with the fingerprint of a schema of this package.
+        WrongSchemaError: The value does not begin with the header of a schema of this package.
         UndecodableError: The rest is not a record of that schema, or bytes are left over.
     """
-    schema = catalogue().get(value[:HEADER_BYTES])
+    own = wire_format or single_object()
+    schema, start = own.schema_of(value), own.header_bytes
+    if schema is None and own is not single_object():
+        schema, start = single_object().schema_of(value), single_object().header_bytes
     if schema is None:
-        raise WrongSchemaError(f"unknown schema: the value begins with {value[:HEADER_BYTES].hex() or 'nothing'}")
-    failed = walk(np.frombuffer(bytearray(value), np.uint8), HEADER_BYTES, schema.layout)
+        reason = own.explanation(value)
+        text = f"unknown schema: the value begins with {value[: own.header_bytes].hex() or 'nothing'}"
+        raise WrongSchemaError(f"{text}; {reason}" if reason else text)
+    failed = walk(np.frombuffer(bytearray(value), np.uint8), start, schema.layout)
     if failed:
         raise UndecodableError(f"{schema.record.__name__}: {Check(failed).text}")
-    record, end = read_one(schema.record, schema.parsed, value, HEADER_BYTES)
+    record, end = read_one(schema.record, schema.parsed, value, start)
     if end != len(value):
         raise UndecodableError(f"{schema.record.__name__}: {Check.LEFT_OVER.text}")
     return record
 
 
-def decode_many(values: Iterable[bytes]) -> list[Record]:
+def decode_many(values: Iterable[bytes], wire_format: WireFormat | None = None) -> list[Record]:
     """Return the records of many values, for tools; raise the errors of `decode_one`."""
-    return [decode_one(value) for value in values]
+    return [decode_one(value, wire_format) for value in values]
 
 
 def _plain(record: Record) -> dict[str, Any]:

@@ -5,7 +5,7 @@ stream is filled in where the fault comes after it. The checks, in order:
 
     1. no value                                                                      undecodable
     2. more than `max_record_bytes`                                                  too-large
-    3. does not begin with the fingerprint of a schema of its side                   wrong-schema
+    3. does not begin with the header of a schema of its side                        wrong-schema
     4. fastavro or an `avro.Check` refuses the record, or bytes are left over        undecodable
     5. stream not of 1 to 249 bytes, then id not of 1 to 64                          bad-id
     6. example: no feature, or more than `max_features`                              wrong-dimension
@@ -18,7 +18,7 @@ as its stream.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias, cast
 
@@ -32,10 +32,8 @@ from stream_app.records import (
     MAX_STREAM_BYTES,
     Bytes,
     Decoded,
-    Example,
     Integers,
     Kind,
-    Label,
     Longs,
     Mark,
     MarkKind,
@@ -57,19 +55,22 @@ from stream_app.serialization.avro import (
 )
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.names import NameList, NameTable, NewNames, hash_of, intern, number_of, same_bytes
+from stream_app.serialization.wire_format import TABLE_BYTES, HeaderTable, WireFormat, single_object
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeLimits:
-    """Bounds on one input value.
+    """What one input value may be.
 
     Attributes:
         max_record_bytes: Most bytes of a value; Kafka's default limit on a batch is 1,048,588.
         max_features: Most features of an example; 100,000 features take 0.4 MB.
+        wire_format: The headers that values may have.
     """
 
     max_record_bytes: int = 1_000_000
     max_features: int = 100_000
+    wire_format: WireFormat = field(default_factory=single_object)
 
 
 DATA = int(Kind.DATA)
@@ -107,7 +108,8 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, kno
     n = len(values)
     reasons = np.zeros(n, np.uint8)
     present, lengths = _bounded(values, limits.max_record_bytes, reasons)
-    joined = bytearray().join(present)  # a bytearray: `frombuffer` makes a writable array of it
+    # a bytearray: `frombuffer` makes a writable array of it; and `_kind` reads whole words, also of the last value
+    joined = bytearray().join([*present, bytes(TABLE_BYTES)])
     features = np.empty(len(joined) // avro.FLOAT_BYTES if side is Side.EXAMPLES else 0, np.float32)
     columns = _Columns(
         kinds=np.zeros(n, np.uint8),
@@ -121,9 +123,7 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, kno
         revisions=np.zeros(n, np.int64),
     )
     new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.full(2 << n.bit_length(), -1, np.int32))
-    schemas = avro.newest()
-    data = schemas[Example if side is Side.EXAMPLES else Label].fingerprint
-    expected = _Expected(int(side), np.uint64(data), np.uint64(schemas[Mark].fingerprint), limits.max_features)
+    expected = _Expected(int(side), limits.max_features, limits.wire_format.tables[side])
     known = NameList() if known is None else known
     buffer = np.frombuffer(joined, np.uint8)
     distinct, total = _decode_rows(buffer, np.cumsum(lengths), expected, known.table(), new, columns)
@@ -139,7 +139,7 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, kno
         feature_counts=columns.feature_counts,
         labels=columns.labels,
         revisions=columns.revisions,
-        marks=_marks(present, columns.kinds),
+        marks=_marks(present, columns.kinds, limits.wire_format),
     )
 
 
@@ -160,25 +160,31 @@ def _bounded(values: Sequence[bytes | None], max_record_bytes: int, reasons: Byt
     return present, lengths
 
 
-def _marks(values: Sequence[bytes], kinds: Bytes) -> MappingProxyType[int, Mark]:
+def _marks(values: Sequence[bytes], kinds: Bytes, wire_format: WireFormat) -> MappingProxyType[int, Mark]:
     """Return the control records by row, which are few and have passed the checks."""
     marks = {}
     for row in np.flatnonzero(kinds == Kind.MARK).tolist():
-        mark = decode_one(values[row])
+        mark = decode_one(values[row], wire_format)
         assert isinstance(mark, Mark)  # noqa: S101  (shows the type checker what `kinds` says)
         marks[row] = mark
     return MappingProxyType(marks)
 
 
 @inlined_without_refcounts
-def _kind(buffer: Bytes, start: int, end: int, data: np.uint64, mark: np.uint64) -> int:
-    """Return the kind of record that the header of a value announces: `DATA`, `MARK`, or 0 for a wrong schema."""
-    if end - start < avro.HEADER_BYTES or buffer[start] != 0xC3 or buffer[start + 1] != 0x01:
+def _kind(buffer: Bytes, start: int, end: int, headers: HeaderTable) -> int:
+    """Return the kind of record that the header of a value announces: `DATA`, `MARK`, or 0 for a wrong schema.
+
+    A header is compared as two words, whatever its length is: the masks take away what follows it, and the buffer has
+    `TABLE_BYTES` after its last value.
+    """
+    if end - start < headers.length:
         return 0
-    found = read_word(buffer, start + 2)
-    if found == data:
-        return DATA
-    return MARK if found == mark else 0
+    low = read_word(buffer, start) & headers.masks[0]
+    high = read_word(buffer, start + 8) & headers.masks[1]
+    for i in range(len(headers.kinds)):
+        if headers.words[i, 0] == low and headers.words[i, 1] == high:
+            return int(headers.kinds[i])
+    return 0
 
 
 @inlined_without_refcounts
@@ -255,15 +261,13 @@ class _Expected(NamedTuple):
 
     Attributes:
         side: A `Side`.
-        data: Fingerprint of the schema of Example or Label.
-        mark: Fingerprint of the schema of Mark.
         max_features: Most features of an example.
+        headers: How their values begin.
     """
 
     side: int
-    data: np.uint64
-    mark: np.uint64
     max_features: int
+    headers: HeaderTable
 
 
 class _Columns(NamedTuple):
@@ -296,11 +300,11 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
         position, end = end, ends[row]
         if columns.reasons[row] != 0:
             continue
-        kind = _kind(buffer, position, end, expected.data, expected.mark)
+        kind = _kind(buffer, position, end, expected.headers)
         if kind == 0:
             columns.reasons[row] = WRONG_SCHEMA
             continue
-        start, position = read_span(buffer, position + avro.HEADER_BYTES, end)
+        start, position = read_span(buffer, position + expected.headers.length, end)
         stream_end = position
         length = stream_end - start
         same = position >= 0 and length == stream_length and same_bytes(buffer, start, stream_start, length)

@@ -29,6 +29,7 @@ from stream_app.records import (
 from stream_app.serialization import avro
 from stream_app.serialization.avro import MAX_INT_BYTES, MAX_VARINT_BYTES, Int, long_bytes, put_long
 from stream_app.serialization.names import NameList, Texts
+from stream_app.serialization.wire_format import WireFormat, single_object
 
 Bits: TypeAlias = NDArray[np.uint32]
 """Float32 values as their bits."""
@@ -108,6 +109,10 @@ def _put_nullable_long(out: Bytes, position: int, value: Int, null: int) -> int:
     return put_long(out, position + 1, value)
 
 
+def _header(wire_format: WireFormat | None, record: type[avro.Record]) -> bytes:
+    return (wire_format or single_object()).header(record)
+
+
 def _written(names: Sequence[str], prefix: bytes = b"") -> Texts:
     """Return names as Avro strings, each after the prefix."""
     return (names if isinstance(names, NameList) else NameList(names)).written(prefix)
@@ -134,9 +139,9 @@ class _PredictionRows(NamedTuple):
     model_versions: Longs
 
 
-def encode_predictions(columns: PredictionColumns) -> list[bytes]:
+def encode_predictions(columns: PredictionColumns, wire_format: WireFormat | None = None) -> list[bytes]:
     """Return n values for the topic of predictions, equal to the values of `codec.encode`."""
-    streams = _written(columns.stream_names, avro.newest()[Prediction].header)
+    streams = _written(columns.stream_names, _header(wire_format, Prediction))
     learners = _written(columns.learner_names)
     fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 1 + avro.FLOAT_BYTES + MAX_INT_BYTES + MAX_VARINT_BYTES
     n = len(columns.streams)
@@ -185,9 +190,9 @@ class _OutcomeRows(NamedTuple):
     label_offsets: Longs
 
 
-def encode_outcomes(columns: OutcomeColumns) -> list[bytes]:
+def encode_outcomes(columns: OutcomeColumns, wire_format: WireFormat | None = None) -> list[bytes]:
     """Return n values for the topic of outcomes, equal to the values of `codec.encode`."""
-    streams = _written(columns.stream_names, avro.newest()[Outcome].header)
+    streams = _written(columns.stream_names, _header(wire_format, Outcome))
     learners = _written(columns.learner_names, b"\x02")  # each after the index of the union's second type
     nullables = 5  # the index bytes of the other unions, and of a null learner
     fixed = MAX_VARINT_BYTES + MAX_ID_BYTES + 2 * MAX_INT_BYTES + nullables + avro.FLOAT_BYTES + 3 * MAX_VARINT_BYTES
@@ -237,13 +242,16 @@ def _encode_outcomes(out: Bytes, ends: Longs, streams: Texts, learners: Texts, r
         ends[row] = position
 
 
-def encode_examples(stream: str, ids: Sequence[str], features: Floats) -> list[bytes]:
+def encode_examples(
+    stream: str, ids: Sequence[str], features: Floats, wire_format: WireFormat | None = None
+) -> list[bytes]:
     """Return the values of n examples of one stream, equal to the values of `codec.encode`, for producers.
 
     Args:
         stream: 1 to `MAX_STREAM_BYTES` bytes in UTF-8.
         ids: n ids, each of 1 to `MAX_ID_BYTES` bytes in UTF-8.
         features: float32 `[n, d]`, d at least 1; they need not be finite.
+        wire_format: By default `avro_single_object`.
 
     Raises:
         ValueError: An argument is outside these bounds; the message names the row.
@@ -251,7 +259,7 @@ def encode_examples(stream: str, ids: Sequence[str], features: Floats) -> list[b
     if features.ndim != 2 or len(features) != len(ids) or features.shape[1] < 1:
         raise ValueError(f"{len(ids)} ids need features [{len(ids)}, 1 or more], not {list(features.shape)}")
     n, d = features.shape
-    prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, avro.newest()[Example].header)
+    prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, _header(wire_format, Example))
     count = long_bytes(d)
     out = np.empty(n * (len(prefix) + len(count) + avro.FLOAT_BYTES * d + 3) + len(raw_ids), np.uint8)
     ends = np.empty(n, np.int64)
@@ -281,7 +289,11 @@ def _encode_examples(
 
 
 def encode_labels(
-    stream: str, ids: Sequence[str], labels: NDArray[np.int8], revisions: Longs | None = None
+    stream: str,
+    ids: Sequence[str],
+    labels: NDArray[np.int8],
+    revisions: Longs | None = None,
+    wire_format: WireFormat | None = None,
 ) -> list[bytes]:
     """Return the values of n labels of one stream, equal to the values of `codec.encode`, for producers.
 
@@ -290,6 +302,7 @@ def encode_labels(
         ids: n ids, each of 1 to `MAX_ID_BYTES` bytes in UTF-8.
         labels: int8 `[n]`, classes.
         revisions: int64 `[n]`, from 0 to 2**31 - 1; None means that all are 0.
+        wire_format: By default `avro_single_object`.
 
     Raises:
         ValueError: An argument is outside these bounds.
@@ -300,7 +313,7 @@ def encode_labels(
         raise ValueError(f"{n} ids, {len(labels)} labels and {len(revisions)} revisions")
     if n and not (revisions.min() >= 0 and revisions.max() < 1 << 31 and ((labels == 0) | (labels == 1)).all()):
         raise ValueError("a label is 0 or 1, a revision from 0 to 2**31 - 1")
-    prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, avro.newest()[Label].header)
+    prefix, raw_ids, id_ends = _prefix_and_ids(stream, ids, _header(wire_format, Label))
     out = np.empty(n * (len(prefix) + 2 + 2 * MAX_INT_BYTES) + len(raw_ids), np.uint8)
     ends = np.empty(n, np.int64)
     _encode_labels(out, ends, prefix, raw_ids, id_ends, labels.astype(np.int64), revisions.astype(np.int64))

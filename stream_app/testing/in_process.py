@@ -20,6 +20,7 @@ from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.records import Example, Label, Mark, MarkKind, Metric, Outcome, Prediction
 from stream_app.serialization.codec import decode_one, encode
 from stream_app.serialization.dead_letter import DeadLetterRecord, read_dead_letter
+from stream_app.serialization.wire_format import format_of
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
@@ -57,6 +58,7 @@ class InProcess:
 
     def __init__(self, config: Config | None = None, **sections: Any) -> None:  # noqa: ANN401  (sections of a file)
         self.config = _config(sections) if config is None else config
+        self._wire_format = format_of(self.config.serialization)
         self._clock = ManualClock()
         self._time_ms = self._clock.now_ms()
         self._broker = EmbeddedBroker(self._clock)
@@ -81,7 +83,7 @@ class InProcess:
             time_ms: Its event time in milliseconds since 1970; by default one millisecond after the last record.
         """
         record = Example(stream, id_, [float(feature) for feature in features])
-        self._send(self.config.topics.examples, stream, encode(record), time_ms)
+        self._send(self.config.topics.examples, stream, encode(record, self._wire_format), time_ms)
 
     def send_label(self, stream: str, id_: str, label: int, time_ms: int | None = None, revision: int = 0) -> None:
         """Send the class, 0 or 1, of the example with this id.
@@ -93,11 +95,12 @@ class InProcess:
             time_ms: As in `send_example`.
             revision: A higher one corrects an earlier label if `join.corrections` is `correct`.
         """
-        self._send(self.config.topics.labels, stream, encode(Label(stream, id_, int(label), revision)), time_ms)
+        record = Label(stream, id_, int(label), revision)
+        self._send(self.config.topics.labels, stream, encode(record, self._wire_format), time_ms)
 
     def end_stream(self, stream: str) -> None:
         """Close the pending examples of a stream and publish its metrics: send a pair of `advance` marks."""
-        mark = encode(Mark(stream, MarkKind.ADVANCE, time_ms=self._time_ms))
+        mark = encode(Mark(stream, MarkKind.ADVANCE, time_ms=self._time_ms), self._wire_format)
         for topic in (self.config.topics.examples, self.config.topics.labels):
             self._send(topic, stream, mark, self._time_ms)
 
@@ -174,7 +177,7 @@ class InProcess:
         yield from read_rows(self._cluster.reader(TopicPartition(topic, 0)), topic)
 
     def _outputs(self, topic: str, kind: type[Output]) -> list[Output]:
-        records = (decode_one(row.value or b"") for row in self.rows(topic))
+        records = (decode_one(row.value or b"", self._wire_format) for row in self.rows(topic))
         return [record for record in records if isinstance(record, kind)]
 
 

@@ -147,7 +147,9 @@ class PartitionCheck:
     def run(self) -> Checked:
         """Read and check everything."""
         with ExitStack() as stack:
-            reader = PartitionReader(self._cluster, self._partition, self._findings, stack)
+            reader = PartitionReader(
+                self._cluster, self._partition, self._findings, stack, self._config.task_settings()
+            )
             committed = self._committed()
             if self._has_passed(reader):
                 return self._unchecked(reader, committed)
@@ -182,6 +184,8 @@ class PartitionCheck:
         )
         for step in progress.steps(records):
             self._take(step, audit, inputs)
+            if isinstance(step.record, Act):
+                reader.learn(audit.settings)
             if rerun is not None:
                 rerun.take(step.offset, step.record)
         self._take_range(audit, inputs, progress.ends)

@@ -11,8 +11,6 @@ from stream_app.backends.reading import Row, read_rows
 from stream_app.config import TaskSettings
 from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import MAX_ID_BYTES, MAX_STREAM_BYTES, Example, Label, Mark, MarkKind, Reason, Side
-from stream_app.serialization.avro import HEADER_BYTES, catalogue
-from stream_app.serialization.avro import Record as AnyRecord
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import (
     DEAD_LETTER_HEADERS,
@@ -20,6 +18,8 @@ from stream_app.serialization.dead_letter import (
     is_of_a_replay,
     read_dead_letter,
 )
+from stream_app.serialization.decode import DecodeLimits
+from stream_app.serialization.wire_format import format_of
 from stream_app.verify.output_checks import Output
 from stream_app.verify.reference_state import Meaning, Record
 from stream_app.verify.results import Code, Findings
@@ -37,17 +37,34 @@ class PartitionReader:
         partition: The partition.
         findings: Where records that cannot be decoded are reported.
         stack: Closes the readers.
+        settings: The settings of the file: they have the format of the outputs.
 
     Attributes:
         written: Number of output records that were read, by topic.
     """
 
-    def __init__(self, cluster: Cluster, partition: int, findings: Findings, stack: ExitStack) -> None:
+    def __init__(
+        self, cluster: Cluster, partition: int, findings: Findings, stack: ExitStack, settings: TaskSettings
+    ) -> None:
         self.written: Counter[str] = Counter()
+        self._settings = settings
+        self._wire_format = format_of(settings)
         self._cluster = cluster
         self._partition = partition
         self._findings = findings
         self._stack = stack
+
+    def learn(self, settings: TaskSettings) -> None:
+        """Take note of recorded settings: outputs have the numbers of schemas that the worker had."""
+        self._settings = self._settings.with_schema_ids(settings.schema_ids)
+        self._wire_format = format_of(self._settings)
+
+    def content(self, value: bytes | None) -> object:
+        """Return the record of a value; None if it cannot be decoded."""
+        try:
+            return decode_one(value or b"", self._wire_format)
+        except (UndecodableError, WrongSchemaError):
+            return None
 
     def watermarks(self, topic: str) -> Watermarks:
         """Return the first offset of the partition and its end."""
@@ -88,7 +105,7 @@ class PartitionReader:
     ) -> Iterator[tuple[Row, Decoded]]:
         for row in rows:
             try:
-                record: AnyRecord = decode_one(row.value or b"")
+                record = decode_one(row.value or b"", self._wire_format)
             except (UndecodableError, WrongSchemaError) as error:
                 self._add(Code.UNREADABLE_RECORD, topic, row.offset, f"cannot be decoded: {error}")
                 continue
@@ -101,10 +118,7 @@ class PartitionReader:
     def decodable(self, topic: str, kind: type[Decoded]) -> Iterator[Output[Decoded]]:
         """Yield the records of this kind and pass over all others, which another reader reports."""
         for row in self.rows(topic):
-            try:
-                record = decode_one(row.value or b"")
-            except (UndecodableError, WrongSchemaError):
-                continue
+            record = self.content(row.value)
             if isinstance(record, kind):
                 yield Output(row.offset, row.timestamp_ms, row.key, record, row.headers)
 
@@ -150,6 +164,8 @@ class Inputs:
         self._rows = rows
         self._observers = observers
         self._next: Row | None = None
+        self._settings: TaskSettings | None = None
+        self._limits = DecodeLimits()
 
     def below(self, end: int, settings: TaskSettings) -> Iterator[Record]:
         """Yield the next records with offsets below `end`, as a decoder with these settings reads them."""
@@ -167,30 +183,33 @@ class Inputs:
             self._read(row, settings)
 
     def _read(self, row: Row, settings: TaskSettings) -> Record:
-        limits = settings.limits
-        meaning = read_value(row.value, self._side, limits.max_record_bytes, limits.max_features)
+        if settings is not self._settings:
+            limits = settings.limits
+            self._settings = settings
+            self._limits = DecodeLimits(limits.max_record_bytes, limits.max_features, format_of(settings))
+        meaning = read_value(row.value, self._side, self._limits)
         record = Record(self._side, row.offset, row.timestamp_ms, meaning, row.key, row.value, tuple(row.headers))
         for observe in self._observers:
             observe(record)
         return record
 
 
-def read_value(value: bytes | None, side: Side, max_record_bytes: int, max_features: int) -> Meaning:
+def read_value(value: bytes | None, side: Side, limits: DecodeLimits) -> Meaning:
     """Return what an input value says, or the reason why it becomes a dead letter; `codec` defines the rules."""
     if value is None:
         return Reason.UNDECODABLE
-    if len(value) > max_record_bytes:
+    if len(value) > limits.max_record_bytes:
         return Reason.TOO_LARGE
-    schema = catalogue().get(value[:HEADER_BYTES])
+    schema = limits.wire_format.schema_of(value)
     if schema is None or schema.record not in SIDE_TYPES[side]:
         return Reason.WRONG_SCHEMA
     try:
-        record = decode_one(value)
+        record = decode_one(value, limits.wire_format)
     except UndecodableError:
         return Reason.UNDECODABLE
     if not isinstance(record, Example | Label | Mark):
         return Reason.WRONG_SCHEMA
-    return _fault(record, max_features) or record
+    return _fault(record, limits.max_features) or record
 
 
 def _fault(record: Example | Label | Mark, max_features: int) -> Reason | None:

@@ -25,7 +25,7 @@ from stream_app.backends.reading import read_rows
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import Mark, Side
-from stream_app.serialization.avro import newest
+from stream_app.serialization.wire_format import format_of
 from stream_app.terminal import Terminal, simple_table
 from stream_app.verify.manifest_check import ManifestCheck, Sent
 from stream_app.verify.partition_check import PartitionCheck
@@ -333,13 +333,14 @@ class _Checker:
         reader = self._cluster.reader(TopicPartition(topic, partition))
         stack.callback(reader.close)
         side = Side.EXAMPLES if topic == self._config.topics.examples else Side.LABELS
-        mark = newest()[Mark].header
+        headers = format_of(self._config.serialization).schemas.items()
+        marks = tuple(header for header, schema in headers if schema.record is Mark)
         reader.seek(first)
         for row in read_rows(reader, f"{topic}[{partition}]"):
             if row.offset >= end:
                 return
             value = row.value or b""
-            yield Sent(topic, side, row.offset, row.timestamp_ms, row.key or b"", value, value.startswith(mark))
+            yield Sent(topic, side, row.offset, row.timestamp_ms, row.key or b"", value, value.startswith(marks))
 
     def report(self) -> Report:
         """Return everything that was found."""

@@ -175,7 +175,7 @@ class OwnedTasks:
         number, settings, ports = inputs[0].partition, self._config.worker, self._ports
         identity = Identity(self._partitions, self._topic_ids)
         restore = Restore(
-            RestoreRequest(inputs, self._settings, target, committed, self._writer, identity),
+            RestoreRequest(inputs, self._settings, target, committed, self._writer, identity, ports.schemas),
             logs_of(ports.cluster, self._topics, number),
             Breaker(self._config.breaker),
             ports.clock,

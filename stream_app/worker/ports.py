@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stream_app.backends.base import Clock, Cluster, Source, Transaction
+from stream_app.backends.base import NO_REGISTRY, Clock, Cluster, SchemaNames, Source, Transaction
 
 
 def _never() -> bool:
@@ -26,6 +26,7 @@ class Ports:
         open_transaction: Makes a producer of another transactional id.
         is_cut_off: Says whether no broker could be reached at the last attempt.
         silence_s: Returns the seconds since a broker last answered.
+        schemas: Names the schemas of numbers that the settings do not have.
     """
 
     source: Source
@@ -35,3 +36,4 @@ class Ports:
     open_transaction: Callable[[str], Transaction]
     is_cut_off: Callable[[], bool] = _never
     silence_s: Callable[[], float] = _no_silence
+    schemas: SchemaNames = NO_REGISTRY

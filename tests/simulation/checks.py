@@ -29,6 +29,7 @@ from tests.simulation.opinion import Opinion
 from tests.simulation.schedule import StuckError
 from tests.simulation.worlds.shape import draw_shape
 from tests.simulation.worlds.world import World, WrongError
+from tests.support.formats.wire_formats import CONFLUENT
 from tests.support.rows import columns, range_of
 
 
@@ -347,11 +348,11 @@ def _count(world: World, fresh: Fresh) -> None:
     }
     methods = {kind.rpartition(" ")[2]: kind for kind in Event if kind.startswith("learned by ")}
     for _, _, value, _ in fresh.outputs["outcomes"]:
-        record = codec.decode_one(value)
+        record = codec.decode_one(value, CONFLUENT)  # reads both formats
         if isinstance(record, Outcome) and record.outcome in kinds:
             events[kinds[record.outcome]] += 1
     for _, _, value, _ in fresh.outputs["predictions"]:
-        record = codec.decode_one(value)
+        record = codec.decode_one(value, CONFLUENT)  # reads both formats
         if isinstance(record, Prediction):
             events[Event.PROMOTED] += record.champion and record.learner != "areba"
             events[Event.UNCONFIGURED] += record.stream not in configured

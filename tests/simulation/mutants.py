@@ -456,6 +456,22 @@ MUTANTS: Mapping[str, Mutant] = {
         "_KEEP2, _TAKE2 = _KEEP1, _TAKE1",
         ("tests/property/test_learner_oracle.py::test_scores_of_a_task",),
     ),
+    "schema-ids-forgotten": Mutant(
+        "after a restart, numbers of schemas that only the progress topic has are unknown",
+        "stream_app/recovery/live_task.py",
+        "LiveTask.start",
+        "self._request.settings.with_schema_ids(self.task.settings.schema_ids)",
+        "self._request.settings",
+        ("tests/unit/worker/test_wire_formats.py::test_a_new_number_is_recorded_and_never_asked_for_again",),
+    ),
+    "registry-unawaited": Mutant(
+        "while the registry is away, records with a new number become dead letters",
+        "stream_app/recovery/live_task.py",
+        "LiveTask._knows_schemas",
+        "return ids is not None and not ids",
+        "return not ids",
+        ("tests/unit/worker/test_wire_formats.py::test_a_registry_that_is_away_stops_the_task_alone",),
+    ),
 }
 """The mutants by name. The simulation finds most of them; `found_by` names the tests that find the others."""
 

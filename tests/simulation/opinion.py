@@ -6,6 +6,7 @@ from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reaso
 from stream_app.verify.reference_state import Meaning, Record
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.support.formats.avro_reference import judge
+from tests.support.formats.wire_formats import SHORTER_BYTES, unframed
 
 
 class Opinion:
@@ -48,7 +49,10 @@ class Opinion:
 
     def _meaning(self, side: Side, value: bytes | None) -> Meaning:
         limits = self._settings.limits
-        verdict = judge(value, side, limits.max_record_bytes, limits.max_features)
+        more = 0
+        if self._settings.wire_format == "confluent" and value is not None:
+            value, more = unframed(value), SHORTER_BYTES
+        verdict = judge(value, side, limits.max_record_bytes + more, limits.max_features)
         if verdict.reason is not None:
             return Reason(verdict.reason)
         if verdict.name == "mark":

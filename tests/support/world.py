@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stream_app.backends.base import TopicInfo, TopicPartition
+from stream_app.backends.base import NO_REGISTRY, TopicInfo, TopicPartition
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
@@ -18,6 +18,7 @@ from stream_app.errors import (
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import RESUME, Act, Commit, Example, Label
 from stream_app.serialization import codec
+from stream_app.serialization.wire_format import format_of
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.ports import Ports
@@ -72,11 +73,12 @@ class World:
 
     def send(self, count: int, first: int = 0, partitions: Sequence[int] = range(PARTITIONS)) -> None:
         """Send so many examples, each with its label, to each of these partitions."""
+        wire_format = format_of(self.config.serialization)
         for number in range(first, first + count):
             for partition in partitions:
                 stream = f"s{partition}"
-                example = codec.encode(Example(stream, str(number), [float(number % 3)]))
-                label = codec.encode(Label(stream, str(number), number % 2))
+                example = codec.encode(Example(stream, str(number), [float(number % 3)]), wire_format)
+                label = codec.encode(Label(stream, str(number), number % 2), wire_format)
                 key = stream.encode()
                 self.put("examples", partition, key, example, 10 * number + 1)
                 self.put("labels", partition, key, label, 10 * number + 15)
@@ -105,7 +107,9 @@ class World:
         writer = transaction or EmbeddedTransaction(self.broker, chosen.transactional_id)
         is_cut_off = options.pop("is_cut_off", lambda: False)
         silence_s = options.pop("silence_s", lambda: 0.0)
-        ports = Ports(source, writer, cluster or self.cluster, self.clock, self.open_transaction, is_cut_off, silence_s)
+        schemas = options.pop("schemas", NO_REGISTRY)
+        world = (cluster or self.cluster, self.clock, self.open_transaction, is_cut_off, silence_s)
+        ports = Ports(source, writer, *world, schemas=schemas)
         return Worker(chosen, ports, options.pop("observer", None) or Observer(self.clock), **options)
 
     def rows(self, topic: str, partition: int) -> list[tuple[Any, ...]]:

@@ -115,7 +115,7 @@ def list_letters(cluster: Cluster, config: Config, selection: Selection, limit: 
                     if offset in lines:
                         lines[offset].is_sent_back = True
                     continue
-                record = read_record(partition, row)
+                record = read_record(partition, row, topic.wire_format)
                 if record is None or not selection.matches(record):
                     continue
                 unsent.add(row.offset, record.dead_letter.reason)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Self
 
 from stream_app.admin.dead_letters.record import StoredDeadLetter, decoded
+from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.backends.base import Cluster, LogReader, TopicPartition
 from stream_app.backends.reading import Row, read_rows
 from stream_app.serialization.dead_letter import DeadLetterRecord
@@ -25,8 +26,9 @@ INPUT_DIFFERS = "the dead letter had no room for the whole record, and the input
 class InputRecords:
     """Finds the input records that became dead letters; used as a context manager."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, topic: DeadLettersTopic) -> None:
         self._cluster = cluster
+        self._wire_format = topic.wire_format
         self._stack = ExitStack()
         self._readers: dict[TopicPartition, LogReader] = {}
         self._rows: dict[TopicPartition, tuple[int, Iterator[Row]]] = {}
@@ -62,7 +64,7 @@ class InputRecords:
             return record, INPUT_DIFFERS
         original = Fields(row.key, row.value, row.headers)
         whole = replace(dead_letter, original=original, left_out={})
-        return decoded(record.record_id, record.timestamp_ms, whole), ""
+        return decoded(record.record_id, record.timestamp_ms, whole, self._wire_format), ""
 
     def _row(self, dead_letter: DeadLetterRecord) -> Row | None:
         """Return the record at the offset that the dead letter names; None if there is no such record."""

@@ -8,6 +8,7 @@ from stream_app.errors import UndecodableError, WrongSchemaError
 from stream_app.records import Example, Label, Mark, Reason, stream_of_key
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import DeadLetterRecord, Replay, read_dead_letter, read_replay
+from stream_app.serialization.wire_format import WireFormat
 
 BORROWED_TIMESTAMPS = frozenset({Reason.ORPHAN_LABEL.text, Reason.LATE_LABEL.text})
 """Reasons of dead letters that do not have the timestamp of their own record.
@@ -49,21 +50,23 @@ class StoredDeadLetter:
     replay: Replay | None
 
 
-def read_record(partition: int, row: Row) -> StoredDeadLetter | None:
+def read_record(partition: int, row: Row, wire_format: WireFormat) -> StoredDeadLetter | None:
     """Return the dead letter in a record of the topic; None if the record is not a dead letter."""
     dead_letter = read_dead_letter(row.key, row.value, row.headers)
     if dead_letter is None:
         return None
-    return decoded(RecordId(partition, row.offset), row.timestamp_ms, dead_letter)
+    return decoded(RecordId(partition, row.offset), row.timestamp_ms, dead_letter, wire_format)
 
 
-def decoded(record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetterRecord) -> StoredDeadLetter:
+def decoded(
+    record_id: RecordId, timestamp_ms: int, dead_letter: DeadLetterRecord, wire_format: WireFormat
+) -> StoredDeadLetter:
     """Return a dead letter with its value decoded, as far as that is possible."""
     key, value, headers = dead_letter.original
     stream, id_ = stream_of_key(key), ""
     content: object
     try:
-        content = decode_one(value or b"")
+        content = decode_one(value or b"", wire_format)
     except (UndecodableError, WrongSchemaError) as error:
         content = error
     if isinstance(content, Example | Label):

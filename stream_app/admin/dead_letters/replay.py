@@ -166,7 +166,7 @@ class _Replay:
                 unsent.read_to = row.offset + 1
                 if self._note_sent_back(unsent, row):
                     continue
-                record = read_record(partition, row)
+                record = read_record(partition, row, self.topic.wire_format)
                 if record is not None:
                     named.discard(row.offset)
                     if self._selection.matches(record):
@@ -196,10 +196,10 @@ class _Replay:
     def sendings(self, partition: int, unsent: UnsentLetters) -> Generator[_Sending | None]:
         """Yield the unsent dead letters, oldest first: ready to be sent, or None if one cannot be sent."""
         left = len(unsent)
-        with closing(self.topic.open(partition)) as reader, InputRecords(self._cluster) as inputs:
+        with closing(self.topic.open(partition)) as reader, InputRecords(self._cluster, self.topic) as inputs:
             reader.seek(unsent.first)
             for row in self.topic.rows(reader, partition):
-                record = read_record(partition, row) if row.offset in unsent else None
+                record = read_record(partition, row, self.topic.wire_format) if row.offset in unsent else None
                 if record is not None:
                     yield self._sending(record, inputs)
                     left -= 1

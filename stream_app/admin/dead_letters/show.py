@@ -47,12 +47,13 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId, *, full: 
         reader.seek(record_id.offset)
         rows = topic.rows(reader, record_id.partition)
         row = next(rows, None)
-        record = read_record(record_id.partition, row) if row is not None and row.offset == record_id.offset else None
+        is_there = row is not None and row.offset == record_id.offset
+        record = read_record(record_id.partition, row, topic.wire_format) if row is not None and is_there else None
         if record is None:
             kind = _other_kind(row, record_id)
             raise ConfigurationError(f"{where} offset {record_id.offset} is not a dead letter: {kind}")
         sent_back = next((other for other in rows if read_sent_back(other.headers) == record_id.offset), None)
-    with InputRecords(cluster) as inputs:
+    with InputRecords(cluster, topic) as inputs:
         record, problem = inputs.completed(record)
     return _lines(record, where, sent_back, problem, full=full)
 

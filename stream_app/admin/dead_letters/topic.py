@@ -7,6 +7,7 @@ from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
 from stream_app.errors import TopicError
 from stream_app.records import REASONS, Reason
+from stream_app.serialization.wire_format import format_of
 
 OTHER_REASON = 255
 """Code of a reason that areba does not know, in the tables of `UnsentLetters`; 0 is an offset without an entry."""
@@ -25,6 +26,7 @@ class DeadLettersTopic:
         if found is None:
             raise TopicError(f"{self.name}: there is no such topic")
         self.partitions = found.partitions
+        self.wire_format = format_of(config.serialization)
         self._cluster = cluster
 
     def open(self, partition: int) -> LogReader:

@@ -1,7 +1,6 @@
 """`areba dashboard`: a running application in a browser."""
 
 import logging
-import os
 import threading
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -10,7 +9,6 @@ from pathlib import Path
 import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION
-from stream_app.config import load
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import say
 
@@ -64,10 +62,11 @@ def dashboard(path: Path, host: str, port: int, allowed_hosts: tuple[str, ...], 
         ) from error
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
     from stream_app.dashboard.feed import Feed  # noqa: PLC0415
 
     known = parse_drifts(drifts)
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     with closing(listen(host, port)) as listening:
         feed = Feed(connect(config), config, SystemClock(), known)
         logging.getLogger("areba.kafka").setLevel(logging.CRITICAL)  # problems are lines of the page and of our log

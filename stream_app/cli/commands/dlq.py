@@ -1,7 +1,6 @@
 """`areba dlq`: list, show and replay dead letters."""
 
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION
 from stream_app.cli.commands.progress import progress_bar
-from stream_app.config import load
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import say
 
@@ -88,8 +86,9 @@ def list_command(path: Path, limit: int, *, as_json: bool, **chosen: Any) -> Non
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.listing import list_letters  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
 
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     selection = _selection(**chosen)
     found = list_letters(connect(config), config, selection, limit)
     for line in [json.dumps(found.to_plain())] if as_json else found.texts():
@@ -114,8 +113,9 @@ def show_command(place: str, path: Path, *, full: bool) -> None:
     from stream_app.admin.dead_letters.selection import parse_record_ids  # noqa: PLC0415  (see run)
     from stream_app.admin.dead_letters.show import show_letter  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
 
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     (found,) = parse_record_ids([place])
     for line in show_letter(connect(config), config, found, full=full):
         say(line)
@@ -153,9 +153,10 @@ def replay_command(
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.backends.kafka.transaction import KafkaTransaction  # noqa: PLC0415
     from stream_app.cli.clients import connect  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
     from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
 
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     selection = _selection(places=places, **chosen)
     if selection.is_everything and not everything:
         raise ConfigurationError("choose dead letters with --reason, --stream, ..., by PARTITION:OFFSET, or with --all")

@@ -69,9 +69,10 @@ def promote(stream: str, learner: str, path: Path, partition: int | None) -> Non
     from stream_app.admin.promote import promote as write_mark  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.cli.clients import connect, open_sender  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
     from stream_app.cli.topic_setup import check_topics  # noqa: PLC0415
 
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     cluster = connect(config)
     check_topics(config, cluster)
     with closing(open_sender(config)) as sender:

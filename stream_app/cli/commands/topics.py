@@ -49,10 +49,10 @@ def create(path: Path, partitions: int, replication: int | None) -> None:
 def check(path: Path, *, as_json: bool) -> None:
     """Check everything that would stop or endanger a worker.
 
-    The command prints a line for each check: the connection, the topics and their settings, replication, this user's
-    permissions, reading each topic, the broker's clock, the memory that a worker may need, the worker's transactional
-    id (only while no worker is running, since the check would fence one), and the folder of compiled code. It writes
-    no record.
+    The command prints a line for each check: the schema registry, if the wire format needs it, the connection, the
+    topics and their settings, replication, this user's permissions, reading each topic, the broker's clock, the memory
+    that a worker may need, the worker's transactional id (only while no worker is running, since the check would fence
+    one), and the folder of compiled code. It writes no record.
 
     The exit status is 1 if anything is wrong (warnings do not count), and 2 if a setting of the file is wrong.
 

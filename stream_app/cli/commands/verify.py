@@ -1,7 +1,6 @@
 """`areba verify` and `areba explain`: check what the application has published."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,6 @@ import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, JSON_OPTION, TASK_OPTION
 from stream_app.cli.commands.progress import progress_bar
-from stream_app.config import load
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import say
 
@@ -74,11 +72,12 @@ def verify(
       areba verify -c my.yaml --manifest sent.json --no-rerun
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.cli.clients import connect  # noqa: PLC0415  (see run)
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415  (see run)
     from stream_app.verify.verify import verify as verify_topics  # noqa: PLC0415
 
     if models and not rerun:
         raise ConfigurationError("--models compares with a second run: omit --no-rerun")
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     cluster = connect(config)
     with progress_bar("checking partitions") as on_progress:
         report = verify_topics(

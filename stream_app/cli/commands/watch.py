@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION
-from stream_app.config import load
 from stream_app.errors import ConfigurationError
 from stream_app.terminal import Terminal, say
 
@@ -58,9 +56,10 @@ def watch(path: Path, streams: Sequence[str], interval_s: float, *, once: bool, 
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import connect  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
     from stream_app.monitor.watcher import Watcher  # noqa: PLC0415
 
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     cluster = connect(config)
     logging.getLogger("areba.kafka").setLevel(logging.CRITICAL)  # problems are lines of the table
     with closing(Watcher(cluster, config, SystemClock())) as watcher, suppress(KeyboardInterrupt):
@@ -143,9 +142,11 @@ def tail(topic: str, path: Path, streams: Sequence[str], since: str | None, limi
     from stream_app.admin.dead_letters.selection import parse_time  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.cli.clients import connect  # noqa: PLC0415
+    from stream_app.cli.schemas import load_with_schemas  # noqa: PLC0415
     from stream_app.monitor.tail import Wanted, arriving, document, newest, topic_named  # noqa: PLC0415
+    from stream_app.serialization.wire_format import format_of  # noqa: PLC0415
 
-    config = load(path, os.environ)
+    config = load_with_schemas(path)
     name = topic_named(config.topics, topic)
     if streams and name == config.topics.progress:
         raise ConfigurationError("--stream: the records of progress belong to tasks, not to streams")
@@ -153,11 +154,12 @@ def tail(topic: str, path: Path, streams: Sequence[str], since: str | None, limi
         limit = NEWEST
     since_ms = None if since is None else parse_time(since, SystemClock().now_ms())
     wanted = Wanted(frozenset(streams), since_ms, limit)
+    wire_format = format_of(config.serialization)
     cluster = connect(config)
     with suppress(KeyboardInterrupt):
         found, ends = newest(cluster, name, wanted)
         for one in found:
-            say(json.dumps(document(one)))
+            say(json.dumps(document(one, wire_format)))
         if follow:
             for one in arriving(cluster, ends, wanted, lambda line: say(line, err=True)):
-                say(json.dumps(document(one)))
+                say(json.dumps(document(one, wire_format)))

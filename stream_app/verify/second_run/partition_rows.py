@@ -31,6 +31,7 @@ def open_rerun(
         sides=(reader.rows(topics.examples, begins[0]), reader.rows(topics.labels, begins[1])),
         outputs=outputs,
         findings=findings,
+        decode=reader.content,
         start=start,
     )
 

@@ -18,12 +18,11 @@ import numpy as np
 
 from stream_app.backends.reading import Row
 from stream_app.config import TaskSettings
-from stream_app.errors import StateError, UndecodableError, WrongSchemaError
+from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header, OutputRecords, RawRecords
-from stream_app.serialization.codec import decode_one
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.results import Code, Findings
 from stream_app.verify.second_run.checkpoint import TaskState, state_of
@@ -53,6 +52,7 @@ class _Topic:
     partition: int
     rows: Iterator[Row]
     findings: Findings
+    decode: Callable[[bytes | None], object]
     wanted: deque[Cells] = field(default_factory=deque)
     found: deque[Row] = field(default_factory=deque)
     last: int = -1
@@ -72,7 +72,9 @@ class _Topic:
         while not running and self._look_ahead(1):
             row = self.found.popleft()
             self._off(
-                Code.NOT_WRITTEN_BY_RERUN, row.offset, f"{_named(_cells(row))} is not among what a fresh run writes"
+                Code.NOT_WRITTEN_BY_RERUN,
+                row.offset,
+                f"{self._named(_cells(row))} is not among what a fresh run writes",
             )
 
     def _look_ahead(self, count: int) -> bool:
@@ -111,59 +113,54 @@ class _Topic:
             for _ in range(ahead):
                 row = self.found.popleft()
                 self._off(
-                    Code.NOT_WRITTEN_BY_RERUN, row.offset, f"{_named(_cells(row))} is not what a fresh run writes here"
+                    Code.NOT_WRITTEN_BY_RERUN,
+                    row.offset,
+                    f"{self._named(_cells(row))} is not what a fresh run writes here",
                 )
         elif here is None or here in self.wanted:
             self._off(
                 Code.MISSING_FROM_TOPIC,
                 None,
-                f"after offset {self.last} a fresh run writes {_named(expected)}, which is missing",
+                f"after offset {self.last} a fresh run writes {self._named(expected)}, which is missing",
             )
             self.wanted.popleft()
         else:
-            text = ", ".join(_differences(here, expected))
-            self._off(Code.NOT_REPRODUCED, self.found[0].offset, f"{_named(here)} is not that of a fresh run: {text}")
+            text = ", ".join(self._differences(here, expected))
+            self._off(
+                Code.NOT_REPRODUCED, self.found[0].offset, f"{self._named(here)} is not that of a fresh run: {text}"
+            )
             self._pass()
 
     def _off(self, code: Code, offset: int | None, text: str) -> None:
         self.differences += 1
         self.findings.add(code, self.name, self.partition, offset, text)
 
+    def _named(self, cells: Cells) -> str:
+        """Name a record by stream, id and learner."""
+        record = self.decode(cells.value)
+        names = [f"{name} {getattr(record, name)}" for name in ("stream", "id", "learner") if hasattr(record, name)]
+        return f"the record of {', '.join(names)}" if names else "a record"
+
+    def _differences(self, here: Cells, fresh: Cells) -> Iterator[str]:
+        """Yield what differs between the topic and a fresh run."""
+        for name in ("timestamp_ms", "key", "headers"):
+            one, two = getattr(here, name), getattr(fresh, name)
+            if one != two:
+                yield f"{name} {one!r}, not {two!r}"
+        if here.value == fresh.value:
+            return
+        one, two = self.decode(here.value), self.decode(fresh.value)
+        if one is None or type(one) is not type(two) or not is_dataclass(one):
+            yield "its bytes are others"
+            return
+        for each in fields(one):
+            mine, theirs = getattr(one, each.name), getattr(two, each.name)
+            if repr(mine) != repr(theirs):
+                yield f"{each.name} {mine}, not {theirs}"
+
 
 def _cells(row: Row) -> Cells:
     return Cells(row.timestamp_ms, row.key, row.value, tuple(row.headers))
-
-
-def _named(cells: Cells) -> str:
-    """Name a record by stream, id and learner."""
-    record = _decoded(cells.value)
-    names = [f"{name} {getattr(record, name)}" for name in ("stream", "id", "learner") if hasattr(record, name)]
-    return f"the record of {', '.join(names)}" if names else "a record"
-
-
-def _decoded(value: bytes | None) -> object:
-    try:
-        return decode_one(value or b"")
-    except (UndecodableError, WrongSchemaError):
-        return None
-
-
-def _differences(here: Cells, fresh: Cells) -> Iterator[str]:
-    """Yield what differs between the topic and a fresh run."""
-    for name in ("timestamp_ms", "key", "headers"):
-        one, two = getattr(here, name), getattr(fresh, name)
-        if one != two:
-            yield f"{name} {one!r}, not {two!r}"
-    if here.value == fresh.value:
-        return
-    one, two = _decoded(here.value), _decoded(fresh.value)
-    if one is None or type(one) is not type(two) or not is_dataclass(one):
-        yield "its bytes are others"
-        return
-    for each in fields(one):
-        mine, theirs = getattr(one, each.name), getattr(two, each.name)
-        if repr(mine) != repr(theirs):
-            yield f"{each.name} {mine}, not {theirs}"
 
 
 class _Side:
@@ -205,6 +202,7 @@ class Rerun:
         sides: The records of both inputs, from the first on, or from the next one after `start`.
         outputs: For each of `OUTPUT_TOPICS`, its full name and what yields its records from an offset on.
         findings: Where findings are added.
+        decode: Returns the record of an output's value, for findings; None if it cannot be decoded.
         start: The state with which the run begins; None to begin with nothing.
 
     Attributes:
@@ -220,6 +218,7 @@ class Rerun:
         sides: tuple[Iterable[Row], Iterable[Row]],
         outputs: Mapping[str, tuple[str, Callable[[int], Iterable[Row]]]],
         findings: Findings,
+        decode: Callable[[bytes | None], object],
         start: Start | None = None,
     ) -> None:
         self.stopped: str | None = None
@@ -230,6 +229,7 @@ class Rerun:
         self._sides = (_Side(iter(sides[0]), begins[0]), _Side(iter(sides[1]), begins[1]))
         self._outputs = outputs
         self._findings = findings
+        self._decode = decode
         self._topics: dict[str, _Topic] = {}  # empty after a snapshot, until the next commit says where its outputs are
         self._task: Task | None = None
         self._has_start = start is not None
@@ -248,7 +248,9 @@ class Rerun:
         """Begin to read the output topics at these offsets."""
         for name, (topic, rows) in self._outputs.items():
             first = firsts[name]
-            self._topics[name] = _Topic(topic, self._partition, iter(rows(first)), self._findings, last=first - 1)
+            self._topics[name] = _Topic(
+                topic, self._partition, iter(rows(first)), self._findings, self._decode, last=first - 1
+            )
 
     def take(self, offset: int, record: Commit | Act) -> None:
         """Process a progress record at this offset."""

@@ -13,7 +13,7 @@ from tests.support.kafka.published import OUTCOME, PREDICTIONS, publish
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow(20)]
 
-PLAIN, WITH_CLIENT = blocks((ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8"), "python")
+PLAIN, WITH_CLIENT, _ = blocks((ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8"), "python")
 
 
 def _lines(program: str, servers: str) -> list[str]:

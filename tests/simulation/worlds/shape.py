@@ -13,10 +13,15 @@ from tests.simulation.ports import (
     Pace,
 )
 from tests.simulation.worlds.inputs import LATE_STREAM, StreamOf, draw_records, draw_trouble
+from tests.support.formats.wire_formats import SECTION, reframed
 from tests.support.rows import Sent
 
 SMALLEST_BYTES = 1_500
 """The size of a dead letter without its own headers, value and key is below this."""
+
+
+CONFLUENT_SHARE = 0.25
+"""The share of worlds whose values are in Confluent's wire format."""
 
 
 class Choice(NamedTuple):
@@ -31,6 +36,7 @@ class Choice(NamedTuple):
     change: int
     corrections: Corrections
     room: int
+    is_confluent: bool
 
 
 LEARNERS: Sequence[Mapping[str, Any]] = (
@@ -122,6 +128,8 @@ def _configuration(choice: Choice, late: bool) -> Config:
         "predictions": change.get("predictions", "all" if len(LEARNERS[choice.learners]) > 1 else "champion"),
         "streams": names,
     }
+    if choice.is_confluent:
+        data["serialization"] = SECTION
     if choice.room:
         data["unknown_streams"] = "model"
         data["limits"]["max_streams_per_task"] = len(names) + choice.room
@@ -183,6 +191,9 @@ def draw_shape(seed: int) -> Shape:
         streams.append(StreamOf(LATE_STREAM, draw.randrange(partitions), 1))
     examples = draw.choice((4, 8, 12, 20)) // len(streams) + 4
     records = draw_records(draw, streams, examples, tuple(LEARNERS[learners]), draw_trouble(draw))
+    is_confluent = Random(f"{seed}/format").random() < CONFLUENT_SHARE
+    if is_confluent:
+        records = [one._replace(value=None if one.value is None else reframed(one.value)) for one in records]
     return Shape(
         seed=seed,
         partitions=partitions,
@@ -197,6 +208,7 @@ def draw_shape(seed: int) -> Shape:
             seed % len(CHANGES),
             draw.choice(("first", "correct")),
             room,
+            is_confluent,
         ),
         records=records,
         before=draw.choice((0, len(records) // 2, len(records))),

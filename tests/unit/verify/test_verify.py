@@ -172,5 +172,5 @@ def test_values_are_judged_as_the_batch_decoder_judges_them() -> None:
     for side in Side:
         decoded = decode(values, side, limits)
         for row, sent in enumerate(values):
-            ours = read_value(sent, side, limits.max_record_bytes, limits.max_features)
+            ours = read_value(sent, side, limits)
             assert (ours if isinstance(ours, Reason) else 0) == decoded.reasons[row], (side, sent)

@@ -1,0 +1,42 @@
+"""The numbers that a schema registry has given our schemas: they become part of the configuration."""
+
+import os
+from pathlib import Path
+
+from stream_app.backends.base import NO_REGISTRY, SchemaNames
+from stream_app.config import Config, load
+from stream_app.errors import ConfigurationError
+from stream_app.terminal import say
+
+
+def load_with_schemas(path: Path) -> Config:
+    """Read a configuration, with the numbers of its schemas, for a tool.
+
+    A registry that gives no answer is no error: the tool shows everything but the content of values.
+
+    Raises:
+        ConfigurationError: A setting is wrong.
+    """
+    config = load(path, os.environ)
+    try:
+        return with_schemas(config, registers=False)[0]
+    except ConfigurationError as error:
+        say(f"values may be shown without their content: {error}", err=True)
+        return config
+
+
+def with_schemas(config: Config, *, registers: bool) -> tuple[Config, SchemaNames]:
+    """Return a configuration with the numbers of its schemas, and what knows further numbers.
+
+    Raises:
+        ConfigurationError: The registry gives no answer, or a setting is wrong.
+    """
+    serialization = config.serialization
+    if serialization.wire_format != "confluent" or "url" not in serialization.schema_registry:
+        return config, NO_REGISTRY
+    from stream_app.backends.kafka.registry.client import open_registry, topics_of  # noqa: PLC0415  (rarely needed)
+
+    registry = open_registry(serialization.schema_registry)
+    if serialization.schema_ids:
+        return config, registry
+    return config.with_schema_ids(registry.schema_ids(topics_of(config.topics), registers=registers)), registry

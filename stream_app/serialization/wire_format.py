@@ -1,0 +1,219 @@
+"""How values begin: the headers that name their schemas, in both formats that input and output topics may have; pure.
+
+    avro_single_object   `C3 01`, then the CRC-64-AVRO fingerprint of the schema (8 bytes, little-endian)
+    confluent            `00`, then the number that a schema registry has given the schema (4 bytes, big-endian)
+
+The record follows, with the same bytes in both. The numbers are settings, so no result depends on what a registry
+answers later. Progress and changelog always have single objects.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+from stream_app.errors import ConfigurationError
+from stream_app.records import Bytes, Example, Kind, Label, Mark, Metric, Outcome, Prediction, Words
+from stream_app.serialization.avro import HEADER_BYTES, MAGIC, Record, Schema, catalogue, newest
+
+CONFLUENT_MAGIC = b"\x00"
+CONFLUENT_HEADER_BYTES = 5
+"""Length of `CONFLUENT_MAGIC` and of the number of a schema."""
+
+TABLE_BYTES = 16
+"""Bytes of a header in a `HeaderTable`: two words, of which a mask takes as many bytes as a header has."""
+
+PUBLIC_TYPES: Sequence[type[Record]] = (Example, Label, Mark, Prediction, Outcome, Metric)
+"""The types of the records in the input and output topics."""
+
+
+MAX_NEW_IDS = 100
+"""Numbers of schemas that are looked up for one batch: a producer of garbage must not keep a worker busy with them."""
+
+
+class FormatSettings(Protocol):
+    """The settings that choose a format; `Config.serialization` and `TaskSettings` have them."""
+
+    @property
+    def wire_format(self) -> str | None:
+        """`avro_single_object` or `confluent`; None is the first, as older versions recorded it."""
+
+    @property
+    def schema_ids(self) -> Mapping[str, Sequence[int]]:
+        """The registry's numbers of each schema, by names such as `example.v1`; the first one is written."""
+
+
+class HeaderTable(NamedTuple):
+    """The headers that the values of one input may have, for compiled code.
+
+    Attributes:
+        length: Bytes of each header.
+        masks: uint64 `[2]`: the bits of two words, little-endian, that belong to a header.
+        words: uint64 `[headers, 2]`, these words of each header.
+        kinds: uint8 `[headers]`, the `Kind` that each header announces.
+    """
+
+    length: int
+    masks: Words
+    words: Words
+    kinds: Bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WireFormat:
+    """One of the formats.
+
+    Attributes:
+        header_bytes: Length of a header.
+        schemas: The schemas that values may have, by their headers.
+        written: The header with which the values of each record type are written.
+        tables: By `Side`, the headers of its values.
+        explains: Whether a dead letter says that its value looks like the other format.
+    """
+
+    header_bytes: int
+    schemas: Mapping[bytes, Schema]
+    written: Mapping[type[Record], bytes]
+    tables: tuple[HeaderTable, HeaderTable]
+    explains: bool = True
+
+    def schema_of(self, value: bytes) -> Schema | None:
+        """Return the schema that a value's header names; None if it names none."""
+        return self.schemas.get(value[: self.header_bytes])
+
+    def header(self, record: type[Record]) -> bytes:
+        """Return the header of the values of a record type.
+
+        Raises:
+            ConfigurationError: The settings have no number for the newest schema of this type.
+        """
+        header = self.written.get(record)
+        if header is None:
+            raise ConfigurationError(f"serialization.schema_ids: no number for {name_of(newest()[record])}")
+        return header
+
+    def unknown_id(self, value: bytes | None) -> int | None:
+        """Return the number of a schema that a value begins with and the settings do not have; None if it has none."""
+        if self.header_bytes != CONFLUENT_HEADER_BYTES or not _looks_confluent(value) or self.schema_of(value or b""):
+            return None
+        return _id_of(value or b"")
+
+    def explanation(self, value: bytes | None) -> str:
+        """Return why a value has no right header, as far as its first bytes tell; else an empty text."""
+        if self.header_bytes == HEADER_BYTES:
+            return "looks like Confluent's wire format" if _looks_confluent(value) else ""
+        if (value or b"").startswith(MAGIC):
+            return "looks like Avro single-object encoding"
+        if not _looks_confluent(value):
+            return ""
+        schema = self.schema_of(value or b"")
+        return f"schema id {_id_of(value or b'')} is {name_of(schema) if schema else 'not known'}"
+
+
+def new_schema_ids(
+    values: Iterable[bytes | None],
+    wire_format: WireFormat,
+    names_of: Callable[[Sequence[int]], Mapping[int, str] | None],
+) -> Mapping[str, Sequence[int]] | None:
+    """Return the numbers of our schemas that values begin with and a format does not have; None while nobody answers.
+
+    Args:
+        values: Values that were refused for their schema.
+        wire_format: The format by which they were read.
+        names_of: Returns the names of our schemas among some numbers; None: nobody answers.
+    """
+    unknown = map(wire_format.unknown_id, values)
+    numbers = dict.fromkeys(number for number in unknown if number is not None)
+    named = names_of(list(numbers)[:MAX_NEW_IDS]) if numbers else {}
+    if named is None:
+        return None
+    return {name: [number for number in named if named[number] == name] for name in dict.fromkeys(named.values())}
+
+
+def name_of(schema: Schema) -> str:
+    """Return the name of a schema, such as `example.v1`."""
+    return f"{schema.record.__name__.lower()}.v{schema.version}"
+
+
+def schema_in(text: str) -> Schema | None:
+    """Return our schema that a text in JSON is: their parsing canonical forms are equal; None if it is another."""
+    try:
+        digest = fingerprint(to_parsing_canonical_form(parse_schema(json.loads(text))), "CRC-64-AVRO")
+    except Exception:  # noqa: BLE001  (somebody else's text: a parser that fails has found that it is not ours)
+        return None
+    return catalogue().get(MAGIC + bytes.fromhex(digest))
+
+
+@cache
+def single_object(*, explains: bool = True) -> WireFormat:
+    """Return the format `avro_single_object`."""
+    written = {record: schema.header for record, schema in newest().items()}
+    return _format(HEADER_BYTES, catalogue(), written, explains=explains)
+
+
+def format_of(settings: FormatSettings) -> WireFormat:
+    """Return the format that settings choose.
+
+    Raises:
+        ConfigurationError: `schema_ids` names a schema that this version does not have, or uses a number twice.
+    """
+    if settings.wire_format != "confluent":
+        return single_object(explains=settings.wire_format is not None)
+    return confluent(settings.schema_ids)
+
+
+def confluent(schema_ids: Mapping[str, Sequence[int]]) -> WireFormat:
+    """Return the format `confluent` with the numbers of schemas by their names; raise as `format_of` does."""
+    known = {name_of(schema): schema for schema in catalogue().values()}
+    schemas: dict[bytes, Schema] = {}
+    written: dict[type[Record], bytes] = {}
+    for name, numbers in schema_ids.items():
+        schema = known.get(name)
+        if schema is None:
+            raise ConfigurationError(f"serialization.schema_ids: this version has no schema {name!r}")
+        headers = [CONFLUENT_MAGIC + number.to_bytes(4, "big") for number in numbers]
+        twice = [number for number, header in zip(numbers, headers, strict=True) if header in schemas]
+        if twice:
+            raise ConfigurationError(f"serialization.schema_ids: {twice[0]} is the number of two schemas")
+        schemas.update(dict.fromkeys(headers, schema))
+        if newest()[schema.record] is schema:
+            written[schema.record] = headers[0]
+    return _format(CONFLUENT_HEADER_BYTES, MappingProxyType(schemas), written)
+
+
+def _format(
+    length: int, schemas: Mapping[bytes, Schema], written: Mapping[type[Record], bytes], *, explains: bool = True
+) -> WireFormat:
+    tables = (_table(length, schemas, Example), _table(length, schemas, Label))
+    return WireFormat(length, schemas, MappingProxyType(dict(written)), tables, explains)
+
+
+def _table(length: int, schemas: Mapping[bytes, Schema], data: type[Record]) -> HeaderTable:
+    """Return the headers of the newest schemas of one input's records: of `data` first, which nearly all are."""
+    kinds = {data: Kind.DATA, Mark: Kind.MARK}
+    rows = [
+        (header, kind)
+        for record, kind in kinds.items()
+        for header, schema in schemas.items()
+        if schema is newest()[record]
+    ]
+    words = [np.frombuffer(header.ljust(TABLE_BYTES, b"\x00"), "<u8") for header, _ in rows]
+    return HeaderTable(
+        length,
+        np.frombuffer((b"\xff" * length).ljust(TABLE_BYTES, b"\x00"), "<u8").astype(np.uint64),
+        np.array(words, np.uint64).reshape(-1, 2),
+        np.array([kind for _, kind in rows], np.uint8),
+    )
+
+
+def _looks_confluent(value: bytes | None) -> bool:
+    return value is not None and len(value) >= CONFLUENT_HEADER_BYTES and value.startswith(CONFLUENT_MAGIC)
+
+
+def _id_of(value: bytes) -> int:
+    return int.from_bytes(value[len(CONFLUENT_MAGIC) : CONFLUENT_HEADER_BYTES], "big")

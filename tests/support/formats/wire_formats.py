@@ -1,0 +1,55 @@
+"""Values in Confluent's wire format, made of single objects by hand."""
+
+from collections.abc import Mapping
+
+from stream_app.serialization.avro import HEADER_BYTES, MAGIC, catalogue
+from stream_app.serialization.wire_format import CONFLUENT_HEADER_BYTES, confluent, name_of
+
+SCHEMA_IDS: Mapping[str, tuple[int, ...]] = {
+    name: (number,) for number, name in enumerate(sorted(map(name_of, catalogue().values())), 256)
+}
+"""A number for each schema; they need two bytes."""
+
+CONFLUENT = confluent(SCHEMA_IDS)
+
+SECTION = {"wire_format": "confluent", "schema_ids": SCHEMA_IDS}
+"""A section `serialization` that needs no registry."""
+
+UNKNOWN_ID = 4_000_000_000
+
+SHORTER_BYTES = HEADER_BYTES - CONFLUENT_HEADER_BYTES
+
+
+def reframed(value: bytes, numbers: Mapping[str, tuple[int, ...]] = SCHEMA_IDS) -> bytes:
+    """Return a single object in Confluent's format; a header that is no schema's gets a number that is no schema's."""
+    schema = catalogue().get(value[:HEADER_BYTES])
+    if len(value) < HEADER_BYTES or not value.startswith(MAGIC):
+        return b"\x01" + value  # no value of either format
+    number = UNKNOWN_ID if schema is None else numbers[name_of(schema)][0]
+    return b"\x00" + number.to_bytes(4, "big") + value[HEADER_BYTES:]
+
+
+def unframed(value: bytes) -> bytes:
+    """Return a value in Confluent's format as a single object, always five bytes longer; others as no value at all."""
+    if value[:1] == b"\x00" and len(value) >= CONFLUENT_HEADER_BYTES:
+        number = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
+        for header, schema in catalogue().items():
+            if number in SCHEMA_IDS[name_of(schema)]:
+                return header + value[CONFLUENT_HEADER_BYTES:]
+    return b"\x01" * SHORTER_BYTES + value
+
+
+def explained(value: bytes | None, wire_format: str | None) -> str:
+    """Return what a dead letter with a wrong schema says about the first bytes of its value."""
+    looks_confluent = value is not None and len(value) >= CONFLUENT_HEADER_BYTES and value[0] == 0
+    if value is None or wire_format is None:
+        return ""
+    if wire_format == "avro_single_object":
+        return ", looks like Confluent's wire format" if looks_confluent else ""
+    if value.startswith(MAGIC):
+        return ", looks like Avro single-object encoding"
+    if not looks_confluent:
+        return ""
+    names = {numbers[0]: name for name, numbers in SCHEMA_IDS.items()}
+    number = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
+    return f", schema id {number} is {names.get(number, 'not known')}"

@@ -1,0 +1,241 @@
+"""The schema registry, through confluent-kafka's own client: its mock, and its serializers."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import schemas
+from stream_app.backends.clock import ManualClock
+from stream_app.backends.kafka.registry.client import REFUSED_S, RETRY_S, SchemaRegistry, open_registry, topics_of
+from stream_app.cli.checks import wait_for_schemas
+from stream_app.cli.schemas import load_with_schemas, with_schemas
+from stream_app.client import ConfluentDecoder, WrongSchemaError
+from stream_app.config import Config, effective, load
+from stream_app.errors import ConfigurationError
+from stream_app.records import Example, Mark, Prediction, Side
+from stream_app.serialization import codec
+from stream_app.serialization.avro import newest
+from stream_app.serialization.decode import DecodeLimits, decode
+from stream_app.serialization.wire_format import PUBLIC_TYPES, confluent, format_of, name_of
+from tests.support.documents import ROOT, blocks
+from tests.support.formats.schema_registry import Registry, serving
+
+registry = pytest.importorskip("confluent_kafka.schema_registry")
+avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
+serialization = pytest.importorskip("confluent_kafka.serialization")
+
+TOPICS = Config.model_validate({"kafka": {"topic_prefix": "p."}}).topics
+EXAMPLE = {"stream": "pumps", "id": "1", "features": [0.5, 2.0]}
+NOBODY = "http://127.0.0.1:9"
+"""The port `discard`, where nothing listens."""
+
+
+def _client() -> Any:  # noqa: ANN401  (the client has no types)
+    return registry.SchemaRegistryClient.new_client({"url": "mock://"})
+
+
+def _registered(client: Any) -> dict[str, tuple[int, ...]]:  # noqa: ANN401
+    return dict(SchemaRegistry(client, ManualClock()).schema_ids(topics_of(TOPICS), registers=True))
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[Registry, str]]:
+    """Serve a registry over HTTP, and return it with its URL."""
+    served = Registry()
+    with serving(served) as url:
+        yield served, url
+
+
+def _text(name: str) -> str:
+    return schemas.sources()[name, 1].strip()
+
+
+def test_our_schemas_are_registered_by_topic() -> None:
+    """Consumers with Confluent's deserializer find the subject `<topic>-value`, the default of all its clients."""
+    client = _client()
+    found = _registered(client)
+    subjects = {f"p.{name}-value" for name in ("examples", "labels", "predictions", "outcomes", "metrics")}
+    assert set(client.get_subjects()) == {*subjects, "areba.Mark"}
+    assert {name.partition(".")[0] for name in found} == {
+        "example",
+        "label",
+        "mark",
+        "prediction",
+        "outcome",
+        "metric",
+    }
+    assert _registered(client) == found, "a second worker finds what the first has registered"
+
+
+def test_a_tool_registers_nothing() -> None:
+    """`areba tail` on a registry in which nobody has written yet must not make it look used."""
+    client = _client()
+    assert SchemaRegistry(client, ManualClock()).schema_ids(topics_of(TOPICS)) == {}
+    assert client.get_subjects() == []
+
+
+def test_bytes_of_confluents_serializer() -> None:
+    """The worker reads what Confluent's own serializer writes, and Confluent's own deserializer reads our outputs."""
+    client = _client()
+    numbers = _registered(client)
+    wire_format = confluent(numbers)
+    context = serialization.SerializationContext(TOPICS.examples, serialization.MessageField.VALUE)
+    serializer = avro.AvroSerializer(client, _text("example"))
+    value = serializer(EXAMPLE, context)
+    example = Example("pumps", "1", (0.5, 2.0))
+    assert value == codec.encode(example, wire_format)
+    decoded = decode([value], Side.EXAMPLES, DecodeLimits(wire_format=wire_format))
+    assert decoded.reasons.tolist() == [0]
+    assert decoded.features.tolist() == [0.5, 2.0]
+    prediction = Prediction("pumps", "1", "areba", True, 0.5, 1, 7)
+    published = codec.encode(prediction, wire_format)
+    context = serialization.SerializationContext(TOPICS.predictions, serialization.MessageField.VALUE)
+    fields = avro.AvroDeserializer(client)(published, context)
+    assert (fields["stream"], fields["score"], fields["model_version"]) == ("pumps", 0.5, 7)
+    decoder = ConfluentDecoder(lambda number: client.get_schema(number).schema_str)
+    assert decoder.decode(published) == prediction
+    assert decoder.decode(value) == example
+    with pytest.raises(WrongSchemaError, match="looks like Avro single-object encoding"):
+        decoder.decode(codec.encode(prediction))
+
+
+def test_versions_with_other_comments_are_ours() -> None:
+    """A producer whose schema has other comments has another number, under which its examples are read at once."""
+    client = _client()
+    other = _text("example").replace("Features of one event", "An order")
+    number = client.register_schema(f"{TOPICS.examples}-value", registry.Schema(other, "AVRO"))
+    found = _registered(client)
+    assert set(found["example.v1"]) > {number}
+    assert found["example.v1"][0] != number, "we write the number of our own text"
+
+
+class _Asked:
+    """A client that counts questions and can be made to fail."""
+
+    def __init__(self, client: Any) -> None:  # noqa: ANN401
+        self.client = client
+        self.asked: list[int] = []
+        self.error: Exception | None = None
+
+    def get_schema(self, number: int) -> Any:  # noqa: ANN401
+        self.asked.append(number)
+        if self.error is not None:
+            raise self.error
+        return self.client.get_schema(number)
+
+
+def test_new_numbers() -> None:
+    """Numbers of our schemas are named; unknown and foreign ones are refused, and asked for again after a while."""
+    client, clock = _client(), ManualClock()
+    ours = client.register_schema("elsewhere", registry.Schema(_text("example"), "AVRO"))
+    foreign = client.register_schema("elsewhere", registry.Schema('{"type": "string"}', "AVRO"))
+    later = foreign + 1
+    asked = _Asked(client)
+    names = SchemaRegistry(asked, clock)
+    assert names.names_of([ours, foreign, later]) == {ours: "example.v1"}
+    assert names.names_of([foreign, later]) == {}
+    assert asked.asked == [ours, foreign, later]
+    assert client.register_schema("elsewhere", registry.Schema(_text("label"), "AVRO")) == later
+    assert names.names_of([later]) == {}
+    clock.advance(REFUSED_S)
+    assert names.names_of([later]) == {later: "label.v1"}
+
+
+@pytest.mark.parametrize("error", [registry.SchemaRegistryError(503, 50301, "starting"), OSError("refused")])
+def test_a_registry_that_is_away(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked every few seconds only, each time with a line in the log, and nothing is decided meanwhile."""
+    client, clock = _client(), ManualClock()
+    ours = client.register_schema("elsewhere", registry.Schema(_text("example"), "AVRO"))
+    asked = _Asked(client)
+    names = SchemaRegistry(asked, clock)
+    asked.error = error
+    with caplog.at_level(logging.INFO, "areba"):
+        assert [names.names_of([ours]) for _ in range(3)] == [None] * 3
+        assert asked.asked == [ours]
+        clock.advance(RETRY_S)
+        asked.error = None
+        assert names.names_of([ours]) == {ours: "example.v1"}
+    assert [vars(line)["event"] for line in caplog.records] == ["registry-awaited", "schema-accepted"]
+
+
+def _file(folder: Path, *lines: str) -> Path:
+    path = folder / "areba.yaml"
+    path.write_text("\n".join(["serialization:", "  wire_format: confluent", *lines, ""]), encoding="utf-8")
+    return path
+
+
+def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A start names the setting; a tool shows what it can."""
+    path = _file(tmp_path, "  schema_registry:", f"    url: {NOBODY}")
+    config = load_with_schemas(path)
+    assert config.serialization.schema_ids == {}
+    assert "serialization.schema_registry.url" in capsys.readouterr().err
+    with pytest.raises(ConfigurationError, match=r"serialization\.schema_registry\.url: subject examples-value"):
+        with_schemas(config, registers=True)
+
+
+def test_a_worker_over_http(server: tuple[Registry, str], tmp_path: Path) -> None:
+    """The real client's requests: a start registers, a second one only reads, and new numbers are looked up once."""
+    served, url = server
+    served.user_info = "areba:secret"
+    path = _file(tmp_path, "  schema_registry:", f"    url: {url}", "    basic.auth.user.info: areba:secret")
+    config, names = with_schemas(load(path, {}), registers=True)
+    assert set(config.serialization.schema_ids) == {name_of(newest()[record]) for record in PUBLIC_TYPES}
+    assert served.subjects.keys() >= {"examples-value", "predictions-value", "areba.Mark"}
+    wire_format = format_of(config.serialization)
+    assert {record: bool(wire_format.header(record)) for record in PUBLIC_TYPES} == dict.fromkeys(PUBLIC_TYPES, True)
+    before = [request for request in served.requests if request.endswith("/versions") and request.startswith("POST")]
+    assert with_schemas(load(path, {}), registers=True)[0] == config
+    after = [request for request in served.requests if request.endswith("/versions") and request.startswith("POST")]
+    assert len(before) == len(PUBLIC_TYPES)
+    assert after == before
+    new = served.register("elsewhere", _text("example").replace("Features of one event", "An order"))
+    assert names.names_of([new, new + 1]) == {new: "example.v1"}
+    assert "secret" not in f"{config!r} {config.redacted()} {effective(path, {})}"
+
+
+@pytest.mark.parametrize("problem", ["is_starting", "user_info"])
+def test_a_registry_that_refuses(server: tuple[Registry, str], tmp_path: Path, problem: str) -> None:
+    """A start waits for it and then names the setting, not a traceback of an HTTP library."""
+    served, url = server
+    setattr(served, problem, "another:secret" if problem == "user_info" else True)
+    lines = ("  schema_registry:", f"    url: {url}", "    basic.auth.user.info: areba:secret")
+    path = _file(tmp_path, *lines, "worker: {start_timeout_ms: 1000}")
+    with pytest.raises(
+        ConfigurationError, match=r"serialization\.schema_registry\.url: subject examples-value"
+    ) as raised:
+        wait_for_schemas(load(path, {}), lambda: False, restarted=False)
+    assert "secret" not in str(raised.value)
+    assert wait_for_schemas(load(path, {}), lambda: True, restarted=True) is None, "it was asked to stop"
+
+
+def test_the_snippet_of_the_docs(server: tuple[Registry, str]) -> None:
+    """Subscribers copy it."""
+    served, url = server
+    number = served.register("predictions-value", _text("prediction"))
+    *_, snippet = blocks((ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8"), "python")
+    names: dict[str, Any] = {}
+    exec(snippet.replace("http://127.0.0.1:8081", url), names)  # noqa: S102  (the docs' own text)
+    prediction = Prediction("pumps", "1", "areba", True, 0.5, 1, 7)
+    assert names["decode"](codec.encode(prediction, confluent({"prediction.v1": (number,)}))) == prediction
+
+
+@pytest.mark.parametrize("settings", [{"url": "ftp://x"}, {"url": NOBODY, "no.such.setting": "1"}])
+def test_wrong_settings_of_the_client(settings: dict[str, str]) -> None:
+    """The client's own complaint is one line with the section."""
+    with pytest.raises(ConfigurationError, match=r"serialization\.schema_registry: "):
+        open_registry(settings)
+
+
+def test_marks_have_a_subject_of_their_own() -> None:
+    """A mark in the subject of examples would be an incompatible version there, which a registry refuses."""
+    client = _client()
+    numbers = _registered(client)
+    mark = client.get_latest_version("areba.Mark")
+    assert numbers["mark.v1"] == (mark.schema_id,)
+    versions = client.get_versions(f"{TOPICS.examples}-value")
+    assert len(versions) == 1
+    assert confluent(numbers).header(Mark)

@@ -1,0 +1,93 @@
+"""The settings of the wire format and of the schema registry: secrets, contradictions, and what may change."""
+
+from pathlib import Path
+
+import pytest
+
+from stream_app.config import Config, TaskSettings, changes, effective, load
+from stream_app.errors import ConfigurationError
+from tests.unit.config.support import faults
+
+VARIABLE = "AREBA__SERIALIZATION__SCHEMA_REGISTRY__BASIC_AUTH_USER_INFO"
+CONFLUENT = {"AREBA__SERIALIZATION__WIRE_FORMAT": "confluent"}
+URL = {**CONFLUENT, "AREBA__SERIALIZATION__SCHEMA_REGISTRY__URL": "http://127.0.0.1:8081"}
+
+
+def _settings(**serialization: object) -> TaskSettings:
+    return Config.model_validate({"serialization": serialization}).task_settings()
+
+
+def test_the_password_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
+    """It is in no file of settings, and no page or log shows it."""
+    secret = tmp_path / "secret"
+    secret.write_text("areba:hunter2\n", encoding="utf-8")
+    for given in ({VARIABLE: "areba:hunter2"}, {f"{VARIABLE}_FILE": str(secret)}):
+        environment = {**URL, **given}
+        config = load(None, environment)
+        assert config.serialization.schema_registry["basic.auth.user.info"] == "areba:hunter2"
+        assert "hunter2" not in f"{config!r} {config.redacted()} {effective(None, environment)}"
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("wire_format: confluent", "serialization.schema_registry"),
+        ("schema_registry: {url: 'http://h'}", "serialization.schema_registry"),
+        ("schema_ids: {example.v1: [1]}", "serialization.schema_ids"),
+        ("wire_format: confluent, schema_registry: {url: 'http://u:p@h'}", "serialization.schema_registry"),
+        ("wire_format: confluent, schema_registry: {url: 'http://h', timeout: 9}", "serialization.schema_registry"),
+        ("wire_format: confluent, schema_ids: {example.v1: [-1]}", "serialization.schema_ids.example.v1"),
+        ("wire_format: confluent, schema_ids: {example.v1: []}", "serialization.schema_ids.example.v1"),
+        ("wire_format: json", "serialization.wire_format"),
+    ],
+)
+def test_what_cannot_be(tmp_path: Path, text: str, setting: str) -> None:
+    """A line names the setting, before anything is started."""
+    assert any(setting in line for line in faults(tmp_path, f"serialization: {{{text}}}"))
+
+
+def test_numbers_without_a_registry() -> None:
+    """A worker without a way to the registry can be given the numbers."""
+    ids = {**CONFLUENT, "AREBA__SERIALIZATION__SCHEMA_IDS": "{example.v1: [3, 4]}"}
+    assert load(None, ids).task_settings().schema_ids == {"example.v1": (3, 4)}
+
+
+def test_what_may_change() -> None:
+    """Numbers are added; a number that changes its meaning, or another format, would make records unreadable."""
+    single, old = _settings(), _settings().model_copy(update={"wire_format": None})
+    one = _settings(wire_format="confluent", schema_ids={"example.v1": [3], "label.v1": [4]})
+    more = one.with_schema_ids({"example.v1": [9, 7]})
+    swapped = _settings(wire_format="confluent", schema_ids={"example.v1": [4], "label.v1": [3]})
+    assert changes(old, single, {}).refused == ()
+    assert len(changes(old, single, {}).taken_over) == 1
+    assert changes(one, more, {}).refused == ()
+    assert len(changes(one, more, {}).taken_over) == 1
+    assert len(changes(one, swapped, {}).refused) == 2
+    for pair in ((single, one), (one, single), (old, one)):
+        assert any("wire_format" in line for line in changes(*pair, {}).refused)
+
+
+def test_accepted_numbers_are_kept_in_one_order() -> None:
+    """Two workers that found numbers in another order would else record a change each time that a task moves."""
+    one = _settings(wire_format="confluent", schema_ids={"example.v1": [5, 9]})
+    two = _settings(wire_format="confluent", schema_ids={"example.v1": [5, 7]})
+    merged = one.with_schema_ids(two.schema_ids)
+    assert merged.schema_ids == {"example.v1": (5, 7, 9)}
+    assert two.with_schema_ids(one.schema_ids) == merged
+    assert merged.with_schema_ids(one.schema_ids) is merged
+    assert TaskSettings.from_json(merged.to_json()) == merged
+
+
+def test_older_configurations_are_read() -> None:
+    """A task whose newest configuration an older version has recorded continues with single objects."""
+    document = _settings().model_dump(mode="json", exclude={"wire_format", "schema_ids"})
+    stored = TaskSettings.model_validate(document, context={"stored": True})
+    assert (stored.wire_format, stored.schema_ids) == (None, {})
+
+
+def test_an_error_is_one_line_for_each_setting() -> None:
+    """Nobody starts a worker five times to find five mistakes."""
+    with pytest.raises(ConfigurationError) as raised:
+        load(None, {**CONFLUENT, "AREBA__JOIN__TTL_MS": "0"})
+    assert {line.partition(":")[0] for line in raised.value.lines} >= {"AREBA__JOIN__TTL_MS"}
+    assert len(raised.value.lines) == 2

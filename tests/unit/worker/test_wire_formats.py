@@ -1,0 +1,172 @@
+"""A worker with values in Confluent's format: equal results, recorded numbers, a registry that is away."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from stream_app.config import TaskSettings
+from stream_app.errors import ConfigurationError
+from stream_app.records import CONFIGURATION, Act, Example
+from stream_app.serialization import codec
+from stream_app.serialization.avro import HEADER_BYTES
+from stream_app.serialization.wire_format import CONFLUENT_HEADER_BYTES
+from stream_app.testing import InProcess
+from stream_app.verify.verify import verify
+from tests.support.formats.wire_formats import CONFLUENT, SCHEMA_IDS, SECTION, UNKNOWN_ID, reframed
+from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
+
+NEW_ID = 70_000
+"""A number under which the registry has our schema of examples, too."""
+
+PLAIN = codec.encode(Example("s0", "new", [1.0]))
+NEW = b"\x00" + NEW_ID.to_bytes(4, "big") + PLAIN[HEADER_BYTES:]
+
+
+@dataclass
+class _Registry:
+    """A registry that knows `NEW_ID`, and counts how often it was asked."""
+
+    is_away: bool = False
+    asked: list[Sequence[int]] = field(default_factory=list)
+
+    def names_of(self, numbers: Sequence[int]) -> Mapping[int, str] | None:
+        self.asked.append(tuple(numbers))
+        return None if self.is_away else {number: "example.v1" for number in numbers if number == NEW_ID}
+
+
+def _world() -> World:
+    return World(_config(serialization=SECTION))
+
+
+def _bodies(outputs: Mapping[tuple[str, int], Sequence[tuple[Any, ...]]], header_bytes: int) -> dict[Any, Any]:
+    """Return the outputs without the headers of their values."""
+    return {
+        place: [(key, value[header_bytes:], time_ms, headers) for key, value, time_ms, headers in rows]
+        for place, rows in outputs.items()
+    }
+
+
+def test_the_formats_give_equal_results() -> None:
+    """Order, scores and models do not depend on how values begin; commits differ in their digests only."""
+    worlds = []
+    for section in ({}, SECTION):
+        world = World(_config(serialization=section))
+        world.send(30)
+        member = _started(world.worker())
+        _turns(member, until=_all_at(member, 30))
+        worlds.append((world, [task.live.model_digest() for task in member.tasks]))
+    (single, models), (confluent, same_models) = worlds
+    assert _bodies(single.outputs(), HEADER_BYTES) == _bodies(confluent.outputs(), CONFLUENT_HEADER_BYTES)
+    assert models == same_models
+    predictions = [value for _, value, _, _ in confluent.rows("predictions", 0)]
+    assert len(predictions) == 30
+    assert {value[:5] for value in predictions} == {b"\x00" + SCHEMA_IDS["prediction.v1"][0].to_bytes(4, "big")}
+    for world in (single, confluent):
+        assert verify(world.cluster, world.config).ok
+
+
+def test_a_new_number_is_recorded_and_never_asked_for_again() -> None:
+    """A replay without a registry reads the record as the first run did, bit for bit."""
+    world, registry = _world(), _Registry()
+    world.send(10)
+    member = _started(world.worker(schemas=registry))
+    _turns(member, until=_all_at(member, 10))
+    world.put("examples", 0, b"s0", NEW, 1_000)
+    world.send(10, first=101)
+    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(21, 20), (20, 20)])
+    assert registry.asked == [(NEW_ID,)]
+    assert world.rows("dead-letters", 0) == []
+    settings = _configurations(world)
+    assert [one.schema_ids["example.v1"] for one in settings] == [
+        SCHEMA_IDS["example.v1"],
+        (*SCHEMA_IDS["example.v1"], NEW_ID),
+    ]
+    before = world.outputs()
+    again = _started(world.worker())  # without a registry
+    world.send(5, first=201)
+    _turns(again, until=lambda: [task.offsets for task in again.tasks] == [(26, 25), (25, 25)])
+    after = world.outputs()
+    assert {place: rows[: len(before[place])] for place, rows in after.items()} == before
+    assert len(_configurations(world)) == 2, "the number stays recorded"
+    assert verify(world.cluster, world.config).ok
+
+
+def _configurations(world: World) -> list[TaskSettings]:
+    """Return the configurations that the first task has recorded."""
+    acts = [one for one in world.progress(0) if isinstance(one, Act) and one.kind == CONFIGURATION]
+    return [TaskSettings.from_json(act.text) for act in acts]
+
+
+def test_a_number_of_another_schema_is_a_dead_letter() -> None:
+    """The record and its number are named, and the records around it are processed."""
+    world, registry = _world(), _Registry()
+    world.put("examples", 0, b"s0", b"\x00" + UNKNOWN_ID.to_bytes(4, "big") + PLAIN[HEADER_BYTES:], 1)
+    world.put("examples", 1, b"s1", PLAIN, 1)
+    world.send(10)
+    member = _started(world.worker(schemas=registry))
+    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(11, 10)] * PARTITIONS)
+    assert registry.asked == [(UNKNOWN_ID,)]
+    found = []
+    for number in range(PARTITIONS):
+        [(_, _, _, headers)] = world.rows("dead-letters", number)
+        found.append({name: value.decode() for name, value in headers})
+    assert [one["areba.reason"] for one in found] == ["wrong-schema"] * 2
+    messages = [one["__connect.errors.exception.message"] for one in found]
+    assert f"schema id {UNKNOWN_ID}" in messages[0]
+    assert "looks like Avro single-object encoding" in messages[1]
+    assert verify(world.cluster, world.config).ok
+
+
+def test_a_registry_that_is_away_stops_the_task_alone() -> None:
+    """Nothing is lost and nothing is decided without an answer; the other tasks continue."""
+    world, registry = _world(), _Registry(is_away=True)
+    world.put("examples", 0, b"s0", NEW, 1)
+    world.send(10)
+    member = _started(world.worker(schemas=registry))
+    _turns(member, until=lambda: len(member.tasks) == 2 and member.tasks[1].offsets == (10, 10))
+    assert member.tasks[0].offsets == (0, 0)
+    assert registry.asked
+    registry.is_away = False
+    _turns(member, until=lambda: member.tasks[0].offsets == (11, 10))
+    assert world.rows("dead-letters", 0) == []
+    assert len(world.rows("predictions", 0)) == 11
+    assert verify(world.cluster, world.config).ok
+
+
+def test_another_format_is_refused() -> None:
+    """A subscriber would meet values in the middle of a topic that he cannot read."""
+    world = World()
+    world.send(10)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 10))
+    changed = _started(world.worker(_config(serialization=SECTION)))
+    with pytest.raises(ConfigurationError, match="wire_format: avro_single_object -> confluent"):
+        _turns(changed, until=_all_at(changed, 11))
+
+
+def test_another_registry_is_refused() -> None:
+    """The same number with another meaning would decode old records in another way."""
+    world = _world()
+    world.send(10)
+    member = _started(world.worker())
+    _turns(member, until=_all_at(member, 10))
+    swapped = {**SCHEMA_IDS, "example.v1": SCHEMA_IDS["label.v1"], "label.v1": SCHEMA_IDS["example.v1"]}
+    changed = _started(world.worker(_config(serialization={**SECTION, "schema_ids": swapped})))
+    with pytest.raises(ConfigurationError, match="another schema registry"):
+        _turns(changed, until=_all_at(changed, 11))
+
+
+def test_in_process() -> None:
+    """A user's own tests send and read the configured format."""
+    application = InProcess(streams={"pumps": {"features": 1}}, serialization=SECTION)
+    application.send_example("pumps", "1", [0.5])
+    application.send_label("pumps", "1", 1)
+    application.end_stream("pumps")
+    application.run()
+    assert [one.outcome for one in application.outcomes()] == ["joined"]
+    [row] = application.rows(application.config.topics.predictions)
+    value = row.value or b""
+    assert value == reframed(codec.encode(codec.decode_one(value, CONFLUENT)))
+    assert application.metrics()
