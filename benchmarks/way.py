@@ -185,7 +185,8 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
     """Return the reference: the same work as people write it with fastavro, a dict and Torch."""
     texts = schemas.sources()
     example_schema, label_schema, prediction_schema, outcome_schema = (
-        fastavro.parse_schema(json.loads(texts[name, 1])) for name in ("example", "label", "prediction", "outcome")
+        fastavro.parse_schema(json.loads(texts[name]))
+        for name in (("example", 1), ("label", 1), ("prediction", 2), ("outcome", 1))
     )
     model = Areba(inputs.stream)
     pending: dict[str, tuple[torch.Tensor, float]] = {}
@@ -206,7 +207,9 @@ def plain(inputs: Inputs, steps: int) -> Callable[[], int]:
         score = model.predict(features)
         pending[record["id"]] = features, score
         head = {"stream": record["stream"], "id": record["id"], "learner": "areba", "champion": True}
-        return write(prediction_schema, {**head, "score": score, "label": int(score > 0.5), "model_version": 0})
+        return write(
+            prediction_schema, {**head, "score": score, "predicted_class": int(score > 0.5), "model_version": 0}
+        )
 
     def on_label(value: bytes) -> bytes:
         record = read(label_schema, value)

@@ -7,6 +7,7 @@ from stream_app.backends.base import Cluster
 from stream_app.backends.kafka.registry.client import open_registry
 from stream_app.errors import ConfigurationError, TopicError
 from stream_app.records import Example, Label
+from stream_app.serialization.avro import newest
 from stream_app.serialization.wire_format import WireFormat, confluent, single_object
 
 
@@ -42,7 +43,7 @@ def wire_format_of(plan: Plan, registry_config: Path | None) -> WireFormat:
         return single_object()
     registry = open_registry(read_client_config(registry_config, "--registry-config"))
     topics = {Example: plan.examples_topic, Label: plan.labels_topic}
-    return confluent(registry.schema_ids(topics, registers=True))
+    return confluent(registry.schema_ids(topics, newest(), registers=True))
 
 
 def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) -> int:

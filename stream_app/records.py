@@ -165,7 +165,7 @@ class Prediction:
     learner: str
     champion: bool
     score: float
-    label: int
+    predicted_class: int
     model_version: int
 
 
@@ -195,7 +195,8 @@ class Metric:
     `recall`, `specificity` and `gmean` are None until both classes were seen. `..._correct` and `..._total` are the
     prequential sums: counts of correct predictions and of labels of each class, with `metrics.fading_factor`. A change
     means that the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the
-    last change, and is None while the G-mean is below 90 % of `gmean_before`.
+    last change, and is None while the G-mean is below 90 % of `gmean_before`. `..._queue` and `..._capacity` are None if
+    the learner has no queues; values of version 1 have 0 there.
     """
 
     stream: str
@@ -211,10 +212,10 @@ class Metric:
     negative_total: float
     positive_size: float
     negative_size: float
-    positive_queue: int
-    negative_queue: int
-    positive_capacity: int
-    negative_capacity: int
+    positive_queue: int | None
+    negative_queue: int | None
+    positive_capacity: int | None
+    negative_capacity: int | None
     updates: int
     examples: int
     unlabelled: int

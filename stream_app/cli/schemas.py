@@ -35,8 +35,11 @@ def with_schemas(config: Config, *, registers: bool) -> tuple[Config, SchemaName
     if serialization.wire_format != "confluent" or "url" not in serialization.schema_registry:
         return config, NO_REGISTRY
     from stream_app.backends.kafka.registry.client import open_registry, topics_of  # noqa: PLC0415  (rarely needed)
+    from stream_app.serialization.wire_format import written_schemas  # noqa: PLC0415  (Numba takes a second)
 
     registry = open_registry(serialization.schema_registry)
     if serialization.schema_ids:
         return config, registry
-    return config.with_schema_ids(registry.schema_ids(topics_of(config.topics), registers=registers)), registry
+    written = written_schemas(serialization.output_schemas)
+    ids = registry.schema_ids(topics_of(config.topics), written, registers=registers)
+    return config.with_schema_ids(ids), registry

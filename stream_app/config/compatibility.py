@@ -23,6 +23,7 @@ TASK_SETTINGS_TAKEN_OVER = frozenset(
         "metrics.every_labels",
         "metrics.change_detector",
         "limits.max_streams_per_task",
+        "output_schemas",
         "schema_ids",
     }
 )

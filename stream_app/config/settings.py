@@ -18,6 +18,7 @@ from stream_app.config.task_settings import (
     JoinSettings,
     LimitSettings,
     MetricSettings,
+    OutputSchemas,
     Predictions,
     SchemaIds,
     StreamSettings,
@@ -91,12 +92,15 @@ class SerializationSettings(Settings):
     Attributes:
         wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
             it begins with a zero byte and the number that a schema registry has given its schema.
+        output_schemas: The version of the schemas of predictions and metrics. Version 1 calls `predicted_class` `label`:
+            keep it until all subscribers read version 2.
         schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
         schema_ids: For `confluent`, the numbers of the schemas by names such as `example.v1`, instead of asking the
             registry for them at start.
     """
 
     wire_format: WireFormatName = "avro_single_object"
+    output_schemas: OutputSchemas = 2
     schema_registry: Annotated[Frozen[RegistryName, ClientValue], WithoutPassword] = Field(default_factory=dict)
     schema_ids: SchemaIds = Field(default_factory=dict)
 
@@ -278,6 +282,7 @@ class Config(Settings):
             unknown_streams=self.unknown_streams,
             predictions=self.predictions,
             wire_format=self.serialization.wire_format,
+            output_schemas=self.serialization.output_schemas,
             schema_ids=self.serialization.schema_ids,
             streams={name: self._resolved(stream) for name, stream in self.streams.items()},
             default_stream=self._resolved(StreamOverrides()),

@@ -147,6 +147,8 @@ Predictions: TypeAlias = Literal["champion", "all"]
 
 WireFormatName: TypeAlias = Literal["avro_single_object", "confluent"]
 
+OutputSchemas: TypeAlias = Literal[1, 2]
+
 SchemaId: TypeAlias = Annotated[Integer, Field(ge=0, le=2**32 - 1)]
 SchemaIds: TypeAlias = Frozen[str, Annotated[tuple[SchemaId, ...], Field(min_length=1, max_length=1_000)]]
 
@@ -170,6 +172,8 @@ class TaskSettings(Settings):
             reads the topic's `max.message.bytes` (see `stream_app.serialization.left_out`).
         wire_format: How input and output values begin (see `stream_app.serialization.wire_format`); None, of older
             versions: as `avro_single_object`, but dead letters do not say that a value looks like the other format.
+        output_schemas: The version of the output schemas; 1, of older versions: `label` in place of `predicted_class`
+            in predictions, and 0 in place of null in metrics of a learner without queues.
         schema_ids: The numbers of each schema in the registry, by names such as `example.v1`; the first one is written.
         streams: The configured streams, by name.
         default_stream: The settings of streams that the configuration does not name.
@@ -183,6 +187,7 @@ class TaskSettings(Settings):
     predictions: Predictions = "champion"
     dead_letter_bytes: Annotated[Integer, Field(ge=0)] = UNLIMITED_BYTES
     wire_format: WireFormatName | None = None
+    output_schemas: OutputSchemas = 1
     schema_ids: SchemaIds = Field(default_factory=dict)
     streams: Frozen[StreamName, StreamSettings] = Field(default_factory=dict)
     default_stream: StreamSettings

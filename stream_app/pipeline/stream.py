@@ -178,6 +178,8 @@ class Stream:
         recall, specificity, gmean = scores_of(sums)
         labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
         delays = [None if delay == NO_LONG else int(delay) for delay in counts[7:10]]
+        has_queues = report[5] + report[6] > 0  # the capacity of a queue is at least 1
+        queues = [int(figure) if has_queues else None for figure in report[3:7]]
         return Metric(
             stream=self.name,
             learner=self.learner_names[number],
@@ -192,10 +194,10 @@ class Stream:
             negative_total=float(sums[3]),
             positive_size=float(report[1]),
             negative_size=float(report[2]),
-            positive_queue=int(report[3]),
-            negative_queue=int(report[4]),
-            positive_capacity=int(report[5]),
-            negative_capacity=int(report[6]),
+            positive_queue=queues[0],
+            negative_queue=queues[1],
+            positive_capacity=queues[2],
+            negative_capacity=queues[3],
             updates=int(report[0]),
             examples=examples,
             unlabelled=unlabelled,

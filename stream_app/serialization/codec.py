@@ -14,25 +14,29 @@ import fastavro
 import numpy as np
 
 from stream_app.errors import UndecodableError, WrongSchemaError
-from stream_app.records import Example, Mark
-from stream_app.serialization.avro import Check, Record, newest, walk
+from stream_app.records import Example, Mark, Metric, Prediction
+from stream_app.serialization.avro import Check, Record, walk
 from stream_app.serialization.one_value import read_one
 from stream_app.serialization.wire_format import WireFormat, single_object
 
+QUEUE_FIELDS = ("positive_queue", "negative_queue", "positive_capacity", "negative_capacity")
+"""Fields of `Metric` that are null of a learner without queues; version 1 of its schema has 0 there."""
+
 
 def encode(record: Record, wire_format: WireFormat | None = None) -> bytes:
-    """Return the value of a record, written with the newest schema of its type. What the record says is not checked.
+    """Return the value of a record, written with the schema of the format. What the record says is not checked.
 
     Raises:
         ValueError: A number is too large for its field, or a text or symbol cannot be written.
         TypeError: A field has the wrong type.
         ConfigurationError: The format has no number for this schema.
     """
-    schema = newest()[type(record)]
-    header = (wire_format or single_object()).header(type(record))
+    own = wire_format or single_object()
+    header = own.header(type(record))
+    schema = own.schemas[header]
     out = io.BytesIO()
     out.write(header)
-    fastavro.schemaless_writer(out, schema.parsed, _plain(record))
+    fastavro.schemaless_writer(out, schema.parsed, _plain(record, schema.version))
     value = out.getvalue()
     failed = walk(np.frombuffer(bytearray(value), np.uint8), len(header), schema.layout)
     if failed:
@@ -71,11 +75,15 @@ def decode_many(values: Iterable[bytes], wire_format: WireFormat | None = None) 
     return [decode_one(value, wire_format) for value in values]
 
 
-def _plain(record: Record) -> dict[str, Any]:
-    """Return the fields in the form that fastavro writes."""
+def _plain(record: Record, version: int) -> dict[str, Any]:
+    """Return the fields as fastavro writes them with a version of the schema."""
     plain = {field.name: getattr(record, field.name) for field in fields(record)}
     if isinstance(record, Example):
         plain["features"] = [float(value) for value in record.features]
     elif isinstance(record, Mark):
         plain["kind"] = record.kind.name.lower()
+    elif isinstance(record, Prediction) and version == 1:
+        plain["label"] = plain.pop("predicted_class")
+    elif isinstance(record, Metric) and version == 1:
+        plain |= {name: plain[name] or 0 for name in QUEUE_FIELDS}
     return plain

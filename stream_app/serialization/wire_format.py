@@ -32,6 +32,13 @@ PUBLIC_TYPES: Sequence[type[Record]] = (Example, Label, Mark, Prediction, Outcom
 """The types of the records in the input and output topics."""
 
 
+OUTPUT_VERSIONS: Mapping[int, Mapping[type[Record], int]] = MappingProxyType(
+    {1: {Prediction: 1, Metric: 1}, 2: {Prediction: 2, Metric: 2}}
+)
+"""By `output_schemas`, the versions with which outputs are written; all other types are written with the newest."""
+
+NEWEST_OUTPUT_SCHEMAS = max(OUTPUT_VERSIONS)
+
 MAX_NEW_IDS = 100
 """Numbers of schemas that are looked up for one batch: a producer of garbage must not keep a worker busy with them."""
 
@@ -42,6 +49,10 @@ class FormatSettings(Protocol):
     @property
     def wire_format(self) -> str | None:
         """`avro_single_object` or `confluent`; None is the first, as older versions recorded it."""
+
+    @property
+    def output_schemas(self) -> int:
+        """The version of the output schemas, see `OUTPUT_VERSIONS`."""
 
     @property
     def schema_ids(self) -> Mapping[str, Sequence[int]]:
@@ -90,11 +101,11 @@ class WireFormat:
         """Return the header of the values of a record type.
 
         Raises:
-            ConfigurationError: The settings have no number for the newest schema of this type.
+            ConfigurationError: The settings have no number for the schema of this type.
         """
         header = self.written.get(record)
         if header is None:
-            raise ConfigurationError(f"serialization.schema_ids: no number for {name_of(newest()[record])}")
+            raise ConfigurationError(f"serialization.schema_ids: no number for the schema of {record.__name__}")
         return header
 
     def unknown_id(self, value: bytes | None) -> int | None:
@@ -150,9 +161,17 @@ def schema_in(text: str) -> Schema | None:
 
 
 @cache
-def single_object(*, explains: bool = True) -> WireFormat:
+def written_schemas(output_schemas: int) -> Mapping[type[Record], Schema]:
+    """Return the schema with which the values of each record type are written."""
+    versions = OUTPUT_VERSIONS[output_schemas]
+    chosen = [one for one in catalogue().values() if one.version == versions.get(one.record)]
+    return MappingProxyType({**newest(), **{schema.record: schema for schema in chosen}})
+
+
+@cache
+def single_object(*, output_schemas: int = NEWEST_OUTPUT_SCHEMAS, explains: bool = True) -> WireFormat:
     """Return the format `avro_single_object`."""
-    written = {record: schema.header for record, schema in newest().items()}
+    written = {record: schema.header for record, schema in written_schemas(output_schemas).items()}
     return _format(HEADER_BYTES, catalogue(), written, explains=explains)
 
 
@@ -163,11 +182,11 @@ def format_of(settings: FormatSettings) -> WireFormat:
         ConfigurationError: `schema_ids` names a schema that this version does not have, or uses a number twice.
     """
     if settings.wire_format != "confluent":
-        return single_object(explains=settings.wire_format is not None)
-    return confluent(settings.schema_ids)
+        return single_object(output_schemas=settings.output_schemas, explains=settings.wire_format is not None)
+    return confluent(settings.schema_ids, settings.output_schemas)
 
 
-def confluent(schema_ids: Mapping[str, Sequence[int]]) -> WireFormat:
+def confluent(schema_ids: Mapping[str, Sequence[int]], output_schemas: int = NEWEST_OUTPUT_SCHEMAS) -> WireFormat:
     """Return the format `confluent` with the numbers of schemas by their names; raise as `format_of` does."""
     known = {name_of(schema): schema for schema in catalogue().values()}
     schemas: dict[bytes, Schema] = {}
@@ -181,7 +200,7 @@ def confluent(schema_ids: Mapping[str, Sequence[int]]) -> WireFormat:
         if twice:
             raise ConfigurationError(f"serialization.schema_ids: {twice[0]} is the number of two schemas")
         schemas.update(dict.fromkeys(headers, schema))
-        if newest()[schema.record] is schema:
+        if written_schemas(output_schemas)[schema.record] is schema:
             written[schema.record] = headers[0]
     return _format(CONFLUENT_HEADER_BYTES, MappingProxyType(schemas), written)
 

@@ -325,7 +325,7 @@ class Recount:
             if group is None:
                 break
             first = group[0].content
-            answers = {output.content.learner: output.content.label for output in group}
+            answers = {output.content.learner: output.content.predicted_class for output in group}
             self._answers.setdefault((first.stream, first.id), deque()).append(answers)
         found = self._answers.get((stream, id_))
         if found is None:

@@ -189,7 +189,9 @@ def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> Non
     if corrections == "first":
         for stream, metric in last.items():
             answers = {
-                p.id: p.label for p in records_of(found, "predictions") if p.learner == "new" and p.stream == stream
+                p.id: p.predicted_class
+                for p in records_of(found, "predictions")
+                if p.learner == "new" and p.stream == stream
             }
             sums = [0.0, 0.0, 0.0, 0.0]
             for outcome in [o for o in joined if o.stream == stream][: metric.labelled]:

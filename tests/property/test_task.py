@@ -74,11 +74,11 @@ def check_figures(got: list[Row], events: list[Event], predictions: Predictions)
             assert event.delay_ms is not None
             assert event.example_offset is not None
             delays[event.stream].append(event.delay_ms)
-            answers = {learner: predictions[event.example_offset, learner].label for learner in LEARNERS}
+            answers = {learner: predictions[event.example_offset, learner].predicted_class for learner in LEARNERS}
             counted[event.stream].append(Counted(event.example_offset, event.label or 0, event.label or 0, answers))
             for learner in LEARNERS:
                 own, column = sums[event.stream, learner], 0 if event.label == 1 else 2
-                answer = predictions[event.example_offset, learner].label
+                answer = predictions[event.example_offset, learner].predicted_class
                 right = answer == event.label
                 scored[event.stream, learner].append((answer, event.label or 0))
                 own[column] = FADING * own[column] + right

@@ -132,7 +132,7 @@ function learnerRow({ metric, colour }) {
   name.append(swatch, metric.learner);
   if (metric.champion) name.append(make("span", "champion", { class: "champion" }));
   const queue = (length, capacity) => {
-    if (capacity === 0) return make("td", "–");
+    if (!capacity) return make("td", "–");
     const bar = holding("div", make("progress", null, { value: length, max: capacity }), make("span", `${count(length)} / ${count(capacity)}`));
     bar.className = "queue";
     return holding("td", bar);

@@ -81,7 +81,7 @@ def test_kafka_and_the_study_give_the_same_bits(kafka: Broker, prefix: str, tmp_
         prediction = codec.decode_one(read.value or b"")
         assert isinstance(prediction, Prediction)
         place = rows[prediction.learner], int(prediction.id.removeprefix(ids))
-        classes[place], scores[place] = prediction.label, prediction.score
+        classes[place], scores[place] = prediction.predicted_class, prediction.score
     for read in outputs["metrics"]:
         metric = codec.decode_one(read.value or b"")
         assert isinstance(metric, Metric)

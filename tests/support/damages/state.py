@@ -110,8 +110,9 @@ def a_changed_sum(log: Log) -> Found:
 def a_changed_queue_length(log: Log) -> Found:
     """Change a figure of a learner's state, which no other topic reports."""
     offset, metric = metric_where(log, "areba")
-    put(log, TOPICS.metrics, offset, replace(metric, positive_queue=metric.positive_queue + 1))
-    text = f"positive_queue {metric.positive_queue + 1}, not {metric.positive_queue}"
+    longer = (metric.positive_queue or 0) + 1
+    put(log, TOPICS.metrics, offset, replace(metric, positive_queue=longer))
+    text = f"positive_queue {longer}, not {metric.positive_queue}"
     return [
         (
             Code.NOT_REPRODUCED,

@@ -32,7 +32,7 @@ def prediction_columns(records: Sequence[Prediction]) -> PredictionColumns:
         ids=_ids([record.id for record in records]),
         champions=np.array([record.champion for record in records], np.bool_),
         scores=np.array([record.score for record in records], np.float32),
-        labels=np.array([record.label for record in records], np.int8),
+        labels=np.array([record.predicted_class for record in records], np.int8),
         model_versions=np.array([record.model_version for record in records], np.int64),
     )
 

@@ -8,10 +8,12 @@ from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.records import Outcome, OutputRecords, Prediction
 from stream_app.serialization import codec
 
-ABORTED = Prediction("pumps", "aborted", "areba", champion=True, score=0.5, label=0, model_version=0)
+ABORTED = Prediction("pumps", "aborted", "areba", champion=True, score=0.5, predicted_class=0, model_version=0)
 
 PREDICTIONS = tuple(
-    Prediction("pumps", f"pump-{number}", "areba", champion=True, score=0.25 * number, label=0, model_version=number)
+    Prediction(
+        "pumps", f"pump-{number}", "areba", champion=True, score=0.25 * number, predicted_class=0, model_version=number
+    )
     for number in range(3)
 )
 OUTCOME = Outcome("pumps", "pump-0", "joined", 0, "areba", 0.0, 1_000, 0, 0)

@@ -147,7 +147,9 @@ def test_a_prediction_that_is_not_what_was_published_is_reported() -> None:
     first = codec.decode_one(world.rows("predictions", 0)[0][1])
     assert isinstance(first, Prediction)
     entries = world.broker._log(TopicPartition(world.config.topics.predictions, 0)).entries
-    forged = Prediction(first.stream, first.id, first.learner, first.champion, 0.25, first.label, first.model_version)
+    forged = Prediction(
+        first.stream, first.id, first.learner, first.champion, 0.25, first.predicted_class, first.model_version
+    )
     entries[0] = entries[0]._replace(value=codec.encode(forged))
     found = explain(_place(world), "s0", "0", 0)
     assert not found.is_same

@@ -19,7 +19,7 @@ from stream_app.records import Example, Mark, Prediction, Side
 from stream_app.serialization import codec
 from stream_app.serialization.avro import newest
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.wire_format import PUBLIC_TYPES, confluent, format_of, name_of
+from stream_app.serialization.wire_format import PUBLIC_TYPES, confluent, format_of, name_of, written_schemas
 from tests.support.documents import ROOT, blocks
 from tests.support.formats.schema_registry import Registry, serving
 
@@ -38,7 +38,8 @@ def _client() -> Any:  # noqa: ANN401  (the client has no types)
 
 
 def _registered(client: Any) -> dict[str, tuple[int, ...]]:  # noqa: ANN401
-    return dict(SchemaRegistry(client, ManualClock()).schema_ids(topics_of(TOPICS), registers=True))
+    registry = SchemaRegistry(client, ManualClock())
+    return dict(registry.schema_ids(topics_of(TOPICS), written_schemas(2), registers=True))
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_our_schemas_are_registered_by_topic() -> None:
 def test_a_tool_registers_nothing() -> None:
     """`areba tail` on a registry in which nobody has written yet must not make it look used."""
     client = _client()
-    assert SchemaRegistry(client, ManualClock()).schema_ids(topics_of(TOPICS)) == {}
+    assert SchemaRegistry(client, ManualClock()).schema_ids(topics_of(TOPICS), written_schemas(2)) == {}
     assert client.get_subjects() == []
 
 
@@ -220,7 +221,7 @@ def test_the_snippet_of_the_docs(server: tuple[Registry, str]) -> None:
     names: dict[str, Any] = {}
     exec(snippet.replace("http://127.0.0.1:8081", url), names)  # noqa: S102  (the docs' own text)
     prediction = Prediction("pumps", "1", "areba", True, 0.5, 1, 7)
-    assert names["decode"](codec.encode(prediction, confluent({"prediction.v1": (number,)}))) == prediction
+    assert names["decode"](codec.encode(prediction, confluent({"prediction.v2": (number,)}))) == prediction
 
 
 @pytest.mark.parametrize("settings", [{"url": "ftp://x"}, {"url": NOBODY, "no.such.setting": "1"}])

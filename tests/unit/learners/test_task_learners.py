@@ -93,7 +93,7 @@ def test_every_learner_predicts_learns_and_is_measured(whole: tuple[Task, Values
     for name in LEARNERS:
         own = [record for record in predictions if record.learner == name]
         assert len(own) == COUNT
-        assert all(0.0 <= record.score <= 1.0 and record.label in {0, 1} for record in own)
+        assert all(0.0 <= record.score <= 1.0 and record.predicted_class in {0, 1} for record in own)
         assert {record.champion for record in own} == {name == "areba"}
         last = [record for record in metrics if record.learner == name][-1]
         assert last.labelled == COUNT
@@ -101,7 +101,7 @@ def test_every_learner_predicts_learns_and_is_measured(whole: tuple[Task, Values
         assert own[-1].model_version <= last.updates
         assert last.gmean is not None
     ensembles = [record for record in predictions if record.learner in {"oob", "uob"}]
-    assert any(record.label != (record.score > 0.5) for record in ensembles), "a vote is not a mean"
+    assert any(record.predicted_class != (record.score > 0.5) for record in ensembles), "a vote is not a mean"
 
 
 def test_any_batches_give_the_same_bytes(whole: tuple[Task, Values]) -> None:

@@ -62,6 +62,10 @@ def reason(value: bytes | None, side: Side = Side.EXAMPLES, limits: DecodeLimits
     return Reason(found) if found else 0
 
 
+RENAMED = {("prediction", 1, "label"): "predicted_class"}
+"""Fields of older versions that have another name today."""
+
+
 @pytest.mark.parametrize("version", schemas.sources())
 def test_golden_bytes(version: tuple[str, int]) -> None:
     """Values in topics stay readable for us and for any Avro reader, and today's values are written unchanged."""
@@ -73,6 +77,7 @@ def test_golden_bytes(version: tuple[str, int]) -> None:
     assert not payload.read()
     decoded = codec.decode_one(value)
     assert type(decoded) is record
+    words = {RENAMED.get((*version, name), name): word for name, word in words.items()}
     for field in dataclasses.fields(record):
         ours = getattr(decoded, field.name)
         if isinstance(ours, MarkKind):

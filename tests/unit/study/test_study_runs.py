@@ -54,7 +54,7 @@ def test_a_repetition_has_what_the_task_published(monkeypatch: pytest.MonkeyPatc
             assert isinstance(record, Prediction)
             row = ["areba_20", "baseline"].index(record.learner)
             number = int(record.id.removeprefix(prefix))
-            assert result.classes[row, number] == record.label
+            assert result.classes[row, number] == record.predicted_class
             assert result.scores[row, number] == np.float32(record.score)
             seen += 1
     assert seen == 2 * LENGTH

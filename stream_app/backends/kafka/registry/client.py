@@ -12,7 +12,7 @@ from stream_app.backends.clock import SystemClock
 from stream_app.config import Topics
 from stream_app.errors import ConfigurationError
 from stream_app.records import Example, Label, Mark, Metric, Outcome, Prediction
-from stream_app.serialization.avro import Record, Schema, newest
+from stream_app.serialization.avro import Record, Schema
 from stream_app.serialization.wire_format import name_of, schema_in
 
 LOG = logging.getLogger("areba.registry")
@@ -64,22 +64,23 @@ class SchemaRegistry:
         self._retry_s = -math.inf
 
     def schema_ids(
-        self, topics: Mapping[type[Record], str], *, registers: bool = False
+        self, topics: Mapping[type[Record], str], written: Mapping[type[Record], Schema], *, registers: bool = False
     ) -> Mapping[str, tuple[int, ...]]:
         """Return the numbers of our schemas by their names: of each schema, first the number that we write.
 
         Args:
             topics: By type of record, the topic that gives the subject its name (`TopicNameStrategy`). Marks are in
                 both inputs, beside other records, so their subject is always the name of the record.
-            registers: Whether to register the newest schemas that have no number yet.
+            written: The schemas with which values are written.
+            registers: Whether to register those of them that have no number yet.
 
         Raises:
             ConfigurationError: The registry gives no answer, or refuses.
         """
         found: dict[str, list[int]] = {}
-        marks: str = newest()[Mark].parsed["name"]
+        marks: str = written[Mark].parsed["name"]
         for record, subject in {**{one: f"{name}-value" for one, name in topics.items()}, Mark: marks}.items():
-            schema = newest()[record]
+            schema = written[record]
             try:
                 own = self._number(subject, schema, registers=registers)
                 if own is not None:
