@@ -195,8 +195,8 @@ class Metric:
     `recall`, `specificity` and `gmean` are None until both classes were seen. `..._correct` and `..._total` are the
     prequential sums: counts of correct predictions and of labels of each class, with `metrics.fading_factor`. A change
     means that the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the
-    last change, and is None while the G-mean is below 90 % of `gmean_before`. `..._queue` and `..._capacity` are None if
-    the learner has no queues; values of version 1 have 0 there.
+    last change, and is None while the G-mean is below 90 % of `gmean_before`. `..._queue` and `..._capacity` are None
+    if the learner has no queues; values of version 1 have 0 there.
     """
 
     stream: str

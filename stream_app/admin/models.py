@@ -226,7 +226,8 @@ class Explanation:
         yield "features " + " ".join(f"{value:g}" for value in self.example.features)
         for one in self.again:
             role = "champion" if one.champion else "challenger"
-            yield f"{one.learner} ({role}): class {one.predicted_class}, score {one.score!r}, after {one.model_version} updates"
+            answer = f"class {one.predicted_class}, score {one.score!r}"
+            yield f"{one.learner} ({role}): {answer}, after {one.model_version} updates"
         for outcome in self.outcomes:
             yield f"outcome {outcome.outcome}" + ("" if outcome.label is None else f": label {outcome.label}")
         yield (

@@ -92,8 +92,8 @@ class SerializationSettings(Settings):
     Attributes:
         wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
             it begins with a zero byte and the number that a schema registry has given its schema.
-        output_schemas: The version of the schemas of predictions and metrics. Version 1 calls `predicted_class` `label`:
-            keep it until all subscribers read version 2.
+        output_schemas: The version of the schemas of predictions and metrics. Version 1 has `label` in place of
+            `predicted_class`: keep it until all subscribers read version 2.
         schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
         schema_ids: For `confluent`, the numbers of the schemas by names such as `example.v1`, instead of asking the
             registry for them at start.

@@ -105,7 +105,7 @@ def test_golden_inputs_in_a_batch() -> None:
 
 def test_golden_outputs_in_a_batch() -> None:
     """The worker's batch encoder writes the golden outputs."""
-    (prediction, _), (outcome, _) = golden(Prediction), golden(Outcome)
+    (prediction, _), (outcome, _) = golden(Prediction, 2), golden(Outcome)
     decoded_prediction, decoded_outcome = codec.decode_many([prediction, outcome])
     assert isinstance(decoded_prediction, Prediction)
     assert isinstance(decoded_outcome, Outcome)
