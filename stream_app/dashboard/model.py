@@ -18,7 +18,7 @@ MAX_POINTS = 300
 """Rows of a curve; a chart on a usual screen is about 600 pixels wide."""
 
 MAX_CURVES = 4_000
-"""Learners that have curves: 99 MB were measured with 1,000 streams of 4 learners, with all curves and marks full.
+"""Learners that have curves: 1,000 streams of 4 learners with full curves and `MAX_MARKS` marks take 99 MB.
 
 Further learners have their newest figures."""
 
@@ -26,7 +26,7 @@ MAX_MARKS = 100
 """Newest changes of a stream that are marked."""
 
 STALLED_S = 10.0
-"""A stream is stalled if its task has unprocessed examples and has committed nothing for so long."""
+"""A stream is stalled if its task has unprocessed examples and has committed nothing for this long."""
 
 LEARNER_COLUMNS = ("time_ms", "gmean", "recall", "specificity")
 STREAM_COLUMNS = ("time_ms", "positive_size", "delay_ms_p50", "delay_ms_p90", "delay_ms_p99")
