@@ -19,7 +19,7 @@ KAFKA_VERSION = "4.3.0"
 """The version that runs unless `VERSION_VARIABLE` names another one; pom.xml has it too."""
 
 OLDEST_KAFKA_VERSION = "3.9.2"
-"""The oldest version on which the tests of brokers, recovery and the contract have passed."""
+"""The oldest version on which tests were run; docs/operations.md says which have passed."""
 
 VERSION_VARIABLE = "AREBA_TEST_KAFKA_VERSION"
 
