@@ -195,8 +195,7 @@ class Metric:
     `recall`, `specificity` and `gmean` are None until both classes were seen. `..._correct` and `..._total` are the
     prequential sums: counts of correct predictions and of labels of each class, with `metrics.fading_factor`. A change
     means that the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the
-    last change, and is None while the G-mean is below 90 % of `gmean_before`. `..._queue` and `..._capacity` are None
-    if the learner has no queues; values of version 1 have 0 there.
+    last change; it is None while the G-mean is below 90 % of `gmean_before`. Without queues, their fields are None.
     """
 
     stream: str

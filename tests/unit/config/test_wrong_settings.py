@@ -170,5 +170,6 @@ def _numbers(schema: object, key: str = "") -> list[tuple[str, dict[str, object]
         return [found for item in schema for found in _numbers(item, key)]
     if not isinstance(schema, dict):
         return []
-    found = [(key, schema)] if schema.get("type") in {"integer", "number"} else []
+    is_number = schema.get("type") in {"integer", "number"} and "enum" not in schema
+    found = [(key, schema)] if is_number else []
     return found + [below for name, item in schema.items() for below in _numbers(item, f"{key}.{name}")]

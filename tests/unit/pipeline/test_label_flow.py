@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
+from stream_app import events
 from stream_app.config import Config
 from stream_app.pipeline.label_flow import ENOUGH, WINDOW, LabelFlow, flow_of
 from stream_app.pipeline.task import Task
@@ -199,7 +200,8 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
     other.turn()
     other.turn()
     assert _flow(again)["areba_labels_missing"] == 0
-    assert "labels task=0 stream='s0': they come again" in caplog.messages
+    texts = (events.LABELS_RETURNED.name, events.LABELS_RETURNED.text.format(task=0, stream="s0"))
+    assert "".join(texts) in caplog.messages
 
 
 def test_one_warning_for_many_streams(caplog: pytest.LogCaptureFixture) -> None:
