@@ -16,11 +16,13 @@ from statistics import median
 
 from rich.progress import track
 
+from ops.keeper import KeptProcess
 from stream_app.terminal import Terminal
 from stream_app.testing.local_kafka.cluster import start as start_kafka
 
 HERE = Path(__file__).parents[1]
 LIMIT_S = 600.0
+STOP_S = 5.0
 
 SLICES = 60
 """Slices of one pair of processes, at most; each takes tens of milliseconds."""
@@ -98,7 +100,7 @@ class Probe:
     def __init__(self, checkout: Path, row: str) -> None:
         code = f"import sys, time\nSLICES = {SLICES}\n{PROBES[row]}{SERVE}"
         command = [sys.executable, "-c", code]
-        self._process = subprocess.Popen(
+        self._process = KeptProcess(
             command, cwd=checkout, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
@@ -109,7 +111,7 @@ class Probe:
             RuntimeError: The process has ended.
         """
         assert self._process.stdout is not None  # noqa: S101  (given above)
-        line = self._process.stdout.readline()
+        line: str = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the probe ended with status {self._process.wait()}")
         return line
@@ -122,8 +124,7 @@ class Probe:
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.communicate()
+        self._process.end(STOP_S)
 
 
 def in_turns(other: Path, row: str) -> tuple[float, float, float]:

@@ -60,9 +60,8 @@ class MetricsTopicCheck:
             self._last[metric.stream, metric.learner] = output.offset, metric
         if recount.unknown:
             where = f"{self._topic}[{self._partition}]"
-            text = (
-                f"{recount.unknown:,} records were not counted again: their learners did not publish every prediction"
-            )
+            text = "metrics are checked by the fresh run only: not every prediction of their learners is published"
+            text = f"{recount.unknown:,} {text}"
             yield f"{where}: {text}"
 
     def finish(self, figures: Mapping[str, Figures]) -> None:

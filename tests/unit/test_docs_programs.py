@@ -43,6 +43,7 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
     assert _run(fixture, tmp_path) == []
 
 
+@pytest.mark.slow(4)
 def test_the_picture_of_the_tutorial_is_drawn(tmp_path: Path) -> None:
     """The last step of the tutorial is the first time that somebody sees the model learn."""
     documents = [

@@ -27,6 +27,7 @@ def test_it_is_a_front_page() -> None:
     assert len(README.splitlines()) <= MAX_LINES
 
 
+@pytest.mark.slow(4)
 def test_the_quick_start_runs_as_printed() -> None:
     """The first program that a newcomer runs needs no Kafka, and prints a prediction and a metric."""
     program = blocks(README, "python")[0]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Self
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
     AdminClient,
@@ -36,7 +36,13 @@ from stream_app.backends.kafka.requests import (
     query_offsets_since,
     query_watermarks,
 )
-from stream_app.backends.kafka.settings import READER_GROUP, admin_settings, client_settings, create_client
+from stream_app.backends.kafka.settings import (
+    CONSUMER_GUARANTEES,
+    READER_GROUP,
+    admin_settings,
+    client_settings,
+    create_client,
+)
 from stream_app.errors import ConfigurationError, TopicError
 
 LOGGER = logging.getLogger("areba.kafka")
@@ -278,7 +284,13 @@ class KafkaCluster:
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
         """Return the group's stable committed offsets; see `base.Cluster.committed`."""
-        return consumer_groups.committed_offsets(self._admin, group_id, partitions)
+        layers = (self._settings, CONSUMER_GUARANTEES, {"group.id": group_id})
+        conf = client_settings(self._bootstrap_servers, Outages(), *layers)
+        consumer: Consumer = create_client(Consumer, conf)
+        try:
+            return consumer_groups.committed_offsets(consumer, group_id, partitions)
+        finally:
+            consumer.close()
 
     def members(self, group_id: str) -> Sequence[str]:
         """Return the `client.id` of each member of the group; see `base.Cluster.members`."""

@@ -96,7 +96,7 @@ def test_an_offset_that_is_refused_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         cluster.commit_offsets("app", {place: Committed(0, "")})
 
 
-@pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members", "committed"])
+@pytest.mark.parametrize("ask", ["watermarks", "ends", "delete_records", "members"])
 def test_a_process_that_was_frozen_while_it_asked_restarts(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
     """When it wakes, its timeout has passed, and it would end with a traceback instead of restarting."""
     for patience in ("LEADER_REQUEST_S", "REQUEST_S", "STABLE_OFFSETS_S"):
@@ -104,7 +104,7 @@ def test_a_process_that_was_frozen_while_it_asked_restarts(monkeypatch: pytest.M
     place = TopicPartition("examples", 0)
     silent: Future[Any] = Future()
     answers = {ClientPartition(*place): silent, "app": silent}
-    asked = ("list_offsets", "delete_records", "describe_consumer_groups", "list_consumer_group_offsets")
+    asked = ("list_offsets", "delete_records", "describe_consumer_groups")
     cluster = KafkaCluster("127.0.0.1:1")
     monkeypatch.setattr(cluster, "_admin", SimpleNamespace(**dict.fromkeys(asked, lambda *_, **__: answers)))
     acts: dict[str, Any] = {
@@ -112,7 +112,6 @@ def test_a_process_that_was_frozen_while_it_asked_restarts(monkeypatch: pytest.M
         "ends": lambda: cluster.ends([place]),
         "delete_records": lambda: cluster.delete_records(place, 1),
         "members": lambda: cluster.members("app"),
-        "committed": lambda: cluster.committed("app", [place]),
     }
     with pytest.raises(UnknownOutcomeError, match="no answer"):
         acts[ask]()

@@ -49,6 +49,7 @@ def test_durations(milliseconds: int | None, text: str) -> None:
     assert duration(milliseconds) == text
 
 
+@pytest.mark.slow(2)
 def test_the_figure_is_drawn(tmp_path: Path) -> None:
     """A learner without a G-mean, a stream without a metric, and a single panel must not stop the demo."""
     empty = figure.Curve("baseline", champion=False, positions=[10, 20], gmeans=[None, None])

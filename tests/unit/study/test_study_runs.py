@@ -151,6 +151,7 @@ def test_a_stopped_run_continues_where_it_was(tmp_path: Path) -> None:
     assert len(missing([_run("data")], store, None)) == 3
 
 
+@pytest.mark.slow(4)
 def test_the_engine_is_all_that_a_repetition_imports(tmp_path: Path) -> None:
     """A result that changed sources would not reproduce must not be shown as their result."""
     names = {path.name for path in engine_sources()}

@@ -20,6 +20,7 @@ ERRORS = np.array(
 """A textbook's repeated-measures example: six people, before exercise, after three and after six months."""
 
 
+@pytest.mark.slow(3)
 def test_the_anova_is_that_of_the_textbook() -> None:
     """F(2, 10) = 12.53, p = 0.002: the repeated-measures ANOVA (an ordinary ANOVA has F = 1.5)."""
     result = fisher(ERRORS, ["before", "three", "six"])

@@ -197,6 +197,7 @@ def test_progress_is_looked_at_once_a_minute_and_only_beyond_retention() -> None
     )
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize(
     ("failure", "attempts"), [(TopicError("progress[0]: not allowed"), 1), (UnknownOutcomeError("silent"), 3)]
 )
