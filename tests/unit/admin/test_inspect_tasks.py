@@ -65,7 +65,11 @@ def test_a_healthy_application() -> None:
 
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
     dead = inspect(world.cluster, world.config, [1])
-    assert (dead.ok, dead.workers, [(view.task, view.state) for view in dead.tasks]) == (False, 0, [(1, TaskState.IDLE)])
+    assert (dead.ok, dead.workers, [(view.task, view.state) for view in dead.tasks]) == (
+        False,
+        0,
+        [(1, TaskState.IDLE)],
+    )
 
 
 def test_a_task_that_the_breaker_stopped() -> None:
