@@ -34,6 +34,7 @@ from stream_app.backends.base import Committed, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.cli.checks import wait_for_topics
+from stream_app.cli.preflight import Level
 from stream_app.cli.start import run_worker
 from stream_app.cli.topic_setup import create_topics
 from stream_app.client import Prediction, decode
@@ -128,6 +129,7 @@ def _operate(operator: Member, subscriber: Member) -> None:
     letter = json.loads(operator.command("dlq", "list", "--json"))["dead_letters"][0]
     for words in (
         ("verify",),
+        ("acls", "--role", "worker", "--principal", "User:worker"),
         ("config", "check"),
         ("explain", "alpha", "a-1"),
         ("watch", "--once", "--interval", "0"),
@@ -144,6 +146,10 @@ def _operate(operator: Member, subscriber: Member) -> None:
     for topic in TOPIC_NAMES:
         found = {json.loads(line)["topic"] for line in operator.command("tail", topic).splitlines()}
         assert found <= {topic_named(operator.config.topics, topic)}
+    assert json.loads(operator.command("inspect", "--json", status=1))["tasks"][0]["state"] == "idle"
+    checks = [json.loads(line) for line in operator.command("topics", "check", "--json", status=1).splitlines()]
+    wrong = {one["check"] for one in checks if one["level"] == Level.WRONG}
+    assert wrong == {"rights", "identity"}, "those of a worker: the command runs as the worker's principal"
     operator.command("reset", "alpha")
     operator.command("state", "import", file, "alpha", "areba")
     assert "1" in operator.command("dlq", "replay", "--all")
