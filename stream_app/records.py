@@ -195,7 +195,7 @@ class Metric:
     `recall`, `specificity` and `gmean` are None until both classes were seen. `..._correct` and `..._total` are the
     prequential sums: counts of correct predictions and of labels of each class, with `metrics.fading_factor`. A change
     means that the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the
-    last change; it is None while the G-mean is below 90 % of `gmean_before`. Fields of class sizes or queues that the learner lacks are None.
+    last change; it is None while the G-mean is below 90 % of `gmean_before`. Sizes and queues that are absent are None.
     """
 
     stream: str

@@ -112,7 +112,6 @@ def _inspect_task(cluster: Cluster, config: Config, task: int, workers: int, top
         snapshot_sequence=facts.snapshot_sequence,
         snapshot_bytes=facts.snapshot_bytes,
         engine=facts.engine,
-        streams=facts.streams,
     )
 
 
@@ -125,7 +124,6 @@ class _Facts(NamedTuple):
         engine: The version of areba that wrote the newest configuration or snapshot.
         needed: The offsets (examples, labels) from which a restore reads the inputs, unless inputs were skipped.
         progress_offset: Offset of the newest snapshot's commit record in progress.
-        streams: Names of the streams in the newest snapshot.
         snapshot_bytes: Size of the newest snapshot.
     """
 
@@ -134,7 +132,6 @@ class _Facts(NamedTuple):
     engine: str | None = None
     needed: tuple[int, int] | None = None
     progress_offset: int = 0
-    streams: frozenset[str] = frozenset()
     snapshot_bytes: int = 0
 
 
@@ -239,7 +236,6 @@ def _gathered(
             engine or newest.engine,
             newest.offsets,
             snapshot.progress_offset,
-            frozenset(entry.stream for entry in newest.entries),
             sum(entry.length for entry in newest.entries),
         )
     first = _beginning(cluster, TopicPartition(config.topics.progress, task))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from stream_app.admin.recent_outputs import Recent
+from stream_app.admin.recent_outputs import WINDOW_MS, Recent
 from stream_app.backends.partitioner import split_text
 from stream_app.errors import ErrorCode
 from stream_app.task_state import TaskState
@@ -58,7 +58,6 @@ class TaskView:
         snapshot_bytes: Size of the newest of these, without spare room; a worker's `/metrics` report the memory that is
             allocated.
         engine: The version of areba that wrote the newest configuration or snapshot.
-        streams: Names of the streams in the newest snapshot.
     """
 
     task: int
@@ -73,7 +72,6 @@ class TaskView:
     snapshot_sequence: int = -1
     snapshot_bytes: int = 0
     engine: str | None = None
-    streams: frozenset[str] = frozenset()
 
     @property
     def ok(self) -> bool:
@@ -130,15 +128,20 @@ class Inspection:
 
     @property
     def ok(self) -> bool:
-        """Whether no task has a problem, no stream is in several tasks, and no topic has grown."""
-        return not self.grown and all(view.ok for view in self.tasks) and not self.split_streams()
+        """Whether there is a worker, no task has a problem, no stream is in several tasks, and no topic has grown."""
+        return next(self.problems(), None) is None
 
     def split_streams(self) -> dict[str, list[int]]:
-        """Return the streams that have records in several tasks, with these tasks, by the newest snapshots."""
+        """Return the streams with predictions of the last hour of event time in several tasks, with these tasks.
+
+        The model in the wrong task remains, but once no record comes to it, nobody has to act.
+        """
+        newest_ms = max((time_ms for view in self.tasks for time_ms in view.recent.predicted_ms.values()), default=0)
         tasks_of: dict[str, list[int]] = {}
         for view in self.tasks:
-            for stream in view.streams:
-                tasks_of.setdefault(stream, []).append(view.task)
+            for stream, time_ms in view.recent.predicted_ms.items():
+                if time_ms >= newest_ms - WINDOW_MS:
+                    tasks_of.setdefault(stream, []).append(view.task)
         return {stream: tasks for stream, tasks in sorted(tasks_of.items()) if len(tasks) > 1}
 
     def to_json(self) -> str:
@@ -179,6 +182,8 @@ class Inspection:
 
     def problems(self) -> Iterator[str]:
         """Yield a line for each problem."""
+        if not self.workers:
+            yield "no worker is running, so no task is processed; start one: areba run"
         yield from self.grown
         yield from (line for view in self.tasks for line in view.problems())
         yield from (split_text(stream, tasks) for stream, tasks in self.split_streams().items())

@@ -29,7 +29,8 @@ Its labels may have stopped long ago.
 """
 
 WINDOW_MS = 3_600_000
-"""Dead letters are reported for an hour of the task's event time: by then someone has seen them, or there are more."""
+"""Dead letters and streams in two tasks are reported for an hour of event time: by then someone has seen them, or there
+are more."""
 
 QUIET = frozenset(
     reason.text
@@ -69,6 +70,7 @@ class Recent(NamedTuple):
         is_all: Whether all dead letters of the last hour were read.
         labels: How the labels of each stream with a recent example arrive.
         max_unlabelled_share: The configured limit, see `LabelFlow.problem`.
+        predicted_ms: Event time of the newest prediction of each stream among the newest outputs.
     """
 
     task: int
@@ -76,6 +78,7 @@ class Recent(NamedTuple):
     is_all: bool = True
     labels: Mapping[str, LabelFlow] = {}
     max_unlabelled_share: float = 1.0
+    predicted_ms: Mapping[str, int] = {}
 
     @property
     def dead_records(self) -> int:
@@ -142,7 +145,8 @@ def recent(cluster: Cluster, config: Config, task: int) -> Recent:
         name: _flow(times, ended.get(name, []), known.get(name, []), are_all=predictions.is_whole)
         for name, times in examples.items()
     }
-    return Recent(task, dead, is_all, labels, config.worker.max_unlabelled_share)
+    predicted_ms = {name: max(times) for name, times in examples.items()}
+    return Recent(task, dead, is_all, labels, config.worker.max_unlabelled_share, predicted_ms)
 
 
 def _tail(cluster: Cluster, place: TopicPartition, wire_format: WireFormat, records: int = TAIL_RECORDS) -> _Tail:

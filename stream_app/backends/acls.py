@@ -144,8 +144,13 @@ def _producer(config: Config, grants: _Grants) -> Iterator[AclEntry]:
 def _subscriber(config: Config, grants: _Grants, group: str) -> Iterator[AclEntry]:
     names = config.topics
     for name in (names.predictions, names.outcomes, names.metrics):
-        yield from grants.on_topic(name, Read="read the records")
+        yield from grants.on_topic(
+            name, Read="read the records", DescribeConfigs="areba tail looks up the topic; other subscribers do without"
+        )
     yield from grants.on(Resource.GROUP, group, Read="join a group and commit its offsets")
+    yield from grants.on(
+        Resource.GROUP, config.log_reader_group_id, Describe="areba tail; other subscribers do without"
+    )
 
 
 def _operator(config: Config, grants: _Grants) -> Iterator[AclEntry]:

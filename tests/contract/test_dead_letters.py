@@ -139,7 +139,7 @@ def test_what_comes_back_again_counts_its_attempts(world: Callable[..., DeadLett
     (back,) = here.rows(here.names.examples)
     here.write([Letter("undecodable", value, back.offset, headers=back.headers)])
     second = here.rows(here.names.dead_letters)[-1].offset
-    text = "\n".join(show_letter(here.cluster, here.config, RecordId(0, second)))
+    text = "\n".join(show_letter(here.cluster, here.config, RecordId(0, second)).texts())
     assert f"{here.names.dead_letters}[0] offset 0, sent back " in text
     assert "(attempt 1)" in text
     assert here.replay().sent == {("undecodable", here.names.examples): 1}
@@ -230,7 +230,7 @@ def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLette
     assert [row.key for row in letters] == [large[0].key, large[1].key, None]
     assert [line.size for line in list_letters(here.cluster, here.config, EVERYTHING, 9).lines] == [1_000] * 3
     for number in range(3):
-        text = list(show_letter(here.cluster, here.config, RecordId(0, number)))
+        text = list(show_letter(here.cluster, here.config, RecordId(0, number)).texts())
         assert "value        1,000 bytes" in text
         assert f"header       source: {'h' * 400}" in text
         assert any(line.startswith("  00000000  " + f"3{number} " * 15) for line in text), "its bytes"
@@ -252,9 +252,10 @@ def test_what_cannot_be_read_again_is_named(world: Callable[..., DeadLetterTopic
     here.write([large[0], *wrong, large[1]])
     for number, why in enumerate((INPUT_DELETED, INPUT_DIFFERS, INPUT_DIFFERS)):
         with pytest.raises(BooksError) as caught:
-            list(show_letter(here.cluster, here.config, RecordId(0, number)))
+            list(show_letter(here.cluster, here.config, RecordId(0, number)).texts())
         origin = f"{here.names.examples}[0] offset {(0, 3, 3)[number]}"
         assert caught.value.lines == (f"{origin}: {why}",)
+        assert show_letter(here.cluster, here.config, RecordId(0, number)).to_plain()["problem"] == why
     done = here.replay()
     assert done.refused == {INPUT_DELETED: ["0:0"], INPUT_DIFFERS: ["0:1", "0:2"]}
     assert not done.ok
@@ -333,7 +334,7 @@ def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
             Letter("undecodable", b"\x00" * 5_000, 13, key=None),
         ]
     )
-    text = list(show_letter(here.cluster, here.config, RecordId(0, 0)))
+    text = list(show_letter(here.cluster, here.config, RecordId(0, 0)).texts())
     for line in (
         f"dead letter  {here.names.dead_letters}[0] offset 0",
         f"from         {here.names.examples}[0] offset 12",
@@ -352,11 +353,14 @@ def test_one_is_shown(world: Callable[..., DeadLetterTopics]) -> None:
     value = _examples(1)[0] or b""
     assert text[-2].startswith(f"  00000000  {value[:16].hex(' ')}  ")
     here.replay(Selection(record_ids=frozenset({RecordId(0, 0)})))
-    assert any(line.startswith("sent back    at 20") for line in show_letter(here.cluster, here.config, RecordId(0, 0)))
-    text = list(show_letter(here.cluster, here.config, RecordId(0, 1)))
+    again = show_letter(here.cluster, here.config, RecordId(0, 0))
+    assert any(line.startswith("sent back    at 20") for line in again.texts())
+    assert (again.to_plain()["is_sent_back"], again.to_plain()["detail"]) == (True, "the detail")
+    text = list(show_letter(here.cluster, here.config, RecordId(0, 1)).texts())
     assert text[-1] == "  and 904 bytes more; --full shows them"
     assert any(line.startswith("detail       the detail; ") for line in text), "what the decoder says"
-    assert len(list(show_letter(here.cluster, here.config, RecordId(0, 1), full=True))) == len(text) - 1 + 904 // 16 + 1
+    whole = show_letter(here.cluster, here.config, RecordId(0, 1)).texts(full=True)
+    assert len(list(whole)) == len(text) - 1 + 904 // 16 + 1
 
 
 def test_what_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) -> None:

@@ -1,5 +1,6 @@
 """The commands of `areba acls`, applied as printed, let each role do its own work and nothing else."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,14 +10,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported, but not marked so
     AclBinding,
@@ -28,40 +28,30 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from ops.keeper import KeptProcess
-from stream_app.backends.acls import AclEntry, Pattern, Resource, Role, acl_entries
+from stream_app.admin.history import last_commit, progress_tail, tripped_by
+from stream_app.backends.acls import AclEntry, Pattern, Resource, Role
 from stream_app.backends.base import Committed, TopicPartition
-from stream_app.backends.kafka.cluster import KafkaCluster
+from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.sender import KafkaSender
-from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.checks import wait_for_topics
-from stream_app.cli.main import cli
+from stream_app.cli.preflight import Level
 from stream_app.cli.start import run_worker
 from stream_app.cli.topic_setup import create_topics
 from stream_app.client import Prediction, decode
-from stream_app.config import Config, load
-from stream_app.errors import ArebaError
-from stream_app.testing.local_kafka.jars import kafka_jars
+from stream_app.config import load
+from stream_app.errors import ArebaError, TopicError
+from stream_app.monitor.tail import TOPIC_NAMES, topic_named
+from stream_app.monitor.watcher import Watcher
+from stream_app.serialization import codec
 from stream_app.testing.local_kafka.plan import free_ports
 from tests.support.kafka.application import App
+from tests.support.kafka.members import Member, members_of
 from tests.support.kafka.processes import ROOT
 from tests.support.kafka.records import example, label
-from tests.support.kafka.secure_broker import ADMINISTRATOR, PASSWORD, SecureKafka
+from tests.support.kafka.secure_broker import PASSWORD, SecureKafka
 from tests.support.kafka.waiting import DEADLINE_S, START_DEADLINE_S, wait_until
 
 pytestmark = [pytest.mark.ops, pytest.mark.slow(180), pytest.mark.timeout(580)]
-
-ACLS_SCRIPT = """#!/bin/sh
-exec java -Xmx128m -XX:TieredStopAtLevel=1 -cp '{library}/*' org.apache.kafka.tools.AclCommand "$@"
-"""
-"""What `kafka-acls.sh` of Apache Kafka's distribution comes to."""
-
-ADMIN_CLIENT = """security.protocol=SASL_SSL
-sasl.mechanism=SCRAM-SHA-512
-sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
-  username="{user}" password="{password}";
-ssl.truststore.type=PEM
-ssl.truststore.location={ca}
-"""
 
 KINDS = {
     Resource.TOPIC: ResourceType.TOPIC,
@@ -73,76 +63,10 @@ IMPLYING = {"Read", "Write", "Delete"}
 """Operations that permit Describe too."""
 
 
-@dataclass(frozen=True)
-class _Member:
-    """A principal with one role: its name is that of the role."""
-
-    secure: SecureKafka
-    role: Role
-    app: App
-
-    @cached_property
-    def config(self) -> Config:
-        return self.app.config_of(self.role.value)
-
-    @cached_property
-    def cluster(self) -> KafkaCluster:
-        return KafkaCluster(self.secure.servers, self.config.kafka.all, self.config.log_reader_group_id)
-
-    @property
-    def entries(self) -> tuple[AclEntry, ...]:
-        return acl_entries(self.config, self.role, f"User:{self.role}")
-
-    def send(self, topic: str, value: bytes, key: bytes = b"alpha", time_ms: int = 0) -> None:
-        with closing(KafkaSender(self.secure.servers, self.config.kafka.all)) as sender:
-            sender.send(topic, key, value, time_ms or int(time.time() * 1000))
-            sender.flush(DEADLINE_S)
-
-    def read(self, topic: str) -> None:
-        with closing(self.cluster.reader(TopicPartition(topic, 0))) as reader:
-            wait_until(lambda: reader.poll(1, 1.0) is not None, f"an answer about {topic}")
-
-    def initialise(self, transactional_id: str) -> None:
-        with closing(KafkaTransaction(self.secure.servers, transactional_id, self.config.kafka.all)) as transaction:
-            transaction.initialise()
-
-    def command(self, *words: str) -> str:
-        done = CliRunner().invoke(cli, [*words, "-c", str(self.app.file(self.role.value))], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.output
-
-
 @pytest.fixture(scope="module")
-def members(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Mapping[Role, _Member]:
+def members(secure: SecureKafka, tmp_path_factory: pytest.TempPathFactory) -> Mapping[Role, Member]:
     """Give each role a user, and apply the printed commands as the administrator."""
-    prefix = "secured-"
-    found = {}
-    for role in Role:
-        secure.add_user(role)
-        folder = tmp_path_factory.mktemp(role)
-        kafka = {"bootstrap_servers": secure.servers, "all": secure.client(sasl_username=role.value)}
-        sections: dict[str, Any] = {"kafka": kafka, "streams": {"alpha": {"features": 1}}}
-        found[role] = _Member(secure, role, App(secure.open_servers, prefix, folder, sections))
-    secure.add_user(ADMINISTRATOR)
-    folder = tmp_path_factory.mktemp("administrator")
-    client = folder / "admin client.properties"
-    client.write_text(ADMIN_CLIENT.format(user=ADMINISTRATOR, password=PASSWORD, ca=secure.ca))
-    script = folder / "kafka-acls.sh"
-    script.write_text(ACLS_SCRIPT.format(library=kafka_jars()))
-    script.chmod(0o700)
-    text = "set -e\n"
-    for role, member in found.items():
-        text += member.command(
-            "acls", "--role", role.value, "--principal", f"User:{role}", "--command-config", str(client)
-        )
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["/bin/bash", "-c", text], env=environment, capture_output=True, text=True, timeout=400, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    App(secure.open_servers, "strangers-", folder, {}).create_topics()
-    found[Role.OPERATOR].command("topics", "create", "--partitions", "1")
-    return found
+    return members_of(secure, tmp_path_factory)
 
 
 def _binding(entry: AclEntry) -> tuple[Any, ...]:
@@ -151,7 +75,7 @@ def _binding(entry: AclEntry) -> tuple[Any, ...]:
     return (*place, "*", AclOperation[operation], AclPermissionType.ALLOW)
 
 
-def _consume(member: _Member, topic: str) -> list[bytes]:
+def _consume(member: Member, topic: str) -> list[bytes]:
     """Read a topic as a subscriber, with plain confluent-kafka; raise the client's error."""
     consumer = Consumer(
         {
@@ -172,7 +96,7 @@ def _consume(member: _Member, topic: str) -> list[bytes]:
         return [message.value() or b""]
 
 
-def test_each_role_can_do_its_work(members: Mapping[Role, _Member]) -> None:
+def test_each_role_can_do_its_work(members: Mapping[Role, Member]) -> None:
     """An application whose roles have these permissions alone runs from its topics to its subscribers."""
     operator, producer, worker = (members[role] for role in (Role.OPERATOR, Role.PRODUCER, Role.WORKER))
     topics, now_ms = operator.config.topics, int(time.time() * 1000)
@@ -196,12 +120,45 @@ def test_each_role_can_do_its_work(members: Mapping[Role, _Member]) -> None:
     prediction = decode(value)
     assert isinstance(prediction, Prediction)
     assert prediction.id == "a-1"
-    for words in (("inspect",), ("verify",), ("promote", "alpha", "areba"), ("state", "list"), ("state", "recommit")):
+    _operate(operator, members[Role.SUBSCRIBER])
+
+
+def _operate(operator: Member, subscriber: Member) -> None:
+    """Run each command that reads or writes, while no worker is running."""
+    file = str(operator.app.folder / "alpha.safetensors")
+    letter = json.loads(operator.command("dlq", "list", "--json"))["dead_letters"][0]
+    for words in (
+        ("verify",),
+        ("acls", "--role", "worker", "--principal", "User:worker"),
+        ("config", "check"),
+        ("explain", "alpha", "a-1"),
+        ("watch", "--once", "--interval", "0"),
+        ("dlq", "show", f"{letter['partition']}:{letter['offset']}"),
+        ("dlq", "replay", "--all", "--dry-run"),
+        ("state", "list"),
+        ("state", "rebuild", "--task", "0"),
+        ("state", "export", "alpha", "areba", file),
+        ("state", "recommit"),
+        ("state", "skip"),
+        ("promote", "alpha", "areba"),
+    ):
         operator.command(*words)
+    for topic in TOPIC_NAMES:
+        found = {json.loads(line)["topic"] for line in operator.command("tail", topic).splitlines()}
+        assert found <= {topic_named(operator.config.topics, topic)}
+    assert json.loads(operator.command("inspect", "--json", status=1))["tasks"][0]["state"] == "idle"
+    checks = [json.loads(line) for line in operator.command("topics", "check", "--json", status=1).splitlines()]
+    wrong = {one["check"] for one in checks if one["level"] == Level.WRONG}
+    assert wrong == {"rights", "identity"}, "those of a worker: the command runs as the worker's principal"
+    operator.command("reset", "alpha")
+    operator.command("state", "import", file, "alpha", "areba")
     assert "1" in operator.command("dlq", "replay", "--all")
+    assert subscriber.command("tail", "predictions")
+    with pytest.raises(TopicError, match=f"topic {subscriber.config.topics.examples}"):  # it reads all topics
+        Watcher(subscriber.cluster, subscriber.config, SystemClock())
 
 
-def test_no_role_can_do_more(members: Mapping[Role, _Member]) -> None:
+def test_no_role_can_do_more(members: Mapping[Role, Member]) -> None:
     """What a role was not granted, on any topic, group or transactional id, the broker denies it."""
     names = [*members[Role.WORKER].config.topics, "strangers-examples"]
     application = members[Role.WORKER].config.application.id
@@ -249,13 +206,13 @@ def _error(work: Callable[[], object]) -> str:
     return ""
 
 
-def _works(member: _Member, entry: AclEntry) -> Callable[[], object]:
+def _works(member: Member, entry: AclEntry) -> Callable[[], object]:
     """Return a part of the role's own work that needs a permission."""
     config, cluster = member.config, member.cluster
     if entry.resource is Resource.TRANSACTIONAL_ID:
         own = config.transactional_id if entry.pattern is Pattern.PREFIXED else entry.name
         return partial(member.initialise, own)
-    if member.role is Role.SUBSCRIBER:
+    if member.role is Role.SUBSCRIBER and entry.operation == "Read":
         topic = entry.name if entry.resource is Resource.TOPIC else config.topics.predictions
         return partial(_consume, member, topic)
     if member.role is Role.WORKER and entry.operation != "Delete":
@@ -268,16 +225,18 @@ def _works(member: _Member, entry: AclEntry) -> Callable[[], object]:
         (Resource.TOPIC, "Create"): lambda: create_topics(config, 1),
         (Resource.TOPIC, "DescribeConfigs"): lambda: cluster.topics([entry.name]),
         (Resource.GROUP, "Read"): lambda: cluster.commit_offsets(config.group_id, offsets),
-        (Resource.GROUP, "Describe"): lambda: member.read(config.topics.examples),
+        (Resource.GROUP, "Describe"): lambda: member.read(
+            config.topics.predictions if member.role is Role.SUBSCRIBER else config.topics.examples
+        ),
     }
     return work[entry.resource, entry.operation]
 
 
-def _named(member: _Member, entry: AclEntry) -> Iterator[str]:
+def _named(member: Member, entry: AclEntry) -> Iterator[str]:
     """Yield the texts of which an error has to have one."""
     kind = entry.resource.value.replace("-", " ")
     name = member.config.transactional_id if entry.pattern is Pattern.PREFIXED else entry.name
-    if member.role is Role.SUBSCRIBER:  # the consumer is Kafka's own
+    if member.role is Role.SUBSCRIBER and entry.operation == "Read":  # the consumer is Kafka's own
         yield (
             f"{name}: Broker: Topic authorization failed" if entry.resource is Resource.TOPIC else "Group authorization"
         )
@@ -299,7 +258,7 @@ def _get(port: int, page: str) -> str:
         return str(error)
 
 
-def test_nothing_shows_the_secret(members: Mapping[Role, _Member], tmp_path: Path) -> None:
+def test_nothing_shows_the_secret(members: Mapping[Role, Member], tmp_path: Path) -> None:
     """A password in a log, on a page or in a traceback is known to everybody who may read those."""
     worker = members[Role.WORKER]
     data = yaml.safe_load(worker.app.file("worker").read_text())
@@ -346,8 +305,22 @@ def test_nothing_shows_the_secret(members: Mapping[Role, _Member], tmp_path: Pat
     assert [place for place in seen if PASSWORD in place] == []
 
 
+def test_the_operator_resumes_a_task(members: Mapping[Role, Member]) -> None:
+    """The commit that stops the task is made up, so no worker could continue after this test."""
+    operator = members[Role.OPERATOR]
+    progress = TopicPartition(operator.config.topics.progress, 0)
+    last = last_commit(progress_tail(operator.cluster, progress))
+    assert last is not None
+    stopped = replace(last, sequence=last.sequence + 1_000, tripped="made up")
+    with closing(KafkaSender(operator.secure.open_servers)) as sender:
+        sender.send(progress.topic, None, codec.encode(stopped), int(time.time() * 1000), partition=0)
+        sender.flush(DEADLINE_S)
+    operator.command("resume", "--task", "0")
+    assert tripped_by(progress_tail(operator.cluster, progress)) is None
+
+
 @pytest.mark.parametrize("role", Role)
-def test_each_permission_is_needed_and_named(members: Mapping[Role, _Member], role: Role) -> None:
+def test_each_permission_is_needed_and_named(members: Mapping[Role, Member], role: Role) -> None:
     """An administrator who forgot one permission reads which one; and none is granted without need.
 
     It is the last test here: it commits offsets as a probe, and no worker could start from them.

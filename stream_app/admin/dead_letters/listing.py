@@ -120,7 +120,7 @@ def list_letters(cluster: Cluster, config: Config, selection: Selection, limit: 
                     continue
                 unsent.add(row.offset, record.dead_letter.reason)
                 listing.counts[shown_reason(record.dead_letter.reason)] += 1
-                _keep_newest(newest, lines, _line_of(record), limit)
+                _keep_newest(newest, lines, line_of(record), limit)
     listing.lines = sorted(newest)
     return listing
 
@@ -145,7 +145,8 @@ def _keep_newest(newest: list[Line], lines: dict[int, Line], line: Line, limit: 
             del lines[dropped.record_id.offset]
 
 
-def _line_of(record: StoredDeadLetter) -> Line:
+def line_of(record: StoredDeadLetter) -> Line:
+    """Return the line of a dead letter that was not sent back."""
     dead_letter = record.dead_letter
     value, left_out = dead_letter.original.value, dead_letter.left_out.get(VALUE)
     size = left_out.length if left_out else None if value is None else len(value)

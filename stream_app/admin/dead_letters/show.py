@@ -1,8 +1,12 @@
 """`areba dlq show`: everything about one dead letter."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
 
+from stream_app.admin.dead_letters.listing import line_of
 from stream_app.admin.dead_letters.origins import InputRecords
 from stream_app.admin.dead_letters.record import BORROWED_TIMESTAMPS, RecordId, StoredDeadLetter, read_record
 from stream_app.admin.dead_letters.selection import Selection, format_time
@@ -19,8 +23,71 @@ SHOWN_BYTES = 4_096
 """How many bytes of a key, a header or a value are shown; `--full` shows the whole value."""
 
 
-def show_letter(cluster: Cluster, config: Config, record_id: RecordId, *, full: bool = False) -> Iterator[str]:
-    """Describe one dead letter, line by line.
+@dataclass(frozen=True, slots=True)
+class ShownLetter:
+    """One dead letter with its origin.
+
+    Attributes:
+        record: The dead letter, with the parts that it left out if the input still has them.
+        topic: The dead letters' topic.
+        sent_back: The record that says that it was sent back, if there is one.
+        problem: Why the parts that were left out cannot be read; empty if they can.
+    """
+
+    record: StoredDeadLetter
+    topic: str
+    sent_back: Row | None
+    problem: str
+
+    def check(self) -> None:
+        """Check that no part is missing.
+
+        Raises:
+            BooksError: The input no longer has the parts that were left out.
+        """
+        if self.problem:
+            raise BooksError([f"{self.record.dead_letter.origin}: {self.problem}"])
+
+    def texts(self, *, full: bool = False) -> Iterator[str]:
+        """Yield lines for people; `full`: with all bytes of the value.
+
+        Raises:
+            BooksError: The input no longer has the parts that were left out; raised after all other lines.
+        """
+        yield from _lines(self.record, f"{self.topic}[{self.record.record_id.partition}]", self.sent_back)
+        self.check()
+        yield f"decoded      {_content_text(self.record.content)}"
+        yield from _hexadecimal(self.record.dead_letter.original.value or b"", None if full else SHOWN_BYTES)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the content of the JSON document: the fields of `dlq list`, and all bytes in Base64."""
+        dead_letter, sent_back, replayed = self.record.dead_letter, self.sent_back, self.record.replay
+        key, value, headers = dead_letter.original
+        return {
+            **replace(line_of(self.record), is_sent_back=sent_back is not None).to_plain(),
+            "topic": self.topic,
+            "detail": _detail(self.record),
+            "sent_back": sent_back and {"offset": sent_back.offset, "timestamp_ms": sent_back.timestamp_ms},
+            "before": replayed
+            and {
+                "topic": replayed.topic,
+                "partition": replayed.partition,
+                "offset": replayed.offset,
+                "sent_back_ms": replayed.time_ms,
+                "attempt": replayed.attempt,
+            },
+            "key_base64": _base64(key),
+            "headers": [{"name": name, "value_base64": _base64(cell)} for name, cell in headers],
+            "value_base64": _base64(value),
+            "left_out": {
+                name: {"bytes": part.length, "sha256": part.sha256} for name, part in dead_letter.left_out.items()
+            },
+            "problem": self.problem or None,
+        }
+
+
+def show_letter(cluster: Cluster, config: Config, record_id: RecordId) -> ShownLetter:
+    """Read one dead letter.
 
     The rest of its partition is read to find out whether it was sent back. Parts that it left out are read from its
     input.
@@ -29,10 +96,8 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId, *, full: 
         cluster: Where the topics are.
         config: The application's configuration.
         record_id: Partition and offset of the dead letter.
-        full: Whether to show all bytes of the value.
 
     Raises:
-        BooksError: The input no longer has the parts that were left out; raised after all other lines.
         ConfigurationError: The topic or partition does not exist, or the record at this offset is not a dead letter.
         UnknownOutcomeError: The broker did not answer in time.
     """
@@ -55,7 +120,7 @@ def show_letter(cluster: Cluster, config: Config, record_id: RecordId, *, full: 
         sent_back = next((other for other in rows if read_sent_back(other.headers) == record_id.offset), None)
     with InputRecords(cluster, topic) as inputs:
         record, problem = inputs.completed(record)
-    return _lines(record, where, sent_back, problem, full=full)
+    return ShownLetter(record, topic.name, sent_back, problem)
 
 
 def _other_kind(row: Row | None, record_id: RecordId) -> str:
@@ -68,7 +133,7 @@ def _other_kind(row: Row | None, record_id: RecordId) -> str:
     return "it says that a replay began" if read_start(row.headers) is not None else "another program wrote it"
 
 
-def _lines(record: StoredDeadLetter, where: str, sent_back: Row | None, problem: str, *, full: bool) -> Iterator[str]:
+def _lines(record: StoredDeadLetter, where: str, sent_back: Row | None) -> Iterator[str]:
     dead_letter, replay = record.dead_letter, record.replay
     key, value, headers = dead_letter.original
     yield f"dead letter  {where} offset {record.record_id.offset}"
@@ -91,10 +156,6 @@ def _lines(record: StoredDeadLetter, where: str, sent_back: Row | None, problem:
     yield f"value        {_size_text(value)}"
     for name, part in dead_letter.left_out.items():
         yield f"left out     {name}: {part.length:,} bytes, SHA-256 {printable(part.sha256)}"
-    if problem:
-        raise BooksError([f"{dead_letter.origin}: {problem}"])
-    yield f"decoded      {_content_text(record.content)}"
-    yield from _hexadecimal(value or b"", None if full else SHOWN_BYTES)
 
 
 def _detail(record: StoredDeadLetter) -> str:
@@ -114,6 +175,10 @@ def _time_note(record: StoredDeadLetter) -> str:
 
 def _content_text(content: object) -> str:
     return f"no: {content}" if isinstance(content, Exception) else printable(repr(content)[: 4 * SHOWN_BYTES])
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()
 
 
 def _size_text(value: bytes | None) -> str:

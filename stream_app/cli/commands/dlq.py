@@ -99,16 +99,18 @@ def list_command(path: Path, limit: int, *, as_json: bool, **chosen: Any) -> Non
 @click.argument("place", metavar="PARTITION:OFFSET")
 @CONFIG_OPTION
 @click.option("--full", is_flag=True, help="Print all bytes of the value.")
-def show_command(place: str, path: Path, *, full: bool) -> None:
+@JSON_OPTION
+def show_command(place: str, path: Path, *, full: bool, as_json: bool) -> None:
     """Show one dead letter: its origin, reason, headers and bytes.
 
-    The first lines also say whether the record was sent back. The exit status is 2 if the record is not a dead letter,
-    and 1 if the input no longer has the parts that the dead letter left out.
+    The first lines also say whether the record was sent back. With --json, all bytes are in Base64. The exit status is
+    2 if the record is not a dead letter, and 1 if the input no longer has the parts that the dead letter left out.
 
     \b
     Examples:
       areba dlq show 0:4711 -c my.yaml
       areba dlq show 0:4711 -c my.yaml --full
+      areba dlq show 0:4711 -c my.yaml --json | jq -r .value_base64 | base64 -d
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin.dead_letters.selection import parse_record_ids  # noqa: PLC0415  (see run)
     from stream_app.admin.dead_letters.show import show_letter  # noqa: PLC0415  (see run)
@@ -117,8 +119,10 @@ def show_command(place: str, path: Path, *, full: bool) -> None:
 
     config = load_with_schemas(path)
     (found,) = parse_record_ids([place])
-    for line in show_letter(connect(config), config, found, full=full):
+    letter = show_letter(connect(config), config, found)
+    for line in [json.dumps(letter.to_plain())] if as_json else letter.texts(full=full):
         say(line)
+    letter.check()
 
 
 @dlq.command("replay")

@@ -18,10 +18,10 @@ from stream_app.terminal import Terminal, say
 def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
     """Show the progress and the problems of each task.
 
-    The command reads only the topics and the group; it contacts no worker. The exit status is 1 if the breaker has
-    stopped a task, if a task cannot be restored, if records of a stream became dead letters within the last hour of
-    event time, if a stream's labels have stopped coming, or if a stream has records in two tasks. The command prints
-    each reason with the command that helps.
+    The command reads only the topics and the group; it contacts no worker. The exit status is 1 if no
+    worker is running, if the breaker has stopped a task, if a task cannot be restored, if records of a stream became
+    dead letters within the last hour of event time, if a stream's labels have stopped coming, if a stream has recent
+    records in two tasks, or if a topic has grown. The command prints each reason with the command that helps.
 
     \b
     Examples:

@@ -43,7 +43,7 @@ def test_a_healthy_application() -> None:
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(3)
     nothing = inspect(world.cluster, world.config)
-    assert (nothing.ok, nothing.workers) == (True, 0)
+    assert (nothing.ok, nothing.workers) == (False, 0)
     assert [(view.state, view.sequence, view.engine, view.inputs[0].lag) for view in nothing.tasks] == [
         (TaskState.NEW, -1, None, 3)
     ] * PARTITIONS
@@ -65,7 +65,11 @@ def test_a_healthy_application() -> None:
 
     world.clock.advance(MAX_POLL_INTERVAL_S + 1)
     dead = inspect(world.cluster, world.config, [1])
-    assert (dead.ok, dead.workers, [(view.task, view.state) for view in dead.tasks]) == (True, 0, [(1, TaskState.IDLE)])
+    assert (dead.ok, dead.workers, [(view.task, view.state) for view in dead.tasks]) == (
+        False,
+        0,
+        [(1, TaskState.IDLE)],
+    )
 
 
 def test_a_task_that_the_breaker_stopped() -> None:

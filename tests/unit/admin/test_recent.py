@@ -52,7 +52,7 @@ def test_all_records_of_a_stream_become_dead_letters() -> None:
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
     place = RecordId(*map(int, lines[0].rpartition("areba dlq show ")[2].split(":")))
-    assert any("wrong-dimension" in line for line in show_letter(world.cluster, world.config, place))
+    assert any("wrong-dimension" in line for line in show_letter(world.cluster, world.config, place).texts())
     assert inspect(world.cluster, world.config, [1]).ok
 
 

@@ -50,13 +50,14 @@ def test_producers_and_subscribers_see_their_own_side_only() -> None:
         ("topic", topics.labels): {"Write", "DescribeConfigs"},
     }
     assert _granted(Role.SUBSCRIBER) == {
-        ("topic", topics.predictions): {"Read"},
-        ("topic", topics.outcomes): {"Read"},
-        ("topic", topics.metrics): {"Read"},
+        ("topic", topics.predictions): {"Read", "DescribeConfigs"},
+        ("topic", topics.outcomes): {"Read", "DescribeConfigs"},
+        ("topic", topics.metrics): {"Read", "DescribeConfigs"},
         ("group", "my-app-subscribers"): {"Read"},
+        ("group", "my-app/log-reader"): {"Describe"},
     }
-    (own,) = [e for e in acl_entries(CONFIG, Role.SUBSCRIBER, "User:a", "desk") if e.resource is Resource.GROUP]
-    assert own.name == "desk"
+    named = acl_entries(CONFIG, Role.SUBSCRIBER, "User:a", "desk")
+    assert [e.name for e in named if e.resource is Resource.GROUP] == ["desk", "my-app/log-reader"]
 
 
 def test_an_operator_cannot_write_what_only_workers_write() -> None:

@@ -1,6 +1,7 @@
 """With `--json`, commands whose output is data print documents: scripts need no parsing of tables."""
 
 import json
+from base64 import b64decode
 
 from tests.support.world import World, _started, _turns
 from tests.unit.cli.conftest import Run
@@ -33,6 +34,11 @@ def test_dead_letters(run: Run, world: World) -> None:
     (letter,) = document["dead_letters"]
     assert (status, letter["partition"], letter["bytes"], letter["is_sent_back"]) == (0, 1, 8, False)
     assert document["counts"] == {letter["reason"]: 1}
+    status, (line,), _ = run("dlq", "show", f"1:{letter['offset']}", "--json")
+    shown = json.loads(line)
+    assert (status, {name: shown[name] for name in letter}) == (0, letter)
+    assert (b64decode(shown["key_base64"]), b64decode(shown["value_base64"])) == (b"s1", b"nonsense")
+    assert (shown["sent_back"], shown["left_out"], shown["problem"]) == (None, {}, None)
 
 
 def test_permissions(run: Run) -> None:
@@ -40,5 +46,7 @@ def test_permissions(run: Run) -> None:
     status, (line,), _ = run("acls", "--principal", "User:desk", "--role", "subscriber", "--json")
     entries = json.loads(line)
     assert status == 0
-    assert {(entry["principal"], entry["operation"]) for entry in entries} == {("User:desk", "Read")}
+    assert {(entry["principal"], entry["operation"]) for entry in entries} == {
+        ("User:desk", operation) for operation in ("Read", "Describe", "DescribeConfigs")
+    }
     assert "predictions" in {entry["name"] for entry in entries}

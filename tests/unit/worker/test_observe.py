@@ -51,7 +51,7 @@ def test_a_stream_of_the_wrong_dimension(caplog: pytest.LogCaptureFixture) -> No
     assert counts["0", "wrong-dimension"] == 12
     assert sum(counts.values()) == len(world.rows("dead-letters", 0))
     partition, dead_offset = map(int, command.removeprefix("areba dlq show ").split(":"))
-    shown = "\n".join(show_letter(world.cluster, world.config, RecordId(partition, dead_offset)))
+    shown = "\n".join(show_letter(world.cluster, world.config, RecordId(partition, dead_offset)).texts())
     assert f"examples[0] offset {offset}" in shown
     assert "wrong-dimension" in shown
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from stream_app.admin.inspect_tasks import inspect
+from stream_app.admin.recent_outputs import WINDOW_MS
 from stream_app.backends.partitioner import Placement, partition_of
 from stream_app.config import LearnerSettings, LimitSettings, StreamSettings, TaskSettings
 from stream_app.pipeline.outputs import DeadCount, Outputs
@@ -240,7 +241,7 @@ def test_a_misplaced_stream_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
 
 def test_a_stream_in_two_partitions_is_found() -> None:
     """Two models of one stream, under one name: `inspect` ends with status 1, and `verify` with a finding."""
-    world, _, _ = _split_world()
+    world, member, _ = _split_world()
     stream = _elsewhere(1)
     found = inspect(world.cluster, world.config)
     assert (found.ok, found.split_streams()) == (False, {stream: [0, 1]})
@@ -250,6 +251,11 @@ def test_a_stream_in_two_partitions_is_found() -> None:
     assert inspect(world.cluster, world.config, [1]).ok, "one task alone cannot tell"
     report = verify(world.cluster, world.config)
     assert [(finding.code, finding.text) for finding in report.findings] == [(Code.SPLIT_STREAM, line)]
+
+    value = codec.encode(Example(stream, "later", [1.0]))
+    world.put("examples", 1, stream.encode(), value, 30 + WINDOW_MS)
+    _turns(member, until=lambda: [task.offsets for task in member.tasks] == [(3, 0), (4, 0)])
+    assert inspect(world.cluster, world.config).ok, "all of its producers choose the same partition by now"
 
 
 def test_verify_knows_wrong_keys() -> None:
