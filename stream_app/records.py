@@ -195,7 +195,7 @@ class Metric:
     `recall`, `specificity` and `gmean` are None until both classes were seen. `..._correct` and `..._total` are the
     prequential sums: counts of correct predictions and of labels of each class, with `metrics.fading_factor`. A change
     means that the learner recognises a class worse than before. `labels_to_recover` counts from the beginning of the
-    last change; it is None while the G-mean is below 90 % of `gmean_before`. Sizes and queues that are absent are None.
+    last change; it is None while the G-mean is below 90 % of `gmean_before`. Fields of queues that are absent are None.
     """
 
     stream: str
@@ -209,8 +209,8 @@ class Metric:
     positive_total: float
     negative_correct: float
     negative_total: float
-    positive_size: float | None
-    negative_size: float | None
+    positive_size: float
+    negative_size: float
     positive_queue: int | None
     negative_queue: int | None
     positive_capacity: int | None

@@ -182,8 +182,8 @@ class Inspection:
 
     def problems(self) -> Iterator[str]:
         """Yield a line for each problem."""
-        if not self.workers:
-            yield "no worker is running, so no task is processed; start one: areba run"
         yield from self.grown
         yield from (line for view in self.tasks for line in view.problems())
         yield from (split_text(stream, tasks) for stream, tasks in self.split_streams().items())
+        if not self.workers:
+            yield "no worker is running, so no task is processed; start one: areba run"

@@ -178,8 +178,6 @@ class Stream:
         recall, specificity, gmean = scores_of(sums)
         labelled, examples, unlabelled, evicted, duplicates, pending, waiting = (int(count) for count in counts[:7])
         delays = [None if delay == NO_LONG else int(delay) for delay in counts[7:10]]
-        has_sizes = report[1] + report[2] > 0  # after a label, the size of its class is above 0
-        sizes = [float(figure) if has_sizes else None for figure in report[1:3]]
         has_queues = report[5] + report[6] > 0  # the capacity of a queue is at least 1
         queues = [int(figure) if has_queues else None for figure in report[3:7]]
         return Metric(
@@ -194,8 +192,8 @@ class Stream:
             positive_total=float(sums[1]),
             negative_correct=float(sums[2]),
             negative_total=float(sums[3]),
-            positive_size=sizes[0],
-            negative_size=sizes[1],
+            positive_size=float(report[1]),
+            negative_size=float(report[2]),
             positive_queue=queues[0],
             negative_queue=queues[1],
             positive_capacity=queues[2],

@@ -19,11 +19,8 @@ from stream_app.serialization.avro import Check, Record, walk
 from stream_app.serialization.one_value import read_one
 from stream_app.serialization.wire_format import WireFormat, single_object
 
-NULLABLE_SINCE_2 = (
-    *("positive_size", "negative_size"),
-    *("positive_queue", "negative_queue", "positive_capacity", "negative_capacity"),
-)
-"""Fields of `Metric` that are null if the learner has no such figure; version 1 of its schema has 0 there."""
+QUEUE_FIELDS = ("positive_queue", "negative_queue", "positive_capacity", "negative_capacity")
+"""Fields of `Metric` that are null if the learner has no queues; version 1 of its schema has 0 there."""
 
 
 def encode(record: Record, wire_format: WireFormat | None = None) -> bytes:
@@ -88,5 +85,5 @@ def _plain(record: Record, version: int) -> dict[str, Any]:
     elif isinstance(record, Prediction) and version == 1:
         plain["label"] = plain.pop("predicted_class")
     elif isinstance(record, Metric) and version == 1:
-        plain |= {name: plain[name] or 0 for name in NULLABLE_SINCE_2}
+        plain |= {name: plain[name] or 0 for name in QUEUE_FIELDS}
     return plain

@@ -62,7 +62,7 @@ def test_a_configuration_of_an_older_version_means_version_1() -> None:
     assert TaskSettings.from_json(text).output_schemas == 1
 
 
-def test_a_learner_without_class_sizes_and_queues_has_none() -> None:
+def test_a_learner_without_queues_has_none() -> None:
     """A queue of length 0 and no queue are not the same."""
     world = World(_versioned(2))
     world.send(BEFORE)
@@ -72,7 +72,7 @@ def test_a_learner_without_class_sizes_and_queues_has_none() -> None:
     assert metrics
     for metric in metrics:
         assert isinstance(metric, Metric)
-        assert (metric.positive_size, metric.positive_queue, metric.negative_capacity) == (None, None, None)
+        assert (metric.positive_queue, metric.negative_capacity) == (None, None)
 
 
 def test_version_1_is_written_and_read() -> None:
