@@ -95,7 +95,8 @@ class Recent(NamedTuple):
         for one in self.dead:
             if one.reason not in QUIET:
                 yield (
-                    f"task {self.task}: {'' if self.is_all else 'at least '}{one.records} dead letters {one.reason} in "
+                    f"task {self.task}: {'' if self.is_all else 'at least '}{one.records} dead letter{'' if one.records == 1 else 's'} {one.reason} in "
+                    f""
                     f"the last hour of event time, the last of stream {one.stream!r}; look: areba dlq show "
                     f"{self.task}:{one.offset}"
                 )
