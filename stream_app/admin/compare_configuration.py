@@ -56,7 +56,7 @@ class Comparison:
         if self.new:
             yield f"{_tasks(self.new)}: nothing is committed yet, so any file will do"
         if not self.differences and not self.problems:
-            yield "nothing changes"
+            yield "nothing that changes results: all other settings hold after a restart"
 
     def to_plain(self) -> dict[str, Any]:
         """Return the content of the JSON document."""

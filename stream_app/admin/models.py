@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 from rich.progress import Progress
 
+from stream_app.admin.dead_letters.record import read_record
+from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.admin.history import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Reporter, records_of
 from stream_app.backends.base import Clock, Cluster, TopicPartition, pair
 from stream_app.backends.partition_count import partitions_of
@@ -237,6 +239,10 @@ class Explanation:
         )
 
 
+class DeadExampleError(Exception):
+    """The example became a dead letter, and was never predicted."""
+
+
 def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanation:
     """Predict an example again with the state that the task had when it first predicted the example.
 
@@ -248,6 +254,7 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
 
     Raises:
         ConfigurationError: There is no such stream.
+        DeadExampleError: All examples with this id became dead letters.
         StateError: There is no such example, it was not processed yet, or the state before it cannot be rebuilt.
         UnknownOutcomeError: The broker did not answer in time.
     """
@@ -273,7 +280,9 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
 
 
 def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str) -> tuple[Example, int]:
-    """Return the first example with this id, and its offset; later ones are repetitions."""
+    """Return the first example with this id that is no dead letter, and its offset; later ones are repetitions."""
+    buried = _buried_examples(place, partition)
+    problem: str | None = None
     wanted, name = id_.encode(), stream.encode()
     is_known = stream in place.config.streams
     for offset, value in records_of(place.cluster, partition):
@@ -281,13 +290,31 @@ def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str
         if value and wanted in value:  # most values need not be decoded
             record = _decoded(value, place)
             if isinstance(record, Example) and (record.stream, record.id) == (stream, id_):
-                return record, offset
+                if offset not in buried:
+                    return record, offset
+                problem = buried[offset]
+    if problem is not None:
+        raise DeadExampleError(f"{stream} {id_}: {problem}; it was never predicted")
     where = f"{partition.topic}[{partition.partition}]"
     if not is_known:
         raise ConfigurationError(
             f"there is no stream {stream!r}: none is configured, and {where} has no example of this stream"
         )
     raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.EXAMPLE_UNKNOWN)
+
+
+def _buried_examples(place: Place, partition: TopicPartition) -> dict[int, str]:
+    """Return what became of the examples of a partition that became dead letters, by their offsets."""
+    topic, buried = DeadLettersTopic(place.cluster, place.config), dict[int, str]()
+    with closing(topic.open(partition.partition)) as reader:
+        for row in topic.rows(reader, partition.partition):
+            found = read_record(partition.partition, row, topic.wire_format)
+            if found is not None and found.dead_letter.topic == partition.topic:
+                letter = found.dead_letter
+                buried[letter.input_offset] = (
+                    f"examples offset {letter.input_offset} became dead letter {found.record_id} ({letter.reason})"
+                )
+    return buried
 
 
 def _decoded(value: bytes, place: Place) -> object:

@@ -95,12 +95,14 @@ class Recent(NamedTuple):
         for one in self.dead:
             if one.reason not in QUIET:
                 yield (
-                    f"task {self.task}: {'' if self.is_all else 'at least '}{one.records} dead letters {one.reason} in "
+                    f"task {self.task}: {'' if self.is_all else 'at least '}{one.records} "
+                    f"dead letter{'' if one.records == 1 else 's'} {one.reason} in "
+                    f""
                     f"the last hour of event time, the last of stream {one.stream!r}; look: areba dlq show "
                     f"{self.task}:{one.offset}"
                 )
         for name, problem in self.missing().items():
-            yield f"task {self.task}: stream {name!r}: {problem}"
+            yield f"task {self.task}: stream {name!r}: {problem}; look: areba watch"
 
     def to_plain(self) -> dict[str, Any]:
         """Return the content of the JSON document."""

@@ -153,6 +153,7 @@ def replay_command(
       areba dlq replay 0:4711 0:4712 -c my.yaml
       areba dlq replay -c my.yaml --all
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
+    from stream_app.admin.dead_letters.cures import warnings  # noqa: PLC0415  (see run)
     from stream_app.admin.dead_letters.replay import replay  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.backends.kafka.transaction import KafkaTransaction  # noqa: PLC0415
@@ -184,6 +185,6 @@ def replay_command(
             dry_run=dry_run,
             on_progress=on_progress,
         )
-    for line in result.texts():
+    for line in (*warnings(reason for reason, _ in result.sent), *result.texts()):
         say(line)
     sys.exit(0 if result.ok else 1)

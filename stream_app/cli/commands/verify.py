@@ -105,7 +105,8 @@ def verify(
 def explain(stream: str, id_: str, path: Path, task: int | None, *, as_json: bool) -> None:
     """Predict a past example again with the state of that moment.
 
-    The exit status is 1 if the bits differ from the published bits, and 3 if the state cannot be rebuilt.
+    The exit status is 1 if the bits differ from the published bits or the example became a dead letter, and 3 if the
+    state cannot be rebuilt.
 
     \b
     Examples:
@@ -114,7 +115,11 @@ def explain(stream: str, id_: str, path: Path, task: int | None, *, as_json: boo
     from stream_app.admin import models  # noqa: PLC0415  (see run)
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
-    explanation = models.explain(open_place(path), stream, id_, task)
+    try:
+        explanation = models.explain(open_place(path), stream, id_, task)
+    except models.DeadExampleError as error:
+        say(json.dumps({"is_same": False, "problem": str(error)}) if as_json else str(error))
+        sys.exit(1)
     for line in [json.dumps(explanation.to_plain())] if as_json else explanation.lines():
         say(line)
     sys.exit(0 if explanation.is_same else 1)

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import NamedTuple, TypeAlias
 
 from stream_app.worker.pages import metrics
-from stream_app.worker.pages.metrics import Metric
+from stream_app.worker.pages.metrics import Kind, Metric
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a metric's labels, in the order of its declaration."""
@@ -53,7 +53,7 @@ class Figures:
             self._commits_s += seconds
 
     def drop_task(self, task: int) -> None:
-        """Delete all values of a task, which another worker reports from now on."""
+        """Delete the gauges of a task, which another worker reports from now on; counters never fall."""
         self._drop(task, "task")
 
     def drop_streams(self, task: int) -> None:
@@ -63,7 +63,7 @@ class Figures:
     def _drop(self, task: int, label: str) -> None:
         with self._lock:
             for metric, values in self._values.items():
-                if "task" in metric.labels and label in metric.labels:
+                if metric.kind is not Kind.COUNTER and "task" in metric.labels and label in metric.labels:
                     place = metric.labels.index("task")
                     for key in [key for key in values if key[place] == str(task)]:
                         del values[key]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_app.admin.learner_list import documents, table
-from stream_app.admin.models import Place, diff, explain, export, export_all, rebuild
+from stream_app.admin.models import DeadExampleError, Place, diff, explain, export, export_all, rebuild
 from stream_app.backends.base import TopicPartition
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.learners.networks.autograd import DenseNetwork
@@ -166,3 +166,18 @@ def test_what_cannot_be_explained() -> None:
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "late", [1.0])), 1_000)
     with pytest.raises(StateError, match=ErrorCode.NEVER_COMMITTED):
         explain(_place(world), "s0", "late", 0)
+
+
+def test_an_example_that_became_a_dead_letter_is_skipped() -> None:
+    """The occurrence that was predicted is explained; without one, the dead letter is named."""
+    world = _ran()
+    world.put("examples", 0, b"s0", codec.encode(Example("s0", "again", [float("nan")])), 1_000)
+    member = _started(world.worker())
+    _turns(member, until=lambda: len(world.rows("dead_letters", 0)) > 0)
+    with pytest.raises(DeadExampleError, match="not-finite"):
+        explain(_place(world), "s0", "again", 0)
+    world.put("examples", 0, b"s0", codec.encode(Example("s0", "again", [1.0])), 1_001)
+    _turns(member, until=lambda: any(b"again" in (row[1] or b"") for row in world.rows("predictions", 0)))
+    found = explain(_place(world), "s0", "again", 0)
+    assert found.is_same
+    assert (found.example.features, len(found.again)) == ((1.0,), 2)

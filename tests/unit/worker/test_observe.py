@@ -108,11 +108,23 @@ def test_names_of_records_are_escaped(name: str | None, caplog: pytest.LogCaptur
 
 
 def test_figures_of_a_task_go_with_it() -> None:
-    """Another worker counts it then; a name that would move a cursor is escaped here, too."""
+    """Another worker reports it then, but counters stay; a name that would move a cursor is escaped here, too."""
     figures = Figures()
     for task in (1, 11):
         figures.add(metrics.DEAD_LETTERS, 2, task, "late-label")
         figures.set(metrics.LABEL_SILENCE, 1.5, task, "a\x1b[31m")
     figures.drop_task(1)
-    assert figures.values()[metrics.DEAD_LETTERS] == {("11", "late-label"): 2.0}
+    assert figures.values()[metrics.DEAD_LETTERS] == {("1", "late-label"): 2.0, ("11", "late-label"): 2.0}
     assert figures.values()[metrics.LABEL_SILENCE] == {("11", repr("a\x1b[31m")): 1.5}
+
+
+def test_counters_never_fall_in_a_rebalance() -> None:
+    """A task that is revoked and assigned again has the totals that it had: Prometheus takes a fall for a restart."""
+    observer = Observer(ManualClock())
+    observer.assigned([0])
+    observer.dead_letters(0, [DeadCount(Reason.LATE_LABEL, "s0", Side.LABELS, 3, 7)], {})
+    before = observer.figures.values()[metrics.DEAD_LETTERS]["0", "late-label"]
+    observer.revoked([0])
+    assert observer.figures.values()[metrics.DEAD_LETTERS]["0", "late-label"] == before > 0
+    observer.assigned([0])
+    assert observer.figures.values()[metrics.DEAD_LETTERS]["0", "late-label"] == before

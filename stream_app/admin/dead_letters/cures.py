@@ -1,0 +1,24 @@
+"""Which dead letters a replay does not cure."""
+
+from collections.abc import Iterable, Iterator
+
+from stream_app.records import Reason
+
+INCURABLE = frozenset(
+    reason.text for reason in (Reason.UNDECODABLE, Reason.NOT_FINITE, Reason.BAD_ID, Reason.BAD_LABEL)
+)
+"""The record itself is wrong, under every configuration."""
+
+CONDITIONAL = frozenset(reason.text for reason in (Reason.WRONG_SCHEMA, Reason.WRONG_DIMENSION, Reason.TOO_LARGE))
+"""The record is accepted only after a change of the configuration or of the registered schemas."""
+
+
+def warnings(reasons: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each reason for which a replay makes the same dead letter again."""
+    for reason in sorted(set(reasons)):
+        if reason in INCURABLE | CONDITIONAL:
+            unless = " unless the configuration or the schema has changed" if reason in CONDITIONAL else ""
+            yield (
+                f"warning: {reason}: a replay makes the same dead letter again{unless}; correct the producer, and let "
+                "it send the record again with the same id"
+            )
