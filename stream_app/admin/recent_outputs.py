@@ -94,12 +94,12 @@ class Recent(NamedTuple):
         """Yield a line for each problem."""
         for one in self.dead:
             if one.reason not in QUIET:
+                count = (
+                    f"{'' if self.is_all else 'at least '}{one.records} dead letter{'' if one.records == 1 else 's'}"
+                )
                 yield (
-                    f"task {self.task}: {'' if self.is_all else 'at least '}{one.records} "
-                    f"dead letter{'' if one.records == 1 else 's'} {one.reason} in "
-                    f""
-                    f"the last hour of event time, the last of stream {one.stream!r}; look: areba dlq show "
-                    f"{self.task}:{one.offset}"
+                    f"task {self.task}: {count} {one.reason} in the last hour of event time, the last of stream "
+                    f"{one.stream!r}; look: areba dlq show {self.task}:{one.offset}"
                 )
         for name, problem in self.missing().items():
             yield f"task {self.task}: stream {name!r}: {problem}; look: areba watch"

@@ -10,14 +10,14 @@ INCURABLE = frozenset(
 """The record itself is wrong, under every configuration."""
 
 CONDITIONAL = frozenset(reason.text for reason in (Reason.WRONG_SCHEMA, Reason.WRONG_DIMENSION, Reason.TOO_LARGE))
-"""The record is accepted only after a change of the configuration or of the registered schemas."""
+"""The record is accepted only after a change of the configuration, the registered schemas or the stream's dimension."""
 
 
 def warnings(reasons: Iterable[str]) -> Iterator[str]:
     """Yield a warning for each reason for which a replay makes the same dead letter again."""
     for reason in sorted(set(reasons)):
         if reason in INCURABLE | CONDITIONAL:
-            unless = " unless the configuration or the schema has changed" if reason in CONDITIONAL else ""
+            unless = " unless the configuration, the schema or the stream has changed" if reason in CONDITIONAL else ""
             yield (
                 f"warning: {reason}: a replay makes the same dead letter again{unless}; correct the producer, and let "
                 "it send the record again with the same id"

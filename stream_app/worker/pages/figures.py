@@ -63,7 +63,7 @@ class Figures:
     def _drop(self, task: int, label: str) -> None:
         with self._lock:
             for metric, values in self._values.items():
-                if metric.kind is not Kind.COUNTER and "task" in metric.labels and label in metric.labels:
+                if "task" in metric.labels and label in metric.labels and not _is_kept(metric):
                     place = metric.labels.index("task")
                     for key in [key for key in values if key[place] == str(task)]:
                         del values[key]
@@ -87,3 +87,8 @@ def _values_of(labels: tuple[str | int, ...]) -> Labels:
     if "".join(texts).isprintable():
         return texts
     return tuple(text if text.isprintable() else repr(text) for text in texts)
+
+
+def _is_kept(metric: Metric) -> bool:
+    """Say whether the values of a task that was revoked stay: counters do, but not by stream, which would pile up."""
+    return metric.kind is Kind.COUNTER and "stream" not in metric.labels
