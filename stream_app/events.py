@@ -160,6 +160,13 @@ RESTORED = Event(
     "snapshot (-1: none).",
 )
 CHANGED = Event("changed", _INFO, " task={task} {change}", "From now on a task uses the new value of a setting.")
+CHANGE_FLAGGED = Event(
+    "change-flagged",
+    _INFO,
+    " task={task} stream={stream!r} learner={learner} changes={changes}",
+    "A change detector has flagged a drop of a learner on a stream, for the streams that `/metrics` has. The field "
+    "`changes` counts all changes so far; `areba watch` and the metrics topic say when it began.",
+)
 GROWN = Event(
     "grown",
     _WARNING,

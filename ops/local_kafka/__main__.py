@@ -42,7 +42,9 @@ def up(brokers: int, folder: Path) -> None:
     with file_lock(folder / "lock", READY_TIMEOUT_S):
         plan = ClusterPlan.load(folder)
         running = plan is not None and any(processes.broker_pid(folder, broker.node) for broker in plan.brokers)
-        if not (plan and running and len(plan.brokers) == brokers):
+        if plan and running and len(plan.brokers) == brokers:
+            say(f"Kafka {KAFKA_VERSION} already runs, with the data that it has in {folder}:")
+        else:
             kafka = LocalKafka(folder, prepare_plan(folder, brokers), library, temporary=False)
             with ExitStack() as undo:
                 undo.callback(kafka.stop)

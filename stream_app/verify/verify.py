@@ -98,7 +98,8 @@ class Report:
         if self.finding_count > len(self.findings):
             console.print(f"and {self.finding_count - len(self.findings):,} more", style="red")
         scope = f"{self.partitions} partitions, {self.commits:,} commits, {self.records:,} output records"
-        verdict = "all records are accounted for" if self.ok else f"{self.finding_count:,} findings"
+        found_nothing = "all checked records are accounted for" if self.is_partial else "all records are accounted for"
+        verdict = found_nothing if self.ok else f"{self.finding_count:,} findings"
         console.print(f"{verdict} ({scope})", style="bold green" if self.ok else "bold red")
 
     def to_plain(self) -> dict[str, Any]:

@@ -193,6 +193,10 @@ class Observer:
         for line in lines:
             events.log(events.CHANGED, self._logger, task=task, change=line)
 
+    def change_flagged(self, task: int, stream: str, learner: str, changes: int) -> None:
+        """Record that a change was flagged for a learner of a stream, and how many there were so far."""
+        events.log(events.CHANGE_FLAGGED, self._logger, task=task, stream=stream, learner=learner, changes=changes)
+
     def memory_bound(self, bound: MemoryBound, tasks: int, limit_bytes: int, limit_name: str) -> None:
         """Record the memory bound of a worker that owns all tasks; warn if it exceeds the limit."""
         self.figures.set(metrics.MEMORY_BOUND, bound.total(tasks))

@@ -71,6 +71,7 @@ class StateWatch:
         self._passes: dict[OwnedTask, _Pass] = {}
         self._lags: dict[OwnedTask, tuple[Lag, Lag]] = {}
         self._published: dict[OwnedTask, set[str]] = {}
+        self._changes: dict[OwnedTask, dict[tuple[str, str], int]] = {}  # by stream and learner: those flagged so far
 
     def look(self, tasks: Sequence[OwnedTask]) -> None:
         """Continue where the last slice ended; after all streams, the next slice starts with the first again."""
@@ -94,8 +95,9 @@ class StateWatch:
         for task in self._published.keys() - {task for task in tasks if task.state is TaskState.LIVE}:
             del self._published[task]
             self._observer.figures.drop_streams(task.number)
-        for task in self._lags.keys() - {*tasks}:
-            del self._lags[task]
+        for known in (self._lags, self._changes):
+            for task in known.keys() - {*tasks}:
+                del known[task]
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class StateWatch:
             self._look_at_tables(self._passes[task], stream)
             if self._admit(task, stream.name):
                 self._publish_labels(task.number, stream.name, flow, problem)
-                self._publish_learners(task.number, stream)
+                self._publish_learners(task, stream)
 
     def _admit(self, task: OwnedTask, name: str) -> bool:
         """Say whether a stream has figures of its own; the first streams have."""
@@ -171,13 +173,20 @@ class StateWatch:
         if flow.unlabelled_share is not None:
             figures.set(metrics.UNLABELLED_SHARE, flow.unlabelled_share, task, stream)
 
-    def _publish_learners(self, task: int, stream: Stream) -> None:
+    def _publish_learners(self, task: OwnedTask, stream: Stream) -> None:
         figures = self._observer.figures
         champion = stream.learner_names[stream.join.champion]
         for name, sums, monitor in zip(stream.learner_names, stream.prequential, stream.changes, strict=True):
-            at = task, stream.name, name
+            at = task.number, stream.name, name
             figures.set(metrics.CHAMPION, name == champion, *at)
-            figures.set(metrics.CHANGES, float(monitor.arrays()["change_counts"][CHANGES]), *at)
+            changes = int(monitor.arrays()["change_counts"][CHANGES])
+            figures.set(metrics.CHANGES, changes, *at)
+            known = self._changes.setdefault(task, {})
+            if changes > known.get(
+                at[1:], changes
+            ):  # a change that was flagged before the first look was logged before
+                self._observer.change_flagged(*at, changes)
+            known[at[1:]] = changes
             scores = scores_of(sums.sums())
             for metric, score in zip((metrics.RECALL, metrics.SPECIFICITY, metrics.GMEAN), scores, strict=True):
                 if score is not None:
