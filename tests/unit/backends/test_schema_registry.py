@@ -198,6 +198,7 @@ def test_a_worker_over_http(server: tuple[Registry, str], tmp_path: Path) -> Non
     assert "secret" not in f"{config!r} {config.redacted()} {effective(path, {})}"
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("problem", ["is_starting", "user_info"])
 def test_a_registry_that_refuses(server: tuple[Registry, str], tmp_path: Path, problem: str) -> None:
     """A start waits for it and then names the setting, not a traceback of an HTTP library."""

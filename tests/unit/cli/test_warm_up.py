@@ -39,6 +39,7 @@ assert len(application.predictions()) == 300
 """
 
 
+@pytest.mark.slow(5)
 @pytest.mark.parametrize("corrections", ["first", "correct"])
 def test_a_worker_that_is_warm_asks_the_compiler_for_nothing(corrections: str) -> None:
     """A function that is first called in a batch or a restore would be compiled there, for seconds."""

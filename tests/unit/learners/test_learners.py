@@ -163,6 +163,7 @@ def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(settings: dict[str, 
     assert run_in_cuts(other, in_turn(labels), examples, 60).scores.tobytes() != answers[0].scores.tobytes()
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("settings", KINDS, ids=str)
 def test_arrays_are_copies(settings: dict[str, Any]) -> None:
     """A snapshot is written while the learner continues."""

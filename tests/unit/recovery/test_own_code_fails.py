@@ -58,6 +58,7 @@ class FussyNetwork(torch.nn.Module):
         return logits
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("learner", [{"method": f"{HERE}Fussy"}, {"method": "areba", "network": f"{HERE}FussyNetwork"}])
 def test_its_task_is_parked_and_the_others_continue(learner: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     """An error in one stream's learner must not stop the streams of other tasks."""

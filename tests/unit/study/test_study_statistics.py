@@ -28,6 +28,7 @@ def test_the_anova_is_that_of_the_textbook() -> None:
     assert result.p_value == pytest.approx(0.001886, abs=1e-5)
 
 
+@pytest.mark.slow(1)
 def test_fishers_differences_are_paired_and_not_corrected() -> None:
     """Before less six months within people: mean -6.8333, deviation 4.1673, so t(5) = -4.0165 and p = 0.0101."""
     result = fisher(ERRORS, ["before", "three", "six"])
