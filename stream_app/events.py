@@ -100,14 +100,14 @@ SERVICE_AWAITED = Event(
 REGISTRY_AWAITED = Event(
     "registry-awaited",
     _WARNING,
-    " id={number}: {problem}",
+    " schema_id={schema_id}: {problem}",
     "The schema registry does not answer what a new schema id means. The task with this record waits; the other tasks "
     "continue. Logged every five seconds.",
 )
 SCHEMA_ACCEPTED = Event(
     "schema-accepted",
     _INFO,
-    " id={number} schema={schema}",
+    " schema_id={schema_id} schema={schema}",
     "The schema registry has another id for a schema of this package. The worker records the id and reads its values.",
 )
 OLDER_WORKERS_AWAITED = Event(

@@ -14,8 +14,8 @@ from stream_app.worker.pages import metrics
 REASONS: Mapping[Reason, str] = {
     Reason.UNDECODABLE: "The value is missing, is not Avro of its schema, has bytes left over, or is a mark that asks "
     "for nothing.",
-    Reason.WRONG_SCHEMA: "The value does not begin with the fingerprint or the number of a schema of this topic. The "
-    "detail says if it looks like the other wire format, or names an unknown number.",
+    Reason.WRONG_SCHEMA: "The value does not begin with the fingerprint or the id of a schema of this topic. The "
+    "detail says if it looks like the other wire format, or names an unknown schema id.",
     Reason.TOO_LARGE: "The value has more than `limits.max_record_bytes` bytes.",
     Reason.WRONG_DIMENSION: "The example has no feature, more than `limits.max_features`, or another number of "
     "features than its stream.",

@@ -85,7 +85,7 @@ def _acts(place: Place, number: int, seed: Seed) -> tuple[list[Act], tuple[str, 
 
 
 def as_recorded(settings: TaskSettings, recorded: TaskSettings) -> TaskSettings:
-    """Return the settings with what a worker has found out: the limit of a topic, and the numbers of schemas."""
+    """Return the settings with what a worker has found out: the limit of a topic, and the schema ids."""
     limited = settings.model_copy(update={"dead_letter_bytes": recorded.dead_letter_bytes})
     return limited.with_schema_ids(recorded.schema_ids)
 

@@ -354,16 +354,16 @@ class Sender(Protocol):
 
 
 class SchemaNames(Protocol):
-    """Knows the schemas of numbers that a task meets for the first time."""
+    """Names the schemas of ids that a task meets for the first time."""
 
-    def names_of(self, numbers: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of our schemas among these numbers; None while nobody answers."""
+    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
+        """Return the names of our schemas by those of these ids that have one; None while nobody answers."""
 
 
 class _NoRegistry:
-    """No number is that of a schema."""
+    """Knows no schema id."""
 
-    def names_of(self, numbers: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002  (part of the Protocol)
+    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str]:  # noqa: ARG002  (part of the Protocol)
         """Return nothing."""
         return {}
 

@@ -207,7 +207,7 @@ def _registry(config: Config) -> Iterator[Result]:
         yield from _wrong("schema registry", error.lines)
     else:
         yield Result(
-            Level.OK, "schema registry", f"{len(found)} of our schemas have numbers; a worker registers the rest"
+            Level.OK, "schema registry", f"{len(found)} of areba's schemas are registered; a worker registers the rest"
         )
 
 

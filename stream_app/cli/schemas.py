@@ -1,4 +1,4 @@
-"""The numbers that a schema registry has given our schemas: they become part of the configuration."""
+"""The ids that a schema registry has given our schemas: they become part of the configuration."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from stream_app.terminal import say
 
 
 def load_with_schemas(path: Path) -> Config:
-    """Read a configuration, with the numbers of its schemas, for a tool.
+    """Read a configuration, with its schema ids, for a tool.
 
     A registry that gives no answer is no error: the tool shows everything but the content of values.
 
@@ -26,7 +26,7 @@ def load_with_schemas(path: Path) -> Config:
 
 
 def with_schemas(config: Config, *, registers: bool) -> tuple[Config, SchemaNames]:
-    """Return a configuration with the numbers of its schemas, and what knows further numbers.
+    """Return a configuration with its schema ids, and the registry that knows further ids.
 
     Raises:
         ConfigurationError: The registry gives no answer, or a setting is wrong.

@@ -29,7 +29,7 @@ HEADER_BYTES = 10
 
 CONFLUENT_MAGIC = b"\x00"
 CONFLUENT_HEADER_BYTES = 5
-"""Length of `CONFLUENT_MAGIC` and the number of the schema (Confluent's wire format)."""
+"""Length of `CONFLUENT_MAGIC` and the schema id (Confluent's wire format)."""
 
 
 class _Schema(NamedTuple):
@@ -68,11 +68,11 @@ def decode(value: bytes) -> PublicRecord:
 
 
 class ConfluentDecoder:
-    """Decodes values in Confluent's wire format: a zero byte, the number of a schema, and the record.
+    """Decodes values in Confluent's wire format: a zero byte, a schema id, and the record.
 
     Args:
-        schema_text: Returns the schema of a number as JSON; asked once for each number. With confluent-kafka's
-            `SchemaRegistryClient`: `lambda number: registry.get_schema(number).schema_str`.
+        schema_text: Returns the schema of an id as JSON; called once for each id. With confluent-kafka's
+            `SchemaRegistryClient`: `lambda schema_id: registry.get_schema(schema_id).schema_str`.
     """
 
     def __init__(self, schema_text: Callable[[int], str]) -> None:
@@ -90,13 +90,13 @@ class ConfluentDecoder:
             text = f"no schema id: the value begins with {value[:CONFLUENT_HEADER_BYTES].hex() or 'nothing'}"
             is_single_object = value.startswith(MAGIC)
             raise WrongSchemaError(f"{text}; looks like Avro single-object encoding" if is_single_object else text)
-        number = int.from_bytes(value[len(CONFLUENT_MAGIC) : CONFLUENT_HEADER_BYTES], "big")
-        schema = self._known.get(number)
+        schema_id = int.from_bytes(value[len(CONFLUENT_MAGIC) : CONFLUENT_HEADER_BYTES], "big")
+        schema = self._known.get(schema_id)
         if schema is None:
-            schema = _schemas().get(_header(json.loads(self._schema_text(number))))
+            schema = _schemas().get(_header(json.loads(self._schema_text(schema_id))))
             if schema is None:
-                raise WrongSchemaError(f"unknown schema: id {number} is not one of this version's schemas")
-            self._known[number] = schema
+                raise WrongSchemaError(f"unknown schema: id {schema_id} is not one of this version's schemas")
+            self._known[schema_id] = schema
         return _read(schema, value, CONFLUENT_HEADER_BYTES)
 
 

@@ -111,11 +111,11 @@ def _is_taken_over(key: str, before: object, after: object) -> bool:
 
 def _renamed_schemas(old: TaskSettings, new: TaskSettings) -> Iterator[str]:
     """Yield a line for each schema id that means another schema than it did."""
-    before = {number: name for name, numbers in old.schema_ids.items() for number in numbers}
-    for name, numbers in new.schema_ids.items():
-        for number in numbers:
-            if before.get(number, name) != name:
-                text = f"serialization.schema_ids: {number} was {before[number]} and is {name} now"
+    before = {schema_id: name for name, ids in old.schema_ids.items() for schema_id in ids}
+    for name, ids in new.schema_ids.items():
+        for schema_id in ids:
+            if before.get(schema_id, name) != name:
+                text = f"serialization.schema_ids: {schema_id} was {before[schema_id]} and is {name} now"
                 yield f"{text}: this is another schema registry than before; {_REMEDY}"
 
 

@@ -91,12 +91,12 @@ class SerializationSettings(Settings):
 
     Attributes:
         wire_format: `avro_single_object`: a value begins with `C3 01` and the fingerprint of its schema. `confluent`:
-            it begins with a zero byte and the number that a schema registry has given its schema.
+            it begins with a zero byte and the id that a schema registry has given its schema.
         output_schemas: The version of the schemas of predictions and metrics. Version 1 has `label` in place of
             `predicted_class`: keep it until all subscribers read version 2.
         schema_registry: For `confluent`, settings of confluent-kafka's registry client by their own names, with `url`.
-        schema_ids: For `confluent`, the numbers of the schemas by names such as `example.v1`, instead of asking the
-            registry for them at start.
+        schema_ids: For `confluent`, the schema ids by names such as `example.v1`, instead of asking the registry for
+            them at start.
     """
 
     wire_format: WireFormatName = "avro_single_object"
@@ -289,8 +289,8 @@ class Config(Settings):
         )
 
     def with_schema_ids(self, ids: Mapping[str, Sequence[int]]) -> Self:
-        """Return the configuration with these numbers of schemas, which a registry has given."""
-        frozen = MappingProxyType({name: tuple(numbers) for name, numbers in ids.items()})
+        """Return the configuration with these schema ids from a registry."""
+        frozen = MappingProxyType({name: tuple(own) for name, own in ids.items()})
         changed = self.serialization.model_copy(update={"schema_ids": frozen})
         return self.model_copy(update={"serialization": changed})
 

@@ -174,7 +174,7 @@ class TaskSettings(Settings):
             versions: as `avro_single_object`, but dead letters do not say that a value looks like the other format.
         output_schemas: The version of the output schemas; 1, of older versions: `label` in place of `predicted_class`
             in predictions, and 0 in place of null in metrics.
-        schema_ids: The numbers of each schema in the registry, by names such as `example.v1`; the first one is written.
+        schema_ids: The ids of each schema in the registry, by names such as `example.v1`; the first one is written.
         streams: The configured streams, by name.
         default_stream: The settings of streams that the configuration does not name.
     """

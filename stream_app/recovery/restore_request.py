@@ -64,7 +64,7 @@ class RestoreRequest:
         committed: The committed offsets (examples, labels); the first offsets where nothing was committed.
         writer: The writer of the task's records.
         identity: The application as the broker knows it now; an unknown identity is not compared.
-        schemas: Names the schemas of numbers that the settings do not have.
+        schemas: Names the schemas of ids that the settings do not have.
     """
 
     inputs: tuple[TopicPartition, TopicPartition]

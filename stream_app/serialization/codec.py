@@ -29,7 +29,7 @@ def encode(record: Record, wire_format: WireFormat | None = None) -> bytes:
     Raises:
         ValueError: A number is too large for its field, or a text or symbol cannot be written.
         TypeError: A field has the wrong type.
-        ConfigurationError: The format has no number for this schema.
+        ConfigurationError: The format has no id for this schema.
     """
     own = wire_format or single_object()
     header = own.header(type(record))

@@ -55,7 +55,7 @@ class PartitionReader:
         self._stack = stack
 
     def learn(self, settings: TaskSettings) -> None:
-        """Take note of recorded settings: outputs have the numbers of schemas that the worker had."""
+        """Take note of recorded settings: outputs have the schema ids that the worker had."""
         self._settings = self._settings.with_schema_ids(settings.schema_ids)
         self._wire_format = format_of(self._settings)
 

@@ -26,7 +26,7 @@ class Ports:
         open_transaction: Makes a producer of another transactional id.
         is_cut_off: Says whether no broker could be reached at the last attempt.
         silence_s: Returns the seconds since a broker last answered.
-        schemas: Names the schemas of numbers that the settings do not have.
+        schemas: Names the schemas of ids that the settings do not have.
     """
 
     source: Source

@@ -457,12 +457,12 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/property/test_learner_oracle.py::test_scores_of_a_task",),
     ),
     "schema-ids-forgotten": Mutant(
-        "after a restart, numbers of schemas that only the progress topic has are unknown",
+        "after a restart, schema ids that only the progress topic has are unknown",
         "stream_app/recovery/live_task.py",
         "LiveTask.start",
         "self._request.settings.with_schema_ids(self.task.settings.schema_ids)",
         "self._request.settings",
-        ("tests/unit/worker/test_wire_formats.py::test_a_new_number_is_recorded_and_never_asked_for_again",),
+        ("tests/unit/worker/test_wire_formats.py::test_a_new_schema_id_is_recorded_and_never_asked_for_again",),
     ),
     "registry-unawaited": Mutant(
         "while the registry is away, records with a new number become dead letters",

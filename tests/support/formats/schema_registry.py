@@ -1,4 +1,4 @@
-"""A schema registry over HTTP, with Confluent's requests for subjects, versions and numbers."""
+"""A schema registry over HTTP, with Confluent's requests for subjects, versions and schema ids."""
 
 import json
 import threading
@@ -12,16 +12,16 @@ from urllib.parse import unquote, urlsplit
 
 
 class NotFoundError(Exception):
-    """There is no such subject, version or number."""
+    """There is no such subject, version or schema id."""
 
 
 @dataclass
 class Registry:
-    """The registered schemas; equal JSON has one number in all subjects, as in Confluent's registry.
+    """The registered schemas; equal JSON has one id in all subjects, as in Confluent's registry.
 
     Attributes:
-        texts: The schemas by number, less one.
-        subjects: By subject, the numbers of its versions.
+        texts: The schemas; the id of each is its position, counted from 1.
+        subjects: By subject, the schema ids of its versions.
         user_info: `user:password` that each request must have; None: none is asked for.
         is_starting: Whether each request is answered with status 503.
         requests: The requests so far: method and path.
@@ -34,8 +34,8 @@ class Registry:
     requests: list[str] = field(default_factory=list)
 
     def register(self, subject: str, text: str) -> int:
-        """Return the number of a schema, registered now if it has to be."""
-        same = [number for number, known in enumerate(self.texts, 1) if json.loads(known) == json.loads(text)]
+        """Return the id of a schema; register it first if it is new."""
+        same = [schema_id for schema_id, known in enumerate(self.texts, 1) if json.loads(known) == json.loads(text)]
         if not same:
             self.texts.append(text)
             same = [len(self.texts)]
@@ -48,11 +48,11 @@ class Registry:
         """Return what the registry answers as plain data.
 
         Raises:
-            NotFoundError: There is no such subject, version or number.
+            NotFoundError: There is no such subject, version or schema id.
         """
         match [method, *map(unquote, path.strip("/").split("/"))]:
-            case ["GET", "schemas", "ids", number] if 0 < int(number) <= len(self.texts):
-                return {"schema": self.texts[int(number) - 1]}
+            case ["GET", "schemas", "ids", schema_id] if 0 < int(schema_id) <= len(self.texts):
+                return {"schema": self.texts[int(schema_id) - 1]}
             case ["GET", "subjects", subject, "versions"] if subject in self.subjects:
                 return list(range(1, len(self.subjects[subject]) + 1))
             case ["GET", "subjects", subject, "versions", version] if subject in self.subjects:
@@ -65,9 +65,9 @@ class Registry:
                         return self._version(subject, known)
         raise NotFoundError
 
-    def _version(self, subject: str, number: int) -> dict[str, object]:
-        version = self.subjects[subject].index(number) + 1
-        return {"subject": subject, "version": version, "id": number, "schema": self.texts[number - 1]}
+    def _version(self, subject: str, schema_id: int) -> dict[str, object]:
+        version = self.subjects[subject].index(schema_id) + 1
+        return {"subject": subject, "version": version, "id": schema_id, "schema": self.texts[schema_id - 1]}
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from stream_app.serialization.avro import HEADER_BYTES, MAGIC, catalogue
 from stream_app.serialization.wire_format import CONFLUENT_HEADER_BYTES, confluent, name_of
 
 SCHEMA_IDS: Mapping[str, tuple[int, ...]] = {
-    name: (number,) for number, name in enumerate(sorted(map(name_of, catalogue().values())), 256)
+    name: (schema_id,) for schema_id, name in enumerate(sorted(map(name_of, catalogue().values())), 256)
 }
-"""A number for each schema; they need two bytes."""
+"""An id for each schema; the ids need two bytes."""
 
 CONFLUENT = confluent(SCHEMA_IDS)
 
@@ -20,21 +20,21 @@ UNKNOWN_ID = 4_000_000_000
 SHORTER_BYTES = HEADER_BYTES - CONFLUENT_HEADER_BYTES
 
 
-def reframed(value: bytes, numbers: Mapping[str, tuple[int, ...]] = SCHEMA_IDS) -> bytes:
-    """Return a single object in Confluent's format; a header that is no schema's gets a number that is no schema's."""
+def reframed(value: bytes, schema_ids: Mapping[str, tuple[int, ...]] = SCHEMA_IDS) -> bytes:
+    """Return a single object in Confluent's format; an unknown header becomes `UNKNOWN_ID`."""
     schema = catalogue().get(value[:HEADER_BYTES])
     if len(value) < HEADER_BYTES or not value.startswith(MAGIC):
         return b"\x01" + value  # no value of either format
-    number = UNKNOWN_ID if schema is None else numbers[name_of(schema)][0]
-    return b"\x00" + number.to_bytes(4, "big") + value[HEADER_BYTES:]
+    schema_id = UNKNOWN_ID if schema is None else schema_ids[name_of(schema)][0]
+    return b"\x00" + schema_id.to_bytes(4, "big") + value[HEADER_BYTES:]
 
 
 def unframed(value: bytes) -> bytes:
     """Return a value in Confluent's format as a single object, always five bytes longer; others as no value at all."""
     if value[:1] == b"\x00" and len(value) >= CONFLUENT_HEADER_BYTES:
-        number = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
+        schema_id = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
         for header, schema in catalogue().items():
-            if number in SCHEMA_IDS[name_of(schema)]:
+            if schema_id in SCHEMA_IDS[name_of(schema)]:
                 return header + value[CONFLUENT_HEADER_BYTES:]
     return b"\x01" * SHORTER_BYTES + value
 
@@ -50,6 +50,6 @@ def explained(value: bytes | None, wire_format: str | None) -> str:
         return ", looks like Avro single-object encoding"
     if not looks_confluent:
         return ""
-    names = {numbers[0]: name for name, numbers in SCHEMA_IDS.items()}
-    number = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
-    return f", schema id {number} is {names.get(number, 'not known')}"
+    names = {ids[0]: name for name, ids in SCHEMA_IDS.items()}
+    schema_id = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
+    return f", schema id {schema_id} is {names.get(schema_id, 'not known')}"

@@ -81,8 +81,8 @@ def test_a_tool_registers_nothing() -> None:
 def test_bytes_of_confluents_serializer() -> None:
     """The worker reads what Confluent's own serializer writes, and Confluent's own deserializer reads our outputs."""
     client = _client()
-    numbers = _registered(client)
-    wire_format = confluent(numbers)
+    schema_ids = _registered(client)
+    wire_format = confluent(schema_ids)
     context = serialization.SerializationContext(TOPICS.examples, serialization.MessageField.VALUE)
     serializer = avro.AvroSerializer(client, _text("example"))
     value = serializer(EXAMPLE, context)
@@ -96,7 +96,7 @@ def test_bytes_of_confluents_serializer() -> None:
     context = serialization.SerializationContext(TOPICS.predictions, serialization.MessageField.VALUE)
     fields = avro.AvroDeserializer(client)(published, context)
     assert (fields["stream"], fields["score"], fields["model_version"]) == ("pumps", 0.5, 7)
-    decoder = ConfluentDecoder(lambda number: client.get_schema(number).schema_str)
+    decoder = ConfluentDecoder(lambda schema_id: client.get_schema(schema_id).schema_str)
     assert decoder.decode(published) == prediction
     assert decoder.decode(value) == example
     with pytest.raises(WrongSchemaError, match="looks like Avro single-object encoding"):
@@ -104,13 +104,13 @@ def test_bytes_of_confluents_serializer() -> None:
 
 
 def test_versions_with_other_comments_are_ours() -> None:
-    """A producer whose schema has other comments has another number, under which its examples are read at once."""
+    """A producer whose schema has other comments has another schema id; its examples are read at once."""
     client = _client()
     other = _text("example").replace("Features of one event", "An order")
-    number = client.register_schema(f"{TOPICS.examples}-value", registry.Schema(other, "AVRO"))
+    schema_id = client.register_schema(f"{TOPICS.examples}-value", registry.Schema(other, "AVRO"))
     found = _registered(client)
-    assert set(found["example.v1"]) > {number}
-    assert found["example.v1"][0] != number, "we write the number of our own text"
+    assert set(found["example.v1"]) > {schema_id}
+    assert found["example.v1"][0] != schema_id, "we write the id of our own text"
 
 
 class _Asked:
@@ -121,15 +121,15 @@ class _Asked:
         self.asked: list[int] = []
         self.error: Exception | None = None
 
-    def get_schema(self, number: int) -> Any:  # noqa: ANN401
-        self.asked.append(number)
+    def get_schema(self, schema_id: int) -> Any:  # noqa: ANN401
+        self.asked.append(schema_id)
         if self.error is not None:
             raise self.error
-        return self.client.get_schema(number)
+        return self.client.get_schema(schema_id)
 
 
-def test_new_numbers() -> None:
-    """Numbers of our schemas are named; unknown and foreign ones are refused, and asked for again after a while."""
+def test_new_schema_ids() -> None:
+    """Ids of our schemas are named; unknown and foreign ids are refused, and asked for again after a while."""
     client, clock = _client(), ManualClock()
     ours = client.register_schema("elsewhere", registry.Schema(_text("example"), "AVRO"))
     foreign = client.register_schema("elsewhere", registry.Schema('{"type": "string"}', "AVRO"))
@@ -179,7 +179,7 @@ def test_nobody_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_worker_over_http(server: tuple[Registry, str], tmp_path: Path) -> None:
-    """The real client's requests: a start registers, a second one only reads, and new numbers are looked up once."""
+    """The real client's requests: a start registers, a second one only reads, and new ids are looked up once."""
     served, url = server
     served.user_info = "areba:secret"
     path = _file(tmp_path, "  schema_registry:", f"    url: {url}", "    basic.auth.user.info: areba:secret")
@@ -217,12 +217,12 @@ def test_a_registry_that_refuses(server: tuple[Registry, str], tmp_path: Path, p
 def test_the_snippet_of_the_docs(server: tuple[Registry, str]) -> None:
     """Subscribers copy it."""
     served, url = server
-    number = served.register("predictions-value", _text("prediction"))
+    schema_id = served.register("predictions-value", _text("prediction"))
     *_, snippet = blocks((ROOT / "docs" / "subscribers.md").read_text(encoding="utf-8"), "python")
     names: dict[str, Any] = {}
     exec(snippet.replace("http://127.0.0.1:8081", url), names)  # noqa: S102  (the docs' own text)
     prediction = Prediction("pumps", "1", "areba", True, 0.5, 1, 7)
-    assert names["decode"](codec.encode(prediction, confluent({"prediction.v2": (number,)}))) == prediction
+    assert names["decode"](codec.encode(prediction, confluent({"prediction.v2": (schema_id,)}))) == prediction
 
 
 @pytest.mark.parametrize("settings", [{"url": "ftp://x"}, {"url": NOBODY, "no.such.setting": "1"}])
@@ -235,9 +235,9 @@ def test_wrong_settings_of_the_client(settings: dict[str, str]) -> None:
 def test_marks_have_a_subject_of_their_own() -> None:
     """A mark in the subject of examples would be an incompatible version there, which a registry refuses."""
     client = _client()
-    numbers = _registered(client)
+    schema_ids = _registered(client)
     mark = client.get_latest_version("areba.Mark")
-    assert numbers["mark.v1"] == (mark.schema_id,)
+    assert schema_ids["mark.v1"] == (mark.schema_id,)
     versions = client.get_versions(f"{TOPICS.examples}-value")
     assert len(versions) == 1
-    assert confluent(numbers).header(Mark)
+    assert confluent(schema_ids).header(Mark)

@@ -1,4 +1,4 @@
-"""Both formats of values: the same records, in Confluent's with the numbers of a registry."""
+"""Both formats of values: the same records, in Confluent's with the ids of a registry."""
 
 from pathlib import Path
 
@@ -51,14 +51,14 @@ def test_producers_write_it() -> None:
     assert labels == [codec.encode(Label("pumps", "1", 1), CONFLUENT)]
 
 
-def test_every_number_of_a_schema_is_read() -> None:
+def test_every_id_of_a_schema_is_read() -> None:
     """A producer that registered our schema with comments of its own has another id for it."""
     many = confluent({**SCHEMA_IDS, "example.v1": (7, 300_000, *SCHEMA_IDS["example.v1"])})
-    values = [b"\x00" + number.to_bytes(4, "big") + SINGLE[10:] for number in (300_000, 7, 256, 8)]
-    assert many.header(Example) == b"\x00\x00\x00\x00\x07", "the first number is written"
+    values = [b"\x00" + schema_id.to_bytes(4, "big") + SINGLE[10:] for schema_id in (300_000, 7, 256, 8)]
+    assert many.header(Example) == b"\x00\x00\x00\x00\x07", "the first id is written"
     decoded = decode(values, Side.EXAMPLES, DecodeLimits(wire_format=many))
-    number = SCHEMA_IDS["example.v1"][0]
-    accepted = [0 if one in (7, 300_000, number) else Reason.WRONG_SCHEMA for one in (300_000, 7, 256, 8)]
+    schema_id = SCHEMA_IDS["example.v1"][0]
+    accepted = [0 if one in (7, 300_000, schema_id) else Reason.WRONG_SCHEMA for one in (300_000, 7, 256, 8)]
     assert decoded.reasons.tolist() == accepted
 
 
@@ -84,10 +84,10 @@ def test_a_short_value_ends_the_batch(length: int) -> None:
     ],
 )
 def test_the_other_format_is_recognised(wire_format: object, value: bytes | None, text: str) -> None:
-    """Whoever finds ten thousand dead letters `wrong-schema` learns which setting is wrong."""
+    """A user with ten thousand dead letters `wrong-schema` learns which setting is wrong."""
     found = wire_format.explanation(value)  # type: ignore[attr-defined]
-    number = f"schema id {SCHEMA_IDS['example.v1'][0]} is example.v1"
-    assert found == (number if "example.v1" in text else text)
+    known = f"schema id {SCHEMA_IDS['example.v1'][0]} is example.v1"
+    assert found == (known if "example.v1" in text else text)
 
 
 def test_single_values_say_so_too() -> None:
@@ -98,7 +98,7 @@ def test_single_values_say_so_too() -> None:
 
 
 def test_settings_choose() -> None:
-    """A wrong number must not be found out by the first prediction."""
+    """A wrong schema id is found before the first prediction."""
     twice = {"example.v1": (1,), "label.v1": (1,)}
     settings = Config.model_validate({"serialization": {"wire_format": "confluent", "schema_ids": twice}})
     with pytest.raises(ConfigurationError, match="1 is the number of two schemas"):

@@ -1,4 +1,4 @@
-"""A worker with values in Confluent's format: equal results, recorded numbers, a registry that is away."""
+"""A worker with values in Confluent's format: equal results, recorded schema ids, a registry that does not answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from tests.support.formats.wire_formats import CONFLUENT, SCHEMA_IDS, SECTION, U
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
 
 NEW_ID = 70_000
-"""A number under which the registry has our schema of examples, too."""
+"""Another id of our schema of examples in the registry."""
 
 PLAIN = codec.encode(Example("s0", "new", [1.0]))
 NEW = b"\x00" + NEW_ID.to_bytes(4, "big") + PLAIN[HEADER_BYTES:]
@@ -31,9 +31,9 @@ class _Registry:
     is_away: bool = False
     asked: list[Sequence[int]] = field(default_factory=list)
 
-    def names_of(self, numbers: Sequence[int]) -> Mapping[int, str] | None:
-        self.asked.append(tuple(numbers))
-        return None if self.is_away else {number: "example.v1" for number in numbers if number == NEW_ID}
+    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
+        self.asked.append(tuple(schema_ids))
+        return None if self.is_away else {schema_id: "example.v1" for schema_id in schema_ids if schema_id == NEW_ID}
 
 
 def _world() -> World:
@@ -67,7 +67,7 @@ def test_the_formats_give_equal_results() -> None:
         assert verify(world.cluster, world.config).ok
 
 
-def test_a_new_number_is_recorded_and_never_asked_for_again() -> None:
+def test_a_new_schema_id_is_recorded_and_never_asked_for_again() -> None:
     """A replay without a registry reads the record as the first run did, bit for bit."""
     world, registry = _world(), _Registry()
     world.send(10)
@@ -89,7 +89,7 @@ def test_a_new_number_is_recorded_and_never_asked_for_again() -> None:
     _turns(again, until=lambda: [task.offsets for task in again.tasks] == [(26, 25), (25, 25)])
     after = world.outputs()
     assert {place: rows[: len(before[place])] for place, rows in after.items()} == before
-    assert len(_configurations(world)) == 2, "the number stays recorded"
+    assert len(_configurations(world)) == 2, "the id stays recorded"
     assert verify(world.cluster, world.config).ok
 
 
@@ -99,8 +99,8 @@ def _configurations(world: World) -> list[TaskSettings]:
     return [TaskSettings.from_json(act.text) for act in acts]
 
 
-def test_a_number_of_another_schema_is_a_dead_letter() -> None:
-    """The record and its number are named, and the records around it are processed."""
+def test_an_id_of_another_schema_is_a_dead_letter() -> None:
+    """The dead letter names the schema id, and the records around it are processed."""
     world, registry = _world(), _Registry()
     world.put("examples", 0, b"s0", b"\x00" + UNKNOWN_ID.to_bytes(4, "big") + PLAIN[HEADER_BYTES:], 1)
     world.put("examples", 1, b"s1", PLAIN, 1)
@@ -147,7 +147,7 @@ def test_another_format_is_refused() -> None:
 
 
 def test_another_registry_is_refused() -> None:
-    """The same number with another meaning would decode old records in another way."""
+    """The same schema id with another meaning would decode old records in another way."""
     world = _world()
     world.send(10)
     member = _started(world.worker())

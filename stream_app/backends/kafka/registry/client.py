@@ -1,4 +1,4 @@
-"""Ask a schema registry for the numbers of our schemas, and for the schemas of numbers that are new."""
+"""Ask a schema registry for the ids of our schemas, and for the schemas of new ids."""
 
 import logging
 import math
@@ -21,16 +21,16 @@ REQUEST_TIMEOUT_S = 1.0
 """Longest wait for one answer: the worker's loop stands still meanwhile."""
 
 LOOKUP_S = 2.0
-"""After so long, a lookup of several numbers ends and continues in the next round."""
+"""After so long, a lookup of several ids ends and continues in the next round."""
 
 RETRY_S = 5.0
 """Time between two attempts while the registry gives no answer."""
 
 REFUSED_S = 60.0
-"""Time for which a number counts as unknown: then the registry is asked again, as the schema may be registered now."""
+"""Time for which an id counts as unknown: then the registry is asked again, as the schema may be registered now."""
 
 MAX_REFUSED = 10_000
-"""Unknown numbers that are remembered."""
+"""Unknown ids that are remembered."""
 
 MAX_VERSIONS = 100
 """Versions of a subject that are read, the newest: each takes a request."""
@@ -60,19 +60,19 @@ class SchemaRegistry:
     def __init__(self, client: Any, clock: Clock) -> None:  # noqa: ANN401  (the client has no types)
         self._client = client
         self._clock = clock
-        self._refused: dict[int, float] = {}  # by number, when to ask again
+        self._refused: dict[int, float] = {}  # by id, when to ask again
         self._retry_s = -math.inf
 
     def schema_ids(
         self, topics: Mapping[type[Record], str], written: Mapping[type[Record], Schema], *, registers: bool = False
     ) -> Mapping[str, tuple[int, ...]]:
-        """Return the numbers of our schemas by their names: of each schema, first the number that we write.
+        """Return the ids of our schemas by their names: of each schema, first the id that we write.
 
         Args:
             topics: By type of record, the topic that gives the subject its name (`TopicNameStrategy`). Marks are in
                 both inputs, beside other records, so their subject is always the name of the record.
             written: The schemas with which values are written.
-            registers: Whether to register those of them that have no number yet.
+            registers: Whether to register the schemas that have no id yet.
 
         Raises:
             ConfigurationError: The registry gives no answer, or refuses.
@@ -82,47 +82,47 @@ class SchemaRegistry:
         for record, subject in {**{one: f"{name}-value" for one, name in topics.items()}, Mark: marks}.items():
             schema = written[record]
             try:
-                own = self._number(subject, schema, registers=registers)
+                own = self._schema_id(subject, schema, registers=registers)
                 if own is not None:
                     found[name_of(schema)] = [own]
-                for number, other in sorted(self._versions(subject)):
-                    if number not in found.setdefault(other, []):
-                        found[other].append(number)
+                for schema_id, other in sorted(self._versions(subject)):
+                    if schema_id not in found.setdefault(other, []):
+                        found[other].append(schema_id)
             except Exception as error:  # the client also raises what its HTTP library raises
                 raise ConfigurationError(
                     f"serialization.schema_registry.url: subject {subject}: {_problem(error)}"
                 ) from error
-        return {name: tuple(numbers) for name, numbers in found.items()}
+        return {name: tuple(ids) for name, ids in found.items()}
 
-    def names_of(self, numbers: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of our schemas among these numbers; None while the registry gives no answer."""
+    def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
+        """Return the names of our schemas by those of these ids that have one; None if nobody answers."""
         begun_s = self._clock.monotonic_s()
         if begun_s < self._retry_s:
             return None
         found: dict[int, str] = {}
-        for number in numbers:
+        for schema_id in schema_ids:
             now_s = self._clock.monotonic_s()
-            if self._refused.get(number, -math.inf) > now_s:
+            if self._refused.get(schema_id, -math.inf) > now_s:
                 continue
             if now_s - begun_s > LOOKUP_S:
                 return None
             try:
-                name = self._name(number)
+                name = self._name(schema_id)
             except Exception as error:  # noqa: BLE001  (the client also raises what its HTTP library raises)
                 self._retry_s = now_s + RETRY_S
-                events.log(events.REGISTRY_AWAITED, LOG, number=number, problem=_problem(error))
+                events.log(events.REGISTRY_AWAITED, LOG, schema_id=schema_id, problem=_problem(error))
                 return None
             if name is None:
                 if len(self._refused) >= MAX_REFUSED:
                     self._refused.clear()
-                self._refused[number] = now_s + REFUSED_S
+                self._refused[schema_id] = now_s + REFUSED_S
             else:
-                found[number] = name
-                events.log(events.SCHEMA_ACCEPTED, LOG, number=number, schema=name)
+                found[schema_id] = name
+                events.log(events.SCHEMA_ACCEPTED, LOG, schema_id=schema_id, schema=name)
         return found
 
-    def _number(self, subject: str, schema: Schema, *, registers: bool) -> int | None:
-        """Return the number of a schema in a subject, registered now if it has to be; None if it has none."""
+    def _schema_id(self, subject: str, schema: Schema, *, registers: bool) -> int | None:
+        """Return the id of a schema in a subject; register the schema if asked to; None if it has no id."""
         from confluent_kafka.schema_registry import Schema as Text  # noqa: PLC0415  (needs the extra)
 
         source = schemas.sources()[schema.record.__name__.lower(), schema.version]
@@ -136,7 +136,7 @@ class SchemaRegistry:
         return found if found >= 0 else None
 
     def _versions(self, subject: str) -> list[tuple[int, str]]:
-        """Return the number and the name of each version of a subject that is one of our schemas, newest first."""
+        """Return the id and the name of each version of a subject that is one of our schemas, newest first."""
         try:
             versions = sorted(self._client.get_versions(subject))
         except Exception as error:
@@ -145,11 +145,11 @@ class SchemaRegistry:
             raise
         registered = [self._client.get_version(subject, version) for version in reversed(versions[-MAX_VERSIONS:])]
         named = [(one.schema_id, _name_in(one.schema)) for one in registered]
-        return [(number, name) for number, name in named if name is not None]
+        return [(schema_id, name) for schema_id, name in named if name is not None]
 
-    def _name(self, number: int) -> str | None:
+    def _name(self, schema_id: int) -> str | None:
         try:
-            return _name_in(self._client.get_schema(number))
+            return _name_in(self._client.get_schema(schema_id))
         except Exception as error:
             if _is_missing(error):
                 return None
@@ -157,7 +157,7 @@ class SchemaRegistry:
 
 
 def open_registry(settings: Mapping[str, str]) -> SchemaRegistry:
-    """Return the registry that settings of confluent-kafka's client name, whether or not it answers.
+    """Return the registry that these settings of confluent-kafka's client name, whether or not it answers.
 
     Raises:
         ConfigurationError: A setting is wrong, or the packages of the extra `registry` are missing.
@@ -177,7 +177,7 @@ def open_registry(settings: Mapping[str, str]) -> SchemaRegistry:
 
 
 def _name_in(text: Any) -> str | None:  # noqa: ANN401  (the client has no types)
-    """Return the name of our schema that a registered schema is, whatever its comments are; None if it is another."""
+    """Return the name of a registered schema if it is ours, apart from comments; otherwise None."""
     if text.references or text.schema_type not in (None, "AVRO"):
         return None
     found = schema_in(text.schema_str)
