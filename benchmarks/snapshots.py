@@ -224,7 +224,7 @@ def _back(servers: str, name: str) -> list[Row]:
     first = _life(name, servers, prefix)
     back = [_life(name, servers, prefix) for _ in range(REPETITIONS)]
     if any(life.reprocessed for life in back):
-        raise AssertionError(f"{name}: {back[0].reprocessed} records were re-processed after a clean stop")
+        raise AssertionError(f"{name}: {back[0].reprocessed} records were processed again after a clean stop")
     d, what = datasets.load(case.dataset).features.shape[1], f"{case.streams} x {case.dataset}"
     return [
         below(f"restore from a snapshot, {what}", d, median(life.back_s for life in back), "s", 3.0),

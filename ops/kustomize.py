@@ -59,7 +59,7 @@ def _run(command: Sequence[str], timeout_s: float, **variables: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True, env=environment)
     except subprocess.TimeoutExpired:
-        raise ConfigurationError(f"{command[0]} took more than {timeout_s:.0f} s") from None
+        raise ConfigurationError(f"{command[0]} did not end within {timeout_s:.0f} s") from None
     except subprocess.CalledProcessError as error:
         raise ConfigurationError([f"{' '.join(command)} failed:", *error.stderr.splitlines()[-20:]]) from None
     return done.stdout

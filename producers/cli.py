@@ -312,7 +312,7 @@ def _parse_rate(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise ConfigurationError(f"--rate {text}: neither a number nor `max`") from None
+        raise ConfigurationError(f"--rate {text}: must be a number or `max`") from None
 
 
 def print_summary(manifest: Manifest, console: Terminal) -> None:

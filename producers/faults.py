@@ -35,7 +35,7 @@ class Faults:
         wrong = [field.name for field in fields(self) if not 0.0 <= getattr(self, field.name) < 1.0]
         if wrong:
             raise ConfigurationError(
-                f"{name.replace('_', '-')}: {getattr(self, name):g} is not a share from 0 to below 1" for name in wrong
+                f"{name.replace('_', '-')}: {getattr(self, name):g} must be from 0 to below 1" for name in wrong
             )
 
 

@@ -152,13 +152,13 @@ def _parse(spec: str, text: str) -> Delay:
     match distribution:
         case Distribution.NONE:
             if arguments:
-                raise ConfigurationError(f"label delay {text}: none takes no argument")
+                raise ConfigurationError(f"label delay {text}: `none` takes no argument")
             return Delay(distribution)
         case Distribution.UNIFORM:
             low, _, high = arguments.partition("-")
             delay = Delay(distribution, _duration(low, text), _duration(high, text))
             if (delay.first.unit == EVENTS) != (delay.second.unit == EVENTS):
-                raise ConfigurationError(f"label delay {text}: both ends are in events, or both are in time")
+                raise ConfigurationError(f"label delay {text}: both ends must be in events, or both in time")
             if delay.second.milliseconds(1) < delay.first.milliseconds(1):
                 raise ConfigurationError(f"label delay {text}: {high} is less than {low}")
             return delay
@@ -166,7 +166,7 @@ def _parse(spec: str, text: str) -> Delay:
             median, _, sigma = arguments.partition(",")
             if not re.fullmatch(r"\d+(\.\d+)?", sigma) or not float(sigma) <= MAX_SIGMA:
                 raise ConfigurationError(
-                    f"label delay {text}: {sigma or 'nothing'} is not a deviation from 0 to {MAX_SIGMA:g}"
+                    f"label delay {text}: {sigma or 'nothing'} is not a standard deviation from 0 to {MAX_SIGMA:g}"
                 )
             return Delay(distribution, _duration(median, text), sigma=float(sigma))
         case _:
@@ -181,5 +181,5 @@ def _duration(argument: str, text: str) -> Duration:
         )
     duration = Duration(float(found[1]), found[2])
     if duration.milliseconds(1) > MAX_DELAY_MS:
-        raise ConfigurationError(f"label delay {text}: {argument} is more than ten years")
+        raise ConfigurationError(f"label delay {text}: {argument} is longer than ten years")
     return duration

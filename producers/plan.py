@@ -45,17 +45,17 @@ class StreamPlan:
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.stream.encode()) <= MAX_STREAM_BYTES:
-            raise ConfigurationError(f"stream {self.stream!r}: a name has 1 to {MAX_STREAM_BYTES} bytes")
-        if not len(self.data):
-            raise ConfigurationError(f"{self.stream}: the data has no example")
-        if not 0.0 <= self.unlabelled_share <= 1.0:
             raise ConfigurationError(
-                f"{self.stream}: unlabelled-share: {self.unlabelled_share:g} is not a share from 0 to 1"
+                f"stream {self.stream!r}: a name has 1 to {MAX_STREAM_BYTES} bytes, not {len(self.stream.encode())}"
             )
+        if not len(self.data):
+            raise ConfigurationError(f"{self.stream}: the data set has no example")
+        if not 0.0 <= self.unlabelled_share <= 1.0:
+            raise ConfigurationError(f"{self.stream}: unlabelled-share: {self.unlabelled_share:g} must be from 0 to 1")
         if self.loops < 1:
-            raise ConfigurationError(f"{self.stream}: loops: {self.loops} is less than 1")
+            raise ConfigurationError(f"{self.stream}: loops: {self.loops} must be at least 1")
         if self.interval < 1:
-            raise ConfigurationError(f"{self.stream}: interval-ms: timestamps of one stream differ by at least 1 ms")
+            raise ConfigurationError(f"{self.stream}: interval-ms: {self.interval} must be at least 1")
 
     @property
     def interval(self) -> int:
@@ -104,10 +104,10 @@ class Plan:
         if sum(stream.events for stream in self.streams) > MAX_EVENTS:
             raise ConfigurationError(f"a replay has at most {MAX_EVENTS} examples; lower --limit or --loops")
         if self.rate is not None and self.speed is not None:
-            raise ConfigurationError("rate and speed: only one of them can set the pace")
+            raise ConfigurationError("set rate or speed, not both")
         for name, value in (("rate", self.rate), ("speed", self.speed)):
             if value is not None and not 0.0 < value < float("inf"):
-                raise ConfigurationError(f"{name}: {value:g} is not above 0")
+                raise ConfigurationError(f"{name}: {value:g} must be above 0")
 
     @property
     def start(self) -> int:

@@ -93,13 +93,13 @@ class SyntheticSpec:
         if self.concept not in CONCEPTS:
             raise DataSetError(f"{self.concept}: no such synthetic stream; known: {', '.join(CONCEPTS)}")
         if not 1 <= self.length <= MAX_LENGTH:
-            raise DataSetError(f"{self.concept}: length is 1 to {MAX_LENGTH}, not {self.length}")
+            raise DataSetError(f"{self.concept}: length: {self.length} must be from 1 to {MAX_LENGTH}")
         if not 0.0 < self.imbalance < 100.0:
-            raise DataSetError(f"{self.concept}: imbalance is a percentage between 0 and 100, not {self.imbalance:g}")
+            raise DataSetError(f"{self.concept}: imbalance: {self.imbalance:g} must be a percentage between 0 and 100")
         if not 0.0 <= self.noise < 1.0:
-            raise DataSetError(f"{self.concept}: noise is a share from 0 to below 1, not {self.noise:g}")
+            raise DataSetError(f"{self.concept}: noise: {self.noise:g} must be from 0 to below 1")
         if self.drift_at is not None and (self.drift is Drift.NONE or not 0 < self.drift_at < self.length):
-            raise DataSetError(f"{self.concept}: drift_at={self.drift_at} needs a drift, and to be inside the stream")
+            raise DataSetError(f"{self.concept}: drift_at={self.drift_at} needs a drift, and an example of the stream")
 
     @property
     def drift_step(self) -> int | None:
@@ -222,7 +222,7 @@ def _points(
         pending = pending[~fits]
         if not len(pending):
             return points.astype(np.float32)
-    raise DataSetError(f"{spec.concept}: no point found for example {start + int(pending[0])}")
+    raise DataSetError(f"{spec.concept}: no point was found for example {start + int(pending[0])}")
 
 
 def synthetic(spec: SyntheticSpec) -> DataSet:

@@ -67,7 +67,7 @@ class Composition:
                 text=True,
             )
         except subprocess.TimeoutExpired:
-            raise ConfigurationError(f"{' '.join(command)}: not finished after {timeout_s:.0f} s") from None
+            raise ConfigurationError(f"{' '.join(command)}: did not end within {timeout_s:.0f} s") from None
         except subprocess.CalledProcessError as error:
             raise ConfigurationError(
                 [f"{' '.join(command)}: exit status {error.returncode}", *error.stdout.splitlines()]

@@ -156,7 +156,7 @@ def _until(happened: Callable[[], Value], what: str) -> Value:
     deadline = time.monotonic() + WAIT_S
     while not (value := happened()):
         if time.monotonic() > deadline:
-            raise ConfigurationError(f"not within {WAIT_S:.0f} s: {what}")
+            raise ConfigurationError(f"this did not happen within {WAIT_S:.0f} s: {what}")
         time.sleep(POLL_S)
     return value
 

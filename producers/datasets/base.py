@@ -54,13 +54,13 @@ class DataSet:
         n = len(self.labels)
         if self.features.ndim != 2 or self.features.shape[0] != n or self.features.dtype != np.float32:
             raise DataSetError(
-                f"{self.name}: features are {self.features.dtype} {self.features.shape}, not float32 [n, d]"
+                f"{self.name}: features must be float32 [n, d], not {self.features.dtype} {self.features.shape}"
             )
         if not np.isfinite(self.features).all():
-            raise DataSetError(f"{self.name}: a feature is not finite")
+            raise DataSetError(f"{self.name}: features must be finite")
         for labels in (self.labels, self.clean_labels):
             if labels is not None and (labels.dtype != np.int8 or len(labels) != n or ((labels | 1) != 1).any()):
-                raise DataSetError(f"{self.name}: classes are int8, 0 or 1, one for each example")
+                raise DataSetError(f"{self.name}: classes must be int8, 0 or 1, one for each example")
 
     def __len__(self) -> int:
         return len(self.labels)

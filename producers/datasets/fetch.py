@@ -78,7 +78,7 @@ def _download(file: PublishedFile, tell: Tell, progress: object) -> bytes:
                 problems.append(f"{file.name}: {url}: {_reason(error)}")
             else:
                 return content
-    raise DataSetError([*problems, f"{file.name}: no source could be used; is there a network?"])
+    raise DataSetError([*problems, f"{file.name}: no source gave the file; check the network"])
 
 
 def _unpacked(path: Path, name: str) -> bytes:

@@ -82,7 +82,7 @@ class ShippedFile:
         """Return the unpacked bytes. Raises `DataSetError` as `PublishedFile.read` does."""
         path = folder / self.name
         if not path.is_file():
-            raise DataSetError(f"{path}: no such file; the installation is not complete")
+            raise DataSetError(f"{path}: no such file; install areba again")
         check(path, path.read_bytes(), self.sha256)
         return unpack(path)
 

@@ -37,7 +37,7 @@ def select(contents: Sequence[bytes]) -> Rows:
     """Return the chosen images: class, then pixels, uint8 `[6060, 785]`."""
     images, labels = contents
     if int.from_bytes(images[:4], "big") != IMAGES_MAGIC or int.from_bytes(labels[:4], "big") != LABELS_MAGIC:
-        raise DataSetError("mnist: the files do not begin as IDX files of images and labels do")
+        raise DataSetError("mnist: not the IDX files of images and labels")
     pixels = np.frombuffer(images, np.uint8, offset=16).reshape(-1, PIXELS)
     digits = np.frombuffer(labels, np.uint8, offset=8)
     rows = chosen(digits)

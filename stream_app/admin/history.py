@@ -96,7 +96,7 @@ class History:
         target = committed_target(self.inputs, cluster.committed(config.group_id, self.inputs))
         if target is None:
             raise StateError(
-                f"task {number} of {config.application.id} never committed anything", ErrorCode.NEVER_COMMITTED
+                f"task {number} of {config.application.id} has never committed anything", ErrorCode.NEVER_COMMITTED
             )
         self.target = target
         self._progress = TopicPartition(topics.progress, number)
@@ -310,7 +310,7 @@ def finish(
             except StopIteration as done:
                 answer: Answer = done.value
                 return answer
-    raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: no answer for {READ_TIMEOUT_S:g} s")
+    raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s")
 
 
 @contextmanager
@@ -335,7 +335,9 @@ def records_of(cluster: Cluster, place: TopicPartition, start: int = 0) -> Itera
         while not at_end:
             fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)
             if fetched is None:
-                raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: no answer for {READ_TIMEOUT_S:g} s")
+                raise UnknownOutcomeError(
+                    f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s"
+                )
             yield from zip(fetched.records.offsets.tolist(), fetched.records.values, strict=True)
             at_end = fetched.at_end
 

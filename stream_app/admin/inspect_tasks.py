@@ -183,8 +183,8 @@ def _checked_target(
         raise offsets_reset(last.sequence, now.point.sequence)
     if earlier is not None and (last is None or earlier.point.sequence > last.sequence):
         raise StateError(
-            f"progress ends with sequence {last.sequence if last else 'none'}, but {earlier.point.sequence} is "
-            f"committed: the offsets do not belong to this progress. {HINT_RECOMMIT}",
+            f"progress ends with sequence {last.sequence if last else 'none'}, but the committed offsets name "
+            f"{earlier.point.sequence}: they do not belong to this progress. {HINT_RECOMMIT}",
             ErrorCode.OFFSETS_RESET,
         )
     for target, known in zip((earlier, now), committed, strict=True):
@@ -203,8 +203,7 @@ def _check_commit(record: Commit, target: RestoreTarget, committed: Sequence[Com
     found, wanted = record.digest.hex()[:16], target.point.digest.hex()[:16]
     if found != wanted:
         raise StateError(
-            f"digest {found} of sequence {record.sequence} is recorded, but the committed offsets name {wanted}. "
-            f"{HINT_RECOMMIT}",
+            f"sequence {record.sequence} has digest {found}, but the committed offsets name {wanted}. {HINT_RECOMMIT}",
             ErrorCode.OFFSETS_RESET,
         )
     ends, offsets = [record.examples_end, record.labels_end], [known.offset for known in committed if known]

@@ -375,7 +375,7 @@ def _range(place: Place, partition: TopicPartition, start: int, end: int) -> Raw
                 waiting.add(fetched)
             elif place.clock.monotonic_s() > deadline_s:
                 raise StateError(
-                    f"{partition.topic}[{partition.partition}] offset {end - 1} was not delivered in time",
+                    f"{partition.topic}[{partition.partition}] offset {end - 1} was not delivered in time; try again",
                     ErrorCode.NO_RECORDS,
                 )
     except LookupError:

@@ -78,7 +78,7 @@ def _check_names(config: Config, stream: str, learner: str) -> None:
         known = or_nearest(stream, config.streams)
         raise ConfigurationError(f"streams: there is no stream {stream!r}{known}, and unknown_streams is dead-letter")
     if not 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:
-        raise ConfigurationError(f"a stream's name has 1 to {MAX_STREAM_BYTES} bytes, not {len(stream.encode())}")
+        raise ConfigurationError(f"stream: a name has 1 to {MAX_STREAM_BYTES} bytes, not {len(stream.encode())}")
     if learner not in config.learners:
         raise ConfigurationError(f"learners: there is no learner {learner!r}{or_nearest(learner, config.learners)}")
 
@@ -98,7 +98,7 @@ def _time_ms(cluster: Cluster, clock: Clock, place: TopicPartition, stream: str)
     low, high = cluster.watermarks(place)
     if not high:
         raise ConfigurationError(
-            f"{place.topic}[{place.partition}] never had a record: to start with another champion, set "
+            f"{place.topic}[{place.partition}] has never had a record: to start with another champion, set "
             f"streams.{stream}.champion; if the records of {stream} are in another partition, name this partition"
         )
     now_ms, look = clock.now_ms(), FIRST_LOOK_RECORDS
@@ -121,7 +121,9 @@ def _last_ms(cluster: Cluster, place: TopicPartition, start: int) -> int | None:
         while True:
             fetched = reader.poll(POLL_RECORDS, READ_TIMEOUT_S)
             if fetched is None:
-                raise UnknownOutcomeError(f"{place.topic}[{place.partition}]: no answer for {READ_TIMEOUT_S:g} s")
+                raise UnknownOutcomeError(
+                    f"{place.topic}[{place.partition}]: the broker did not answer for {READ_TIMEOUT_S:g} s"
+                )
             times = fetched.records.timestamps
             if (times > 0).any():
                 last_ms = int(times[times > 0][-1])

@@ -195,7 +195,7 @@ def chosen_tasks(cluster: Cluster, config: Config, tasks: Iterable[int]) -> Sequ
     needed = (topics.examples, topics.labels, topics.progress, topics.changelog)
     found = cluster.topics(needed)
     if missing := [name for name in needed if name not in found]:
-        raise TopicError([f"{name}: there is no such topic" for name in missing])
+        raise TopicError([f"{name}: the topic does not exist" for name in missing])
     partitions = partitions_of(cluster, topics)
     chosen = list(tasks) or list(range(partitions))
     if beyond := [task for task in chosen if task >= partitions]:

@@ -46,9 +46,9 @@ def reset(place: Place, sender: Sender, stream: str, task: int | None, *, dry_ru
     left, features = leftovers_of(known.stream(stream)), known.stream(stream).features
     if known.reset_records and known.reset_records + left.records > MAX_HELD:
         raise ConfigurationError(
-            f"task {number}: its next batch has to close {known.reset_records:,} records of streams that were reset, "
-            f"{stream!r} has {left.records:,} more, and a transaction can close {MAX_HELD:,}. Start a worker, send a "
-            "record to the task, stop the worker, and then reset this stream"
+            f"task {number}: its next batch must close {known.reset_records:,} records of streams that were reset "
+            f"before; {stream!r} has {left.records:,} more, and one transaction closes at most {MAX_HELD:,}. "
+            "Start a worker, send a record to the task, stop the worker, and then reset this stream"
         )
     if not dry_run:
         act = Act(sequence + 1, RESET, __version__, stream)

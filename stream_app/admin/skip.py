@@ -92,14 +92,14 @@ def _recorded(place: Place, task: int, loaded: Loaded) -> list[Commit | Act]:
         found = f"sequence {recorded[0].sequence}" if recorded else "nothing"
         damage = "".join(f"; {line}" for line in loaded.damage)
         raise StateError(
-            f"task {task}: progress begins with {found}, but sequence {wanted} is needed{damage}: there is no state to "
-            "continue from; another application.id starts from the beginning",
+            f"task {task}: progress begins with {found}, but sequence {wanted} is needed{damage}: no state is left to "
+            "continue from. Use another application.id to start from the beginning",
             ErrorCode.SNAPSHOT_MISSING,
         )
     if len(recorded) > SCRIPT_RECORDS:
         raise StateError(
             f"task {task}: progress has {len(recorded):,} records after the task's snapshot, and at most "
-            f"{SCRIPT_RECORDS:,} can be skipped",
+            f"{SCRIPT_RECORDS:,} can be skipped. Use another application.id to start from the beginning",
             ErrorCode.SKIP_TOO_LONG,
         )
     return recorded
@@ -115,8 +115,8 @@ def _committed(recorded: list[Commit | Act], target: RestoreTarget, task: int) -
     if last is None or (last.sequence, last.digest) != target.point:
         sequence = last.sequence if last else "none"
         raise StateError(
-            f"task {task}: progress ends with the commit of sequence {sequence}, but {target.point.sequence} is "
-            f"committed: the group's offsets were reset. {HINT_RECOMMIT}",
+            f"task {task}: progress ends with the commit of sequence {sequence}, but the committed offsets "
+            f"name {target.point.sequence}: the group's offsets were reset. {HINT_RECOMMIT}",
             ErrorCode.OFFSETS_RESET,
         )
     if tripped_by(recorded) is not None:

@@ -28,7 +28,7 @@ def partitions_of(cluster: Cluster, names: Topics) -> int:
     """
     found = cluster.topics([names.progress])
     if names.progress not in found:
-        raise TopicError(f"{names.progress}: there is no such topic")
+        raise TopicError(f"{names.progress}: the topic does not exist; `areba topics create` creates it")
     return tasks_of(cluster, found[names.progress]) or found[names.progress].partitions
 
 

@@ -43,7 +43,7 @@ def read_rows(reader: LogReader, where: str, *, to_end: bool = True) -> Iterator
         fetched = reader.poll(POLL_RECORDS, POLL_TIMEOUT_S)
         if fetched is None:
             if time.monotonic() - heard_s > READ_TIMEOUT_S:
-                raise UnknownOutcomeError(f"{where}: no answer for {READ_TIMEOUT_S:g} s")
+                raise UnknownOutcomeError(f"{where}: the broker did not answer for {READ_TIMEOUT_S:g} s")
             continue
         records = fetched.records
         if to_end or len(records):

@@ -19,7 +19,7 @@ CLIENT_SECTIONS = frozenset({"kafka__all", "kafka__consumer", "kafka__producer",
 """The sections with settings of a client, as variables of the environment name them: the secrets are there."""
 
 _EXACTLY_ONCE = "exactly-once delivery depends on it"
-_CALLBACK = "takes a function; the worker has its own"
+_CALLBACK = "takes a function, which a file cannot hold"
 
 REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -34,7 +34,7 @@ REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
         "message.send.max.retries": "set by the idempotent producer: a lost record would leave a gap",
         "queuing.strategy": "always fifo: outputs leave in merge order",
         "msg_order_cmp": "outputs leave in merge order",
-        "transactional.id": "made of application.id and application.instance: a new process fences the former one",
+        "transactional.id": "made from application.id and application.instance: a new process fences the former one",
         "transaction.timeout.ms": "always 10000: exit statuses and the wait after a crash depend on it",
         "message.timeout.ms": "follows transaction.timeout.ms: no record may outlive its transaction",
         "delivery.timeout.ms": "follows transaction.timeout.ms: no record may outlive its transaction",
@@ -89,13 +89,13 @@ def _client_value(value: object) -> object:
 
 def _registry_name(name: str) -> str:
     if name == "timeout" or name.startswith(("max.retries", "retries.", "cache.")):
-        raise ValueError("cannot be set: a worker asks a registry within fixed times, see docs/operations.md")
+        raise ValueError("cannot be set: areba fixes the timeouts and retries of requests to a registry")
     return name
 
 
 def _registry_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
     if "@" in settings.get("url", ""):
-        raise ValueError("url: must not hold a password, which would be shown; use basic.auth.user.info")
+        raise ValueError("url: must not contain a password, which would be shown; use basic.auth.user.info")
     return settings
 
 

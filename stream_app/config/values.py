@@ -41,7 +41,7 @@ def _plain_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     except (TypeError, ValueError) as error:
         raise ValueError("may only hold text, numbers, true, false, null, lists and maps") from error
     if len(text) > MAX_OPTIONS_BYTES:
-        raise ValueError(f"may have at most {MAX_OPTIONS_BYTES} bytes, has {len(text)}")
+        raise ValueError(f"must have at most {MAX_OPTIONS_BYTES} bytes, has {len(text)}")
     return MappingProxyType(json.loads(text))
 
 

@@ -89,7 +89,7 @@ def newest(cluster: FollowableCluster, topic: str, wanted: Wanted) -> tuple[Iter
     """
     found = cluster.topics([topic])
     if topic not in found:
-        raise TopicError(f"{topic}: there is no such topic")
+        raise TopicError(f"{topic}: the topic does not exist; `areba topics create` creates it")
     places = [TopicPartition(topic, number) for number in range(found[topic].partitions)]
     ends = {place: end.stable for place, end in cluster.ends(places).items()}
     firsts = (

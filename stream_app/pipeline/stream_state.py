@@ -245,7 +245,7 @@ def _check(stream: Stream, core: Columns, pending: Columns, waiting: Columns, cl
 
 def _same(name: str, array: NDArray[Any], right: bool) -> None:
     if not right:
-        raise StateError(f"{name} of a stream: {array.dtype} {list(array.shape)} is not what this stream can have")
+        raise StateError(f"{name}: {array.dtype} {list(array.shape)} does not fit this stream")
 
 
 # Waiting labels, as they came -----------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def _originals_of(columns: Mapping[str, NDArray[Any]]) -> list[OriginalRecord]:
     held = sum(length for length in lengths if length > 0)
     wanted = int(sum(2 + 2 * count for count in columns["headers"].tolist()))
     if held != len(columns["bytes"]) or wanted != len(lengths) or min(lengths, default=0) < NONE:
-        raise StateError("labels that wait: the lengths are not those of the bytes")
+        raise StateError("waiting labels: the lengths do not match the bytes")
     parts = iter(_cut(columns["bytes"], lengths))
     records = []
     rows = zip(columns["sides"].tolist(), columns["offsets"].tolist(), columns["headers"].tolist(), strict=True)

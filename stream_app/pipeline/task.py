@@ -115,7 +115,7 @@ class Task:
             self._reset(act.text)
             return True
         elif act.kind not in (RESUME, SKIP, REPAIR, ADOPT):  # these change which records are processed
-            raise StateError(f"there is no act {act.kind!r} in this version")
+            raise StateError(f"this version does not know the act {act.kind!r}")
         return False
 
     def _reset(self, name: str) -> None:
@@ -136,15 +136,15 @@ class Task:
         Raises:
             StateError: The state does not fit the configuration or the stream.
         """
-        where = f"a seed for learner {seed.learner!r} of stream {seed.stream!r}"
+        where = f"imported model for learner {seed.learner!r} of stream {seed.stream!r}"
         settings = self._settings_of(seed.stream)
         if settings is None or seed.learner not in settings.learners:
             raise StateError(f"{where}: the configuration has no such learner")
         if must_restart(seed.settings, settings.learners[seed.learner]):
-            raise StateError(f"{where}: it was made with other settings than this learner has")
+            raise StateError(f"{where}: its settings differ from those of this learner")
         if not 0 < seed.features <= self.settings.limits.max_features:
             raise StateError(
-                f"{where}: {seed.features} features; limits.max_features {self.settings.limits.max_features}"
+                f"{where}: it has {seed.features} features; limits.max_features is {self.settings.limits.max_features}"
             )
         if self._streams.number_of(seed.stream) < 0:
             self._streams.open(seed.stream, settings)
@@ -152,7 +152,9 @@ class Task:
         if not self._streams.dimensions[number]:
             self._streams.set_features(number, seed.features)
         if self._streams.dimensions[number] != seed.features:
-            raise StateError(f"{where}: it has {seed.features} features, the stream {self._streams.dimensions[number]}")
+            raise StateError(
+                f"{where}: it has {seed.features} features, the stream has {self._streams.dimensions[number]}"
+            )
         stream = self._streams[number]
         learner = stream.learners[stream.learner_names.index(seed.learner)]
         mine = learner.arrays()
@@ -258,7 +260,7 @@ class Task:
         """
         features = int(core["features_count"][0])
         if not 0 <= features <= self.settings.limits.max_features or self._streams.number_of(name) >= 0:
-            raise StateError(f"a stream with {features} features, or one that is there already")
+            raise StateError(f"it has {features} features, or is in the snapshot twice")
         load_stream(self._streams.open(name, self.settings.of_stream(name), features), core, pending, closed)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:

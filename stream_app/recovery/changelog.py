@@ -266,7 +266,7 @@ def _read_manifest(log: _Log, place: Place, partition: int) -> Generator[bool, N
     where = f"{log.where} offset {place.offset}, manifest"
     manifest = read_manifest((yield from _read_place(log, None, place)), where)
     if manifest.partition != partition:
-        raise StateError(f"{where}: is of task {manifest.partition}")
+        raise StateError(f"{where}: belongs to task {manifest.partition}")
     return manifest
 
 

@@ -22,12 +22,10 @@ METADATA_FORMAT = "3"
 READABLE_FORMATS = ("1", "2", METADATA_FORMAT)
 """Format 1 had no snapshots, format 2 had no topic ids."""
 
-HINT_SKIP = "`areba state skip` continues without what is gone; another application.id starts from the beginning"
+HINT_SKIP = "`areba state skip` continues without the deleted records; another application.id starts from the beginning"
 """What an operator can do when inputs that a restore needs were deleted."""
 
-HINT_RECOMMIT = (
-    "`areba state recommit` commits them again as progress has them; another application.id starts from the beginning"
-)
+HINT_RECOMMIT = "`areba state recommit` restores them from progress; another application.id starts from the beginning"
 """What an operator can do when the group's offsets were lost, or changed from outside."""
 
 
@@ -116,7 +114,7 @@ def parse_metadata(text: str, where: str) -> RestoreTarget:
         version, sequence, digest, *rest = fields
         if version not in READABLE_FORMATS:
             raise StateError(
-                f"{where}: offset metadata has format {version!r}, this version reads {METADATA_FORMAT}",
+                f"{where}: offset metadata has format {version!r}; this version reads {METADATA_FORMAT}",
                 ErrorCode.FORMAT_UNKNOWN,
             )
         ids, *snapshots = rest if version == METADATA_FORMAT else [",", *rest]
@@ -125,7 +123,7 @@ def parse_metadata(text: str, where: str) -> RestoreTarget:
         return RestoreTarget(point, tuple(map(parse_snapshot, snapshots)), (examples_id, labels_id))
     except ValueError:
         raise StateError(
-            f"{where}: committed offset without our metadata ({text!r}): the group was reset. {HINT_RECOMMIT}",
+            f"{where}: the committed offset has no metadata of areba ({text!r}): the group was reset. {HINT_RECOMMIT}",
             ErrorCode.OFFSETS_RESET,
         ) from None
 

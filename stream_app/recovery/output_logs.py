@@ -205,8 +205,8 @@ class OutputPartition:
                 outstanding -= republished(record)[self._topic][1]
             elif readable < window.records and readable and record.sequence > adopted:
                 raise StateError(
-                    f"{self._topic}: {readable} of the {window.records} records of sequence {record.sequence} from "
-                    f"offset {window.start} on can be read; a part of a transaction cannot be lost",
+                    f"{self._topic}: only {readable} of the {window.records} records of sequence {record.sequence}, "
+                    f"from offset {window.start}, can be read, but Kafka loses only whole transactions",
                     ErrorCode.OUTPUTS_LOST,
                 )
             elif not readable and window.records and isinstance(record, Commit):

@@ -201,7 +201,7 @@ class ProgressScript:
         loaded_sequence, needed = self._report.loaded_sequence, self._read_to + 1
         if sequence < needed or needed != max(loaded_sequence, 0):
             return StateError(f"sequence {sequence} follows {self._read_to}")
-        begin = f"progress begins with sequence {sequence}, sequence {needed} is needed"
+        begin = f"progress begins with sequence {sequence}, but sequence {needed} is needed"
         if loaded_sequence >= 0:
             reason = " for the snapshot. Use another application.id to start from the beginning"
         elif self._report.damage:
@@ -226,7 +226,7 @@ class ProgressScript:
         found, wanted = record.digest.hex()[:16] if isinstance(record, Commit) else "none", target.digest.hex()[:16]
         if found != wanted:
             raise StateError(
-                f"{where}: digest {found} of sequence {record.sequence}, the committed offsets name {wanted}",
+                f"{where}: sequence {record.sequence} has digest {found}, but the committed offsets name {wanted}",
                 ErrorCode.OFFSETS_RESET,
             )
 

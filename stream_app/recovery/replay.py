@@ -96,7 +96,9 @@ class Replay:
         if problem is not None:
             raise StateError(f"task {self._number}: {problem}", ErrorCode.OTHER_RULES)
         if (ranges[0], ranges[2]) != position.offsets:
-            raise StateError(f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, {pair(position.offsets)} are next")
+            raise StateError(
+                f"{where}: its ranges start at {ranges[0]}/{ranges[2]}, but {pair(position.offsets)} are next"
+            )
         examples = self._rows_of_range(Side.EXAMPLES, *ranges[:2])
         labels = self._rows_of_range(Side.LABELS, *ranges[2:])
         if examples is None or labels is None:
@@ -108,7 +110,7 @@ class Replay:
         if digest != commit.digest:
             raise StateError(
                 f"{where}: re-processing up to offsets {ranges[1]}/{ranges[3]} gave digest {digest.hex()[:16]}, "
-                f"committed was {commit.digest.hex()[:16]} by areba {self._engine}; this is {__version__}. "
+                f"but areba {self._engine} committed {commit.digest.hex()[:16]}; this is areba {__version__}. "
                 "Continue with that version, or use another application.id to start from the beginning",
                 ErrorCode.DIGEST_DIFFERS,
             )
@@ -132,6 +134,6 @@ class Replay:
         except LookupError:
             topic = self._inputs[side].topic
             raise StateError(
-                f"{topic}[{self._number}] offset {end - 1} is gone; it is needed to rebuild the state. {HINT_SKIP}",
+                f"{topic}[{self._number}] offset {end - 1} was deleted, but is needed to restore the task. {HINT_SKIP}",
                 ErrorCode.INPUTS_DELETED,
             ) from None

@@ -227,7 +227,7 @@ class Restore:
             settings = TaskSettings.from_json(first.text)
         elif first is not None:
             raise StateError(
-                f"progress[{self.request.number}] sequence {first.sequence}: no whole configuration comes before it"
+                f"progress[{self.request.number}] sequence {first.sequence}: no complete configuration precedes it"
             )
         begin = next((recorded.record for recorded in self.script if isinstance(recorded.record, Commit)), None)
         if begin is not None:
@@ -238,8 +238,8 @@ class Restore:
         """Refuse committed offsets that differ from the offsets of the last commit record."""
         if progress.target is not None and self.position.offsets != self.report.goal:
             raise StateError(
-                f"task {self.request.number}: progress ends at offsets {pair(self.position.offsets)}, committed are "
-                f"{pair(self.report.goal)}: the group's offsets were changed. {HINT_RECOMMIT}",
+                f"task {self.request.number}: progress ends at offsets {pair(self.position.offsets)}, but "
+                f"{pair(self.report.goal)} are committed: the group's offsets were changed. {HINT_RECOMMIT}",
                 ErrorCode.OFFSETS_RESET,
             )
 
@@ -252,8 +252,9 @@ class Restore:
         missing = progress.settled.missing
         outputs = {topic: _joined(replay.kept[topic]) for topic in missing}
         if any(len(replay.kept[topic]) != len(sequences) for topic, sequences in missing.items()):
+            lost = ", ".join(f"{topic} from sequence {min(found)}" for topic, found in missing.items())
             raise StateError(
-                f"task {self.request.number}: outputs of {dict(missing)} are missing, and cannot be computed again",
+                f"task {self.request.number}: outputs are missing ({lost}), and cannot be computed again",
                 ErrorCode.OUTPUTS_LOST,
             )
         ends = self.position.output_ends

@@ -147,6 +147,6 @@ class Deadline:
         self._asked_at_s = now_s
         if self._silent_s > self._limit_s:
             raise StateError(
-                f"task {self._number}: no progress for {self._limit_s:g} s while restoring: {state}",
+                f"task {self._number}: the restore received no record for {self._limit_s:g} s: {state}",
                 ErrorCode.NO_RECORDS,
             )

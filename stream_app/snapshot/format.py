@@ -163,7 +163,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
         raise StateError(f"{where}: not a manifest ({problem})") from None
     found = plain.get("format") if isinstance(plain, dict) else None
     if found not in range(1, FORMAT + 1):
-        text = f"{where}: a snapshot of format {found!r:.20}, this version reads {FORMAT}"
+        text = f"{where}: a snapshot of format {found!r:.20}; this version reads {FORMAT}"
         raise StateError(text, ErrorCode.FORMAT_UNKNOWN)
     if found == 1 and plain.pop("malformed", None) is not None:
         content = json.dumps({**plain, "unreadable": [[0, 0, 0], [0, 0, 0]]}).encode()  # the counts start at zero
@@ -172,7 +172,7 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise StateError(f"{where}: a manifest whose {place} is wrong: {first['msg']}") from None
+        raise StateError(f"{where}: a manifest with a wrong {place}: {first['msg']}") from None
 
 
 def pack(arrays: Arrays) -> bytes:
@@ -236,5 +236,7 @@ def join_chunks(place: Place, chunks: Sequence[bytes], where: str) -> bytes:
     """
     content = b"".join(chunks)
     if len(content) != place.length or checksum_of(content) != place.checksum:
-        raise StateError(f"{where}: {len(content)} bytes with another checksum than the {place.length} bytes listed")
+        raise StateError(
+            f"{where}: its {len(content)} bytes do not match the checksum of the {place.length} bytes listed"
+        )
     return content

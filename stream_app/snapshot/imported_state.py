@@ -80,7 +80,7 @@ class Seeds:
                 return None
             content = b"".join(self.parts)
             if checksum_of(content) != checksum:
-                raise StateError("an imported state has another checksum than its parts say")
+                raise StateError("the checksum of an imported state does not match its parts")
             self.clear()
             settings = LearnerSettings.model_validate(data["settings"], context={"stored": True})
             state = unpack(content, "imported state")

@@ -255,7 +255,7 @@ def load_task(task: Loading, manifest: Manifest, contents: Mapping[str, bytes], 
     for stream in dict.fromkeys(entry.stream for entry in manifest.entries):
         held = parts[stream]
         if len(held[CORE]) != 1:
-            raise StateError(f"{where}: stream {stream} has {len(held[CORE])} cores")
+            raise StateError(f"{where}: stream {stream} has {len(held[CORE])} blobs of kind {CORE!r}, not 1")
         try:
             task.load_stream(stream, *_gathered(held[CORE][0], held[PENDING], held[CLOSED]))
         except StateError as problem:

@@ -155,7 +155,7 @@ class ManifestCheck:
         except OSError as error:
             raise ConfigurationError(f"{path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigurationError(f"{path}: no manifest of a replay ({type(error).__name__}: {error})") from error
+            raise ConfigurationError(f"{path}: not a manifest of a replay ({type(error).__name__}: {error})") from error
 
     def end(self, topic: str, partition: int) -> int:
         """Return the offset after the last record that was sent to this partition; 0 if nothing was."""

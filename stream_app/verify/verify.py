@@ -237,7 +237,7 @@ def _partitions(cluster: Cluster, config: Config) -> int:
     found = cluster.topics(needed)
     missing = [name for name in needed if name not in found]
     if missing:
-        raise TopicError([f"{name}: there is no such topic" for name in missing])
+        raise TopicError([f"{name}: the topic does not exist" for name in missing])
     partitions = partitions_of(cluster, topics)
     if small := [topic for topic in found.values() if topic.partitions < partitions]:
         raise TopicError(

@@ -264,14 +264,14 @@ class OwnedTasks:
             low, high = self._ports.source.watermarks(partition)
             if offset < low:
                 raise StateError(
-                    f"{place} starts at offset {low}, offset {offset} is needed to restore the task; it was deleted "
-                    f"(retention). {HINT_SKIP}",
+                    f"{place} starts at offset {low}, but offset {offset} is needed to restore the task; it was "
+                    f"deleted (retention). {HINT_SKIP}",
                     ErrorCode.INPUTS_DELETED,
                 )
             if goal > high:
                 raise StateError(
-                    f"{place} ends at offset {high}, offset {goal} is committed: the topic is not the one that was "
-                    "read. Use another application.id to start from the beginning",
+                    f"{place} ends at offset {high}, but offset {goal} is committed: this is not the topic that the "
+                    "task has read. Use another application.id to start from the beginning",
                     ErrorCode.INPUTS_REPLACED,
                 )
         for records in task.waiting:

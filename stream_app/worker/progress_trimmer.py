@@ -141,7 +141,7 @@ class ProgressTrimmer:
             if fetched.at_end:
                 return None
         where = f"{self._progress.topic}[{self._progress.partition}] offset {offset}"
-        raise UnknownOutcomeError(f"{where}: no answer in {PROBE_POLLS * PROBE_WAIT_S:g} s")
+        raise UnknownOutcomeError(f"{where}: the broker did not answer for {PROBE_POLLS * PROBE_WAIT_S:g} s")
 
 
 def _is_below(commit: Commit, lows: tuple[int, ...]) -> bool:

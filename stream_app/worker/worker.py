@@ -180,8 +180,8 @@ class Worker:
         is_early = now - self._owned.transaction_began_s < FENCE_WINDOW_S
         if self._was_fenced and is_early and now - self._started_s < REFENCE_WINDOW_S:
             raise FencedAgainError(
-                f"fenced {now - self._started_s:.0f} s after a start: another worker runs as "
-                f"{self._config.application.instance!r}; give each its own application.instance"
+                f"fenced {now - self._started_s:.0f} s after the start: another worker runs as "
+                f"{self._config.application.instance!r}; give each worker its own application.instance"
             ) from error
 
     # Callbacks of the group -----------------------------------------------------------------------------------------

@@ -103,17 +103,17 @@ class StreamChoice(Section):
         synthetic_only = {"imbalance", "drift", "drift_step", "drift_every", "noise", "features"}
         given = self.model_fields_set & synthetic_only
         if not self.is_synthetic and given:
-            raise ValueError(f"{min(given)} is for synthetic streams, and {self.source} is a data set")
+            raise ValueError(f"{min(given)} is only for synthetic streams; {self.source} is a data set")
         if self.scaling != "study" and self.is_synthetic:
-            raise ValueError("scaling is for data sets")
+            raise ValueError("scaling is only for data sets")
         if self.scaling == "raw" and self.source not in RAW_FEATURES:
-            raise ValueError(f"scaling raw is for {' and '.join(RAW_FEATURES)}")
+            raise ValueError(f"scaling: raw is only for {' and '.join(RAW_FEATURES)}")
         if self.rows == "file" and self.source != "forest":
-            raise ValueError("rows are those of the file already, except in forest")
+            raise ValueError("rows: file is only for forest")
         if self.drift is Drift.NONE and (self.drift_step or self.drift_every):
             raise ValueError("drift_step and drift_every need a drift")
         if self.drift_every and (self.drift_step or self.drift is not Drift.POSTERIOR):
-            raise ValueError("drift_every is for a posterior drift, and has no drift_step beside it")
+            raise ValueError("drift_every needs a posterior drift, and no drift_step")
         return self
 
     @property
@@ -203,7 +203,7 @@ def read(path: Path) -> Experiment:
     try:
         raw = path.read_bytes()
         if len(raw) > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path.name}: more than {MAX_FILE_BYTES} bytes are not an experiment")
+            raise ConfigurationError(f"{path.name}: larger than {MAX_FILE_BYTES} bytes")
         data = yaml.safe_load(raw)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}") from error
@@ -212,7 +212,7 @@ def read(path: Path) -> Experiment:
         place = f"{path.name}:{mark.line + 1}" if mark else path.name
         raise ConfigurationError(f"{place}: {getattr(error, 'problem', None) or 'is not YAML'}") from error
     if not isinstance(data, dict):
-        raise ConfigurationError(f"{path.name}: must be a mapping with settings")
+        raise ConfigurationError(f"{path.name}: must be a mapping of settings")
     return parse({"name": path.stem, **data}, path.name)
 
 

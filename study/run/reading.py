@@ -97,4 +97,4 @@ def read_predictions(values: Sequence[bytes | None], learners: Sequence[str], id
         into.scores.view(np.uint32),
     )
     if row >= 0:
-        raise StateError(f"prediction {row} of a batch is not that of {learners[row % len(learners)]}")
+        raise StateError(f"prediction {row} of a batch was not made by {learners[row % len(learners)]}")

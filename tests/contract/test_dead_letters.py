@@ -379,12 +379,12 @@ def test_what_does_not_exist_is_named(world: Callable[..., DeadLetterTopics]) ->
     ):
         with pytest.raises(ConfigurationError, match=message):
             show_letter(here.cluster, here.config, place)
-    with pytest.raises(ConfigurationError, match=rf"\[0\] offset {end + 9}: there is no dead letter"):
+    with pytest.raises(ConfigurationError, match=rf"\[0\] offset {end + 9}: no dead letter here"):
         here.replay(Selection(record_ids=frozenset({RecordId(0, 0), RecordId(0, end + 9)})))
     with pytest.raises(ConfigurationError, match="no reason 'undecodabel'; did you mean undecodable"):
         here.replay(Selection(reasons=frozenset({"undecodabel"})))
     elsewhere = Config.model_validate({"kafka": {"topic_prefix": "nowhere-"}})
-    with pytest.raises(TopicError, match="nowhere-dead-letters: there is no such topic"):
+    with pytest.raises(TopicError, match="nowhere-dead-letters: the topic does not exist"):
         list_letters(here.cluster, elsewhere, EVERYTHING, 1)
 
 

@@ -24,7 +24,7 @@ class DeadLettersTopic:
         self.name = config.topics.dead_letters
         found = cluster.topics([self.name]).get(self.name)
         if found is None:
-            raise TopicError(f"{self.name}: there is no such topic")
+            raise TopicError(f"{self.name}: the topic does not exist; `areba topics create` creates it")
         self.partitions = found.partitions
         self.wire_format = format_of(config.serialization)
         self._cluster = cluster

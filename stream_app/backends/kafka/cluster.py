@@ -251,7 +251,9 @@ class KafkaCluster:
         deadline = time.monotonic() + timeouts.REQUEST_S
         while missing := sorted({topic.name for topic in topics} - self._topic_sizes().keys()):
             if time.monotonic() > deadline:
-                raise TopicError(f"created, but not seen within {timeouts.REQUEST_S:.0f} s: {', '.join(missing)}")
+                raise TopicError(
+                    f"topics created, but not visible after {timeouts.REQUEST_S:.0f} s: {', '.join(missing)}"
+                )
             time.sleep(timeouts.RETRY_PAUSE_S)
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:

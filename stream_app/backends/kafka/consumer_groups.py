@@ -48,7 +48,7 @@ def committed_offsets(
         if not failed:
             break
         if time.monotonic() > deadline:
-            raise UnknownOutcomeError(f"committed offsets of {group_id} did not become stable")
+            raise UnknownOutcomeError(f"group {group_id}: an open transaction holds its offsets; try again later")
         time.sleep(10 * timeouts.RETRY_PAUSE_S)
     return {
         TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None

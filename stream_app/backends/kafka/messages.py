@@ -115,7 +115,7 @@ def raise_read_error(
     place = f"{topic}[{number}]"
     if error.code() == AUTO_OFFSET_RESET:
         offset = position if position is not None else message.offset()
-        raise OffsetGoneError(f"{place}: offset {offset} is gone ({error.str()})", (topic, number))
+        raise OffsetGoneError(f"{place}: offset {offset} does not exist ({error.str()})", (topic, number))
     if error.code() in REFUSED_CODES:
         raise TopicError(refusal_text(error, place, f"topic {topic}", "Read"))
     if error.fatal():

@@ -131,7 +131,7 @@ def _query_offsets(
             if min(map(min, found[-1:] if may_be_absent else found)) >= 0:
                 return found
             if time.monotonic() > deadline:  # an answer without an offset: the leader that the client knew has gone
-                raise UnknownOutcomeError(f"{what}: no leader")
+                raise UnknownOutcomeError(f"{what}: the partition has no leader")
         time.sleep(10 * timeouts.RETRY_PAUSE_S)
         for topic in dict.fromkeys(place.topic for place in places):
             with contextlib.suppress(KafkaException):

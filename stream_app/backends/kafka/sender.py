@@ -81,7 +81,7 @@ class KafkaSender:
             except BufferError:
                 deadline = deadline or time.monotonic() + timeouts.QUEUE_ROOM_S
                 if time.monotonic() > deadline:
-                    raise DeliveryError(f"the send queue stayed full for {timeouts.QUEUE_ROOM_S:.0f} s") from None
+                    raise DeliveryError(f"{topic}: the send queue was full for {timeouts.QUEUE_ROOM_S:.0f} s") from None
                 self._producer.poll(timeouts.RETRY_PAUSE_S)
             except KafkaException as problem:
                 raise DeliveryError(f"{topic}: {error_text(problem)}") from None

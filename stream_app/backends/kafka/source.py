@@ -247,7 +247,7 @@ class KafkaSource:
             return
         self._outages.confirm()
         if is_lost:
-            raise OutageError("this worker's Kafka client does not find the broker again that a new client reaches")
+            raise OutageError("this worker's Kafka client cannot reconnect to a broker that a new client reaches")
 
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float = timeouts.STABLE_OFFSETS_S

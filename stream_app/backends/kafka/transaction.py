@@ -259,7 +259,9 @@ class KafkaTransaction:
         self._blocked_threads = [thread for thread in (*self._blocked_threads, self._thread) if thread.is_running]
         self._is_open = self._is_initialised = False
         if len(self._blocked_threads) > MAX_BLOCKED_CLIENTS:
-            raise UnknownOutcomeError(f"{reason}; calls of {len(self._blocked_threads)} replaced clients still block")
+            raise UnknownOutcomeError(
+                f"{reason}; {len(self._blocked_threads)} Kafka clients that were replaced still block"
+            )
         self._producer, self._thread = self._create_producer(), BlockingCallThread()
         raise TransactionAbortedError(reason)
 

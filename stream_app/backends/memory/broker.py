@@ -141,7 +141,7 @@ class EmbeddedBroker:
         """
         with self.changed:
             if name not in self._topics:
-                raise TopicError(f"{name}: there is no such topic")
+                raise TopicError(f"{name}: the topic does not exist")
             return self._topics[name]
 
     def topics(self) -> Mapping[str, TopicInfo]:
@@ -176,7 +176,7 @@ class EmbeddedBroker:
     def _log(self, partition: TopicPartition) -> PartitionLog:
         self.topic(partition.topic)
         if partition not in self._logs:
-            raise TopicError(f"{partition.topic}: there is no partition {partition.partition}")
+            raise TopicError(f"{partition.topic}: it has no partition {partition.partition}")
         return self._logs[partition]
 
     def append(
@@ -234,8 +234,8 @@ class EmbeddedBroker:
             log = self._log(partition)
             if not log.low <= position <= log.high:
                 raise OffsetGoneError(
-                    f"{partition.topic}[{partition.partition}]: offset {position} is gone, "
-                    f"there are {log.low} to {log.high}",
+                    f"{partition.topic}[{partition.partition}]: offset {position} does not exist; "
+                    f"the log has {log.low} to {log.high}",
                     partition,
                 )
             entries, following = log.read(position, limit, committed=committed)

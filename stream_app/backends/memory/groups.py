@@ -190,9 +190,7 @@ class GroupCoordinator:
             group = self.group(group_id)
             self._remove_silent(group_id)
             if group.members:
-                raise StateError(
-                    f"{group_id}: the group has members; stop all of them first", ErrorCode.WORKERS_RUNNING
-                )
+                raise StateError(f"{group_id}: workers are running; stop all of them first", ErrorCode.WORKERS_RUNNING)
             group.offsets.update(offsets)
             self._changed.notify_all()
 

@@ -83,7 +83,7 @@ class EmbeddedTransaction:
             FencedError: A newer producer has our id.
         """
         if not isinstance(group, GroupMetadata):
-            raise TypeError("the group's metadata come from EmbeddedSource.group_metadata")
+            raise TypeError("group metadata must come from EmbeddedSource.group_metadata")
         with self._current() as transaction:
             problem = self._broker.add_offsets(transaction, offsets, group)
             if problem:

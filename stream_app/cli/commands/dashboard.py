@@ -90,6 +90,6 @@ def parse_drifts(texts: Sequence[str]) -> dict[str, list[int]]:
     for text in texts:
         stream, _, number = text.rpartition(":")
         if not (stream and number.isascii() and number.isdecimal()):
-            raise ConfigurationError(f"--drift {text}: not a stream's name, a colon and a number of examples")
+            raise ConfigurationError(f"--drift {text}: must be a stream's name, a colon and a number of examples")
         drifts.setdefault(stream, []).append(int(number))
     return drifts

@@ -37,7 +37,9 @@ def resume(path: Path, task: int) -> None:
     tail = progress_tail(cluster, partition)
     act = resume_after(tail)
     if act is None:
-        raise StateError(f"task {task} is not stopped by the breaker: nothing to resume", ErrorCode.TASK_NOT_TRIPPED)
+        raise StateError(
+            f"task {task}: the breaker has not stopped it, so there is nothing to resume", ErrorCode.TASK_NOT_TRIPPED
+        )
     with closing(open_sender(config)) as sender:
         sender.send(partition.topic, None, codec.encode(act), 0, partition=task)
         sender.flush(READ_TIMEOUT_S)

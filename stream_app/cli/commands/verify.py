@@ -76,7 +76,7 @@ def verify(
     from stream_app.verify.verify import verify as verify_topics  # noqa: PLC0415
 
     if models and not rerun:
-        raise ConfigurationError("--models compares with a second run: omit --no-rerun")
+        raise ConfigurationError("--models needs the second run: omit --no-rerun")
     config = load_with_schemas(path)
     cluster = connect(config)
     with progress_bar("checking partitions") as on_progress:

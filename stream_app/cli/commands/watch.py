@@ -149,7 +149,7 @@ def tail(topic: str, path: Path, streams: Sequence[str], since: str | None, limi
     config = load_with_schemas(path)
     name = topic_named(config.topics, topic)
     if streams and name == config.topics.progress:
-        raise ConfigurationError("--stream: the records of progress belong to tasks, not to streams")
+        raise ConfigurationError("--stream: records of progress belong to tasks, not to streams; omit it")
     if limit is None and since is None:
         limit = NEWEST
     since_ms = None if since is None else parse_time(since, SystemClock().now_ms())

@@ -62,7 +62,7 @@ def kafka_jars() -> Path:
     if missing:
         raise ConfigurationError(
             f"a local Kafka needs {' and '.join(missing)} on the PATH (Java 17 or newer, Maven 3.6 or newer); "
-            "or give kafka.bootstrap_servers"
+            "or set kafka.bootstrap_servers"
         )
     base = _cache_folder()
     version = kafka_version()

@@ -169,14 +169,14 @@ class CheckpointFile:
             raise ConfigurationError(f"{self.path}: not a checkpoint of `areba verify`")
         if plain["format"] != FORMAT:
             raise ConfigurationError(
-                f"{self.path}: a checkpoint of format {plain['format']!r:.20}, this version reads {FORMAT}"
+                f"{self.path}: a checkpoint of format {plain['format']!r:.20}; this version reads {FORMAT}"
             )
         try:
             header = _Header.model_validate_json(line)
         except ValidationError as problem:
             raise ConfigurationError(f"{self.path}: not a checkpoint ({problem.error_count()} wrong fields)") from None
         if header.sha256 != sha256(body).hexdigest():
-            raise ConfigurationError(f"{self.path}: the checkpoint is damaged: its SHA-256 is another")
+            raise ConfigurationError(f"{self.path}: the checkpoint is damaged: its SHA-256 does not match")
         found = Identity(header.application, header.progress, header.topic_ids)
         if found[:2] != self.identity[:2]:
             raise ConfigurationError(

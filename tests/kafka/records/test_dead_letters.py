@@ -167,7 +167,10 @@ def test_errors_are_one_line(kafka: Broker, prefix: str, tmp_path: Path) -> None
     assert (refused.returncode, refused.stderr[:38]) == (2, "no Kafka broker answers at 127.0.0.1:1")
     file = app.file("w")
     missing = areba(file, "dlq", "list")
-    assert (missing.returncode, missing.stderr) == (2, f"{prefix}dead-letters: there is no such topic\n")
+    assert (missing.returncode, missing.stderr) == (
+        2,
+        f"{prefix}dead-letters: the topic does not exist; `areba topics create` creates it\n",
+    )
     app.create_topics()
     empty = areba(file, "dlq", "show", "0:17")
     assert (empty.returncode, empty.stderr) == (2, f"{prefix}dead-letters[0] has no offset 17: it is empty\n")

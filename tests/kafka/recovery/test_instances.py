@@ -36,7 +36,10 @@ def test_two_workers_of_one_name(app: App) -> None:
             wait_until(lambda: first.has_ended or second.has_ended, "one of them ends", 3 * DEADLINE_S)
             loser, winner = (first, second) if first.has_ended else (second, first)
             assert loser.wait() == 5, loser.log()
-            assert "another worker runs as 'w'; give each its own application.instance" in loser.log().splitlines()[-1]
+            assert (
+                "another worker runs as 'w'; give each worker its own application.instance"
+                in loser.log().splitlines()[-1]
+            )
             progress.wait_for_more(5)
             assert winner.stop() == 0
         finally:

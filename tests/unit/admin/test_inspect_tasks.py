@@ -209,7 +209,7 @@ def test_what_is_not_there_is_named() -> None:
     world = World()
     with pytest.raises(ConfigurationError, match="there is no task 2: the application has 2"):
         inspect(world.cluster, world.config, [2])
-    with pytest.raises(TopicError, match="app-progress: there is no such topic"):
+    with pytest.raises(TopicError, match="app-progress: the topic does not exist"):
         inspect(_world_without("app-progress").cluster, world.config)
 
 

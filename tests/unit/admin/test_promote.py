@@ -185,5 +185,5 @@ def test_a_silent_broker() -> None:
     world = PromotedLog()
     world.fill([world.clock.now_ms()], PLACE.partition)
     sender = EmbeddedSender(world.broker)
-    with pytest.raises(UnknownOutcomeError, match="no answer"):
+    with pytest.raises(UnknownOutcomeError, match="did not answer"):
         promote(CONFIG, _Silent(world.broker), sender, world.clock, "sine", "baseline")

@@ -135,7 +135,7 @@ def test_what_does_not_fit_is_refused(saved: Path) -> None:
     with pytest.raises(StateError, match=ErrorCode.WORKERS_RUNNING):
         _import(_place(world), world, saved)
     _kill(world)
-    for learner, text in (("baseline", "made with other settings"), ("none", "has no such learner")):
+    for learner, text in (("baseline", "its settings differ"), ("none", "has no such learner")):
         with pytest.raises(StateError, match=text):
             _import(_place(world), world, saved, learner=learner)
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):

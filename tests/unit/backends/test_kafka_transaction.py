@@ -150,7 +150,7 @@ def test_the_number_of_blocked_clients_is_bounded(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(TransactionAbortedError):
             transaction.commit()
     transaction.begin()
-    with pytest.raises(UnknownOutcomeError, match="clients still block"):
+    with pytest.raises(UnknownOutcomeError, match="still block"):
         transaction.commit()
 
 

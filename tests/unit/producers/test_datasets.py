@@ -318,7 +318,7 @@ def test_fetch_without_a_network_says_so(tmp_path: Path) -> None:
         fetch(_recipe("http://127.0.0.1:9/x.zip"), tmp_path / "data", lambda _: None)
     assert caught.value.lines == (
         "german.data-numeric: http://127.0.0.1:9/x.zip: no connection",
-        "german.data-numeric: no source could be used; is there a network?",
+        "german.data-numeric: no source gave the file; check the network",
     )
 
 

@@ -72,8 +72,8 @@ def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     [
         (("froud",), "froud: no such data set; did you mean fraud?"),
         (("sine", "--label-delay", "fixd:3s"), "label delay fixd:3s: fixd is not one of"),
-        (("sine", "--rate", "fast"), "--rate fast: neither a number nor `max`"),
-        (("sine", "--rate", "5", "--speed", "5"), "rate and speed: only one of them"),
+        (("sine", "--rate", "fast"), "--rate fast: must be a number or `max`"),
+        (("sine", "--rate", "5", "--speed", "5"), "set rate or speed, not both"),
         (("sine", "sine"), "sine: two streams have this name"),
         (("sine", "--manifest", "/nowhere/at/all.json"), "--manifest /nowhere/at/all.json: no such folder"),
         (("sine", "--client-config", "/nowhere.properties"), "--client-config /nowhere.properties:"),

@@ -153,10 +153,10 @@ def test_spec_text_reads_back() -> None:
         ("sine:lenght=5", "did you mean length?"),
         ("sine:length=many", "length=many is not a value"),
         ("sine:drift=sudden", "known: none, prior, likelihood, posterior"),
-        ("sine:length=0", "length is 1 to"),
+        ("sine:length=0", "length: 0 must be from 1 to"),
         ("sine:imbalance=100", "between 0 and 100"),
-        ("sine:noise=1", "noise is a share"),
-        ("sine:drift=prior,length=10,drift_at=10", "inside the stream"),
+        ("sine:noise=1", "noise: 1 must be from 0"),
+        ("sine:drift=prior,length=10,drift_at=10", "an example of the stream"),
         ("sine:drift_at=10", "needs a drift"),
     ],
 )

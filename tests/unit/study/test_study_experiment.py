@@ -50,9 +50,9 @@ def test_each_error_is_one_line_with_the_file_and_the_key() -> None:
 @pytest.mark.parametrize(
     ("stream", "message"),
     [
-        ({"source": "fraud", "noise": 0.1}, "noise is for synthetic streams, and fraud is a data set"),
+        ({"source": "fraud", "noise": 0.1}, "noise is only for synthetic streams; fraud is a data set"),
         ({"source": "sine", "drift_step": 5}, "drift_step and drift_every need a drift"),
-        ({"source": "sine", "drift": "prior", "drift_every": 5}, "drift_every is for a posterior drift"),
+        ({"source": "sine", "drift": "prior", "drift_every": 5}, "drift_every needs a posterior drift"),
         ({"source": "sine", "label_delay": "soon"}, "label delay soon: soon is not one of"),
     ],
 )

@@ -138,7 +138,7 @@ def test_missing_topics_are_named() -> None:
     """A wrong prefix in the configuration is the likeliest error."""
     log = Log()
     del log.records[TOPICS.outcomes]
-    with pytest.raises(TopicError, match=f"{TOPICS.outcomes}: there is no such topic"):
+    with pytest.raises(TopicError, match=f"{TOPICS.outcomes}: the topic does not exist"):
         verify.verify(log, CONFIG)
 
 

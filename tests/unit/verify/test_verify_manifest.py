@@ -132,7 +132,7 @@ def test_a_manifest_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
     for text in ("{}", "[]", "\0", '{"format": 1}'):
         path.write_text(text, encoding="utf-8")
-        with pytest.raises(ConfigurationError, match=r"manifest\.json: no manifest of a replay"):
+        with pytest.raises(ConfigurationError, match=r"manifest\.json: not a manifest of a replay"):
             verify.verify(Log(), CONFIG, [path])
     path.write_text('{"format": 2}', encoding="utf-8")
     with pytest.raises(ConfigurationError, match="a manifest of format 2"):

@@ -104,7 +104,7 @@ def test_who_was_fenced_by_whom(age_s: float, open_s: float, was_fenced: bool, a
         member.run(first_wait)
     assert caught.value.exit_code == (5 if again else 4)
     if again:
-        assert "another worker runs as 'w'; give each its own application.instance" in str(caught.value)
+        assert "another worker runs as 'w'; give each worker its own application.instance" in str(caught.value)
 
 
 def test_a_closing_error_does_not_hide_the_first(caplog: pytest.LogCaptureFixture) -> None:
