@@ -17,32 +17,32 @@ RESTARTS_FILE = "restarts.jsonl"
 
 PAGE_HEAD = """# Chaos
 
-Workers and brokers of a real Apache Kafka (three brokers on one machine, every topic replicated to all) are killed on a
-seeded schedule while records keep coming; some records are late, sent twice, contradictory or garbage. The run consists
-of trials, each on a new cluster. At the end of a trial, every output record is compared, byte for byte, with what a
-fresh process makes of the same inputs along the recorded ranges, and the models with those of that process; then
+Workers and brokers of a real Apache Kafka cluster (three brokers on one machine, every topic replicated to all) are
+killed on a seeded schedule while records keep arriving; some records are late, sent twice, contradictory or garbage.
+The run consists of trials, each on a new cluster. At the end of each trial, every output record is compared, byte for
+byte, with what a fresh process computes from the same inputs along the recorded ranges, and so is every model; then
 `areba verify` checks that every record is accounted for. A single difference ends the run.
 
     make chaos N={kills} SEED={seed}     # continues where it was stopped; `python -m tests.chaos --help`
 """
 
 RESTARTS_HEAD = """Restarts, measured by `python -m tests.chaos --restarts 50`: all timeouts have their defaults
-(sessions last 6 s), and each worker is a new interpreter. The time is from SIGKILL until every task of
-the worker has committed again.
+(a session times out after 6 s), and each worker is a new interpreter. The time runs from SIGKILL until
+every task of the worker has committed again.
 """
 
 PAGE_TAIL = """
-- Workers are forked from one process that has loaded Torch (`tests/chaos/forks.py`), unless a run says `--plain`;
-  otherwise a thousand kills would mean an hour of starting Python. Each worker is a process with Kafka clients of its
-  own, and SIGKILL ends it.
-- A trial that fails leaves its workers' logs and its brokers' data in the folder of the record. Its seed and number
-  make the same schedule again, though not the same moments. To read its topics, start its brokers:
+- Workers are forked from one process that has loaded Torch (`tests/chaos/forks.py`), unless the run has `--plain`;
+  otherwise, a thousand kills would spend an hour on starting Python. Each worker is a process with its own Kafka
+  clients, and SIGKILL ends it.
+- A failed trial leaves its workers' logs and its brokers' data in the folder of the record. Its seed and number give
+  the same schedule again, but not the same timing. To read its topics, start its brokers:
   `python -m ops.local_kafka up --brokers 3 --folder FOLDER/kafka`.
-- A worker that was frozen for longer than its session (6 s here) has lost its tasks when it wakes; some workers sleep
-  for longer than a transaction may last (10 s).
-- `worker.snapshot_after_ms` is 0, 5, 50 and 2,000 in the four workers, and the changelog is compacted all the time.
-- A worker killed while `restoring` has been given tasks and has not yet processed a new record; a worker killed while
-  `saving` has a snapshot on its way to the changelog.
+- A worker that was frozen for longer than its session timeout (6 s here) has lost its tasks when it wakes; some workers
+  are frozen for longer than a transaction may last (10 s).
+- `worker.snapshot_after_ms` is 0, 5, 50 and 2,000 in the four workers, and the changelog is compacted continuously.
+- A worker killed while `restoring` owns tasks, but has not yet processed a new record; a worker killed while `saving`
+  is writing a snapshot to the changelog.
 """
 
 
@@ -74,7 +74,7 @@ def append_restarts(folder: Path, times: Times) -> None:
 
 
 def restart_lines(measured: Sequence[Times]) -> Mapping[str, str]:
-    """Return how long restarts take, as text."""
+    """Format the times that restarts take."""
     found = {}
     for name, kinds in (
         ("the same instance comes back", [times.same_ms for times in measured]),
@@ -98,7 +98,7 @@ def page(results: Sequence[Result], restarts: Sequence[Times]) -> str:
         lines += [
             "",
             RESTARTS_HEAD,
-            *_rows("from SIGKILL to the next commits", "", restart_lines(restarts)),
+            *_rows("from SIGKILL to the next commit of every task", "", restart_lines(restarts)),
         ]
     return "\n".join([*lines, PAGE_TAIL])
 
@@ -112,19 +112,19 @@ def _summary(results: Sequence[Result], seeds: str) -> Mapping[str, str]:
         "result": f"{len(results)} of {len(results)} trials: no byte differs",
         "kills (SIGKILL)": f"{kills:,}",
         "seeds": seeds,
-        "duration": f"{duration_s / 3600:.2f} h, {duration_s / kills:.1f} s for each kill",
+        "duration": f"{duration_s / 3600:.2f} h, {duration_s / kills:.1f} s per kill",
         "machine": f"{_several(result.cores for result in results)} cores, {platform.machine()}, three brokers on it",
-        "trials whose workers were new interpreters": _sum(not result.forked for result in results),
+        "trials with workers in new interpreters": _sum(not result.forked for result in results),
         "areba": _several(result.version for result in results),
         "input records, all checked": f"{sum(result.records for result in results):,}",
         "output records, all compared": f"{sum(result.outputs for result in results):,}",
         "commits": f"{sum(result.commits for result in results):,}",
-        "commits for each kill": f"{sum(result.commits for result in results) / kills:.1f}",
+        "commits per kill": f"{sum(result.commits for result in results) / kills:.1f}",
         "transactions cut off after their commit record": f"{sum(result.aborted for result in results):,}",
         "workers that restarted themselves (fenced, unknown outcome)": _sum(r.restarts for r in results),
         "snapshots": f"{sum(result.snapshots for result in results):,}",
         "changelog offsets used, records left by compaction": f"{used:,}, {left:,}",
-        "process start to its first commit, ms (p50, p99)": f"{_quantile(firsts, 0.5):,}, {_quantile(firsts, 0.99):,}",
+        "from process start to first commit, ms (p50, p99)": f"{_quantile(firsts, 0.5):,}, {_quantile(firsts, 0.99):,}",
     }
 
 

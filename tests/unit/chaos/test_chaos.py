@@ -95,7 +95,7 @@ def test_the_record_is_read_back_and_added_up(tmp_path: Path) -> None:
         "| kills (SIGKILL) | 150 |",
         "| worker SIGKILL | 135 |",
         "| saving | 15 |",
-        "| commits for each kill | 20.0 |",
+        "| commits per kill | 20.0 |",
         "| the same instance comes back | p50 11.0 s, p99 11.0 s, largest 11.0 s of 2 |",
     ):
         assert line in page.splitlines()
