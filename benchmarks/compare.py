@@ -1,6 +1,6 @@
 """Compare the speed of this checkout with another checkout: `python -m benchmarks.compare ../other --pairs 11`.
 
-A pair is two processes, which measure short slices in turns, so that a change of the machine's speed meets both; its
+A pair is two processes that measure short slices in turns, so that a change of the machine's speed affects both; its
 ratio is the median of the ratios of adjacent slices. A row has the median ratio of the pairs, and its 95 % interval
 from their order statistics (Conover, Practical Nonparametric Statistics, 3.2), which assumes nothing about how times
 are distributed. The worker on Kafka is measured once in each process.
@@ -95,7 +95,7 @@ def interval(ratios: list[float]) -> tuple[float, float]:
 
 
 class Probe:
-    """A process in a checkout that measures a slice whenever it is asked to."""
+    """A process in a checkout that measures a slice on request."""
 
     def __init__(self, checkout: Path, row: str) -> None:
         code = f"import sys, time\nSLICES = {SLICES}\n{PROBES[row]}{SERVE}"
@@ -156,7 +156,7 @@ def on_kafka(other: Path, servers: str, number: int) -> tuple[float, float, floa
 
 
 def pairs(other: Path, row: str, count: int) -> Iterator[tuple[float, float, float]]:
-    """Yield this checkout's microseconds, the other's, and their ratio; the first pair, which compiles, is left out."""
+    """Yield this checkout's microseconds, the other's, and their ratio; the first pair compiles, and is left out."""
     if row == WORKER:
         with start_kafka(1) as kafka:
             on_kafka(other, kafka.bootstrap_servers, 0)

@@ -1,4 +1,4 @@
-"""The references: every method as people write it with Torch, that is with autograd, the fused Adam and deques."""
+"""The references: every method as people usually write it with Torch: with autograd, the fused Adam and deques."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -227,7 +227,7 @@ METHODS: dict[str, Callable[[Stream], Method]] = {
 
 
 def eager(stream: Stream, method: str) -> Callable[[int, int], int]:
-    """Return a function that predicts and learns the examples from one index to another and returns their number."""
+    """Return a function that predicts and learns the examples of a range of indices, and returns their number."""
     model = METHODS[method](stream)
     examples, labels = torch.from_numpy(stream.examples), stream.labels.tolist()
 

@@ -133,7 +133,7 @@ def others(streams: Sequence[Stream], wide: Stream) -> list[Row]:
 
 
 def networks(stream: Stream, count: int) -> Learner:
-    """Return a learner of so many networks that each take one step on each label: an ensemble whose every draw is 1."""
+    """Return an ensemble of this size in which each network takes one step per label, since every draw is 1."""
     features, generator = stream.examples.shape[1], random_generator(bytes(32))
     method = Method(new_method_state(BASELINE, features, networks=count))
     members = [DenseNetwork(features, stream.hidden, generator) for _ in range(count)]

@@ -1,8 +1,8 @@
-"""What `/metrics` costs a worker: CPU time with a page that is scraped, against the same worker without pages.
+"""Measure what `/metrics` costs a worker: CPU time with a scraped page, against the same worker without pages.
 
 Both sides process the same records over an in-process log, in rounds of `ROUND_RECORDS`, and the process's CPU time
-counts, that of the page's thread included. They take turns of some milliseconds, so that a change of the machine's
-speed meets both, and the median of the ratios of all turns counts. A scrape is rare and would vanish in a median, so
+counts, including the page's thread. They take turns of some milliseconds, so that a change of the machine's speed
+affects both, and the median of the ratios of all turns counts. A scrape is rare and would vanish in a median, so
 it is measured by itself and spread over the records between two scrapes. The garbage collector runs between the runs.
 Without Kafka's client a round is several times cheaper than in production, so the share of the metrics is larger here.
 """
@@ -40,10 +40,10 @@ ROUND_S = 0.01
 """10,000 records a second with the default of `worker.commit_interval_ms`."""
 
 SCRAPE_RECORDS = 50_000
-"""One scrape for so many records: every five seconds."""
+"""Records per scrape: one scrape every five seconds."""
 
 TURN_RECORDS = 1_000
-"""The sides take turns after so many records, some 15 ms."""
+"""Records of one turn, some 15 ms."""
 
 PAIRS = 10
 MOST = 1.02
@@ -63,7 +63,7 @@ def _configuration() -> Config:
 
 @contextmanager
 def _observed(clock: ManualClock, *, publishes: bool) -> Iterator[tuple[Observer, int]]:
-    """Yield an observer and, if it publishes, the port of its pages; else 0."""
+    """Yield an observer and the port of its pages, 0 if it publishes none."""
     if not publishes:
         yield Observer(clock), 0
         return
@@ -106,7 +106,7 @@ class _Side:
     Args:
         log: Its records.
         observer: What it reports to.
-        port: Of its pages; 0: it has none.
+        port: The port of its pages; 0: it has no pages.
     """
 
     def __init__(self, log: _Log, observer: Observer, port: int) -> None:
@@ -117,7 +117,7 @@ class _Side:
         self._done = 0
 
     def run(self, until: int) -> float:
-        """Process records until so many are committed; return the CPU seconds.
+        """Process records until this number is committed; return the CPU seconds.
 
         Raises:
             TimeoutError: They are not committed in time.
@@ -154,7 +154,7 @@ def _pair(config: Config, inputs: Inputs, first: int) -> _Pair:
     Args:
         config: The configuration of both.
         inputs: The records of both.
-        first: Which of two equal logs the side with pages gets: the place in memory alone makes a difference.
+        first: Which of two equal logs the side with pages gets: even their places in memory make a difference.
     """
     logs = [_Log(config, inputs.examples, inputs.labels) for _ in range(2)]
     one, two = logs[first], logs[1 - first]

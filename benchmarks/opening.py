@@ -1,4 +1,4 @@
-"""The cost of a new stream: to create its join and its learners, and to process its first example."""
+"""Measure the cost of a new stream: creating its join and its learners, and processing its first example."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Downtime of a task whose worker is killed: from SIGKILL to the next commit, with default timeouts.
+"""Measure the downtime of a task whose worker is killed: from SIGKILL to the next commit, with default timeouts.
 
 There are three brokers, a steady flow of records, and a new interpreter for each worker. `tests.chaos.restarts` kills
 the workers and measures.

@@ -13,7 +13,7 @@ class Row:
     Attributes:
         name: What was measured, and against which reference.
         d: The number of features of an example.
-        ours_us: Our median microseconds per event; another figure if `unit` says so.
+        ours_us: Our median microseconds per event, or another figure, as `unit` says.
         reference_us: The same for the reference; None: there is no reference.
         ratio: How many times faster (`reference / ours`) or slower (`ours / reference`): `reach` says which.
         reach: The target, in words: `>= 300x faster`, `<= 1.3x its time`.
@@ -36,13 +36,13 @@ class Row:
 
 
 def faster(name: str, d: int, ours_us: float, reference_us: float, times: float) -> Row:
-    """Return a row whose target is to be so many times faster than the reference."""
+    """Return a row whose target is a speed: at least this many times that of the reference."""
     ratio = reference_us / ours_us
     return Row(name, d, ours_us, reference_us, ratio, f">= {times:g}x faster", ratio >= times)
 
 
 def at_most(name: str, d: int, ours_us: float, reference_us: float, times: float) -> Row:
-    """Return a row whose target is at most so many times the reference's time."""
+    """Return a row whose target is a time: at most this many times that of the reference."""
     ratio = ours_us / reference_us
     return Row(name, d, ours_us, reference_us, ratio, f"<= {times:g}x its time", ratio <= times)
 

@@ -1,4 +1,4 @@
-"""The cost of snapshots for a worker on a real Kafka, and the time that it needs to restore them.
+"""Measure what snapshots cost a worker on a real Kafka, and how long it takes to restore them.
 
 Each run of a worker has a separate process (`python -m benchmarks.snapshots CASE SERVERS PREFIX APPLICATION
 POLICY_MS`), whose CPU time and memory are measured. It ends with a clean stop, which takes a last snapshot.
@@ -35,7 +35,7 @@ from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 
 LIMIT_S = 120.0
-"""No run may take longer."""
+"""The longest time that a run may take."""
 
 REPETITIONS = 3
 
@@ -65,7 +65,7 @@ CASES: Mapping[str, Case] = {
 
 @dataclass(frozen=True)
 class Life:
-    """The figures of one process: CPU and wall seconds, those of the restore among them, snapshots, and memory."""
+    """The figures of one process: CPU and wall time (in total and of the restore), snapshots, and memory."""
 
     cpu_s: float
     wall_s: float
@@ -173,7 +173,7 @@ def live(name: str, servers: str, prefix: str, application: str, snapshot_after_
 
 
 def _peak_bytes() -> int:
-    """Return the peak memory of this process; `getrusage` reports at least that of the parent."""
+    """Return the peak memory of this process; `getrusage` would report at least the parent's peak."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return 1024 * int(line.split()[1])
 

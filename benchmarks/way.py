@@ -29,7 +29,7 @@ BATCH = 1000
 """Examples of one batch, and as many labels: as many as a worker has buffered under load."""
 
 DELAY_EXAMPLES = 100
-"""A label comes so many examples after its own example."""
+"""The number of examples between an example and its label."""
 
 STREAMS = 1_000
 LARGE_BATCH = 5_000
@@ -79,7 +79,7 @@ class Inputs:
 
 
 class Dealt:
-    """Examples dealt at random to so many streams; each label comes `DELAY_EXAMPLES` examples after its own example.
+    """Examples dealt at random to this many streams; each label comes `DELAY_EXAMPLES` examples after its own example.
 
     The events are the same for any number of streams. In the first `WARM_EXAMPLES` of each stream both classes are
     equally frequent: they fill all queues, and then every label costs the same in one stream and in many.

@@ -1,4 +1,4 @@
-"""The worker on a real Kafka: the CPU time of its process, against a loop that only consumes and produces; its latency.
+"""Measure a worker on a real Kafka: its CPU time, against a loop that only consumes and produces, and its latency.
 
 Each side runs in a separate process (`python -m benchmarks.worker ours|loop SERVERS PREFIX COUNT`), whose CPU time is
 measured from the moment when the member has joined the group and its code is compiled.
@@ -47,7 +47,7 @@ WARM_S = 10.0
 """The first seconds of the latency run do not count: a broker that has just started still compiles its own code."""
 
 LIMIT_S = 120.0
-"""No run may take longer."""
+"""The longest time that a run may take."""
 
 STOP_S = 30.0
 """Time for a worker to stop: it ends its round and leaves the group."""
@@ -81,7 +81,7 @@ def send(servers: str, config: Config, count: int) -> None:
     sender.close()
 
 
-# The two sides, each in a process of its own --------------------------------------------------------------------------
+# The two sides, each in its own process --------------------------------------------------------------------------
 
 
 def run_ours(servers: str, prefix: str, count: int) -> float:
@@ -238,7 +238,7 @@ def _send_at_rate(servers: str, config: Config, seen: dict[str, float]) -> dict[
     sender.send(config.topics.examples, b"fraud", probe, int(time.time() * 1000))
     sender.flush(LIMIT_S)
     deadline = time.monotonic() + LIMIT_S
-    while "probe" not in seen:  # the worker is up
+    while "probe" not in seen:  # the worker is running
         if time.monotonic() > deadline:
             raise TimeoutError("the worker did not predict the probe")
         time.sleep(POLL_S)

@@ -1,1 +1,1 @@
-"""Everything around the application: the local Kafka, and what operators need."""
+"""Tools around the application: a local Kafka, the demo, deployment and monitoring."""

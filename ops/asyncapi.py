@@ -1,7 +1,7 @@
 """`python -m ops.asyncapi`: write asyncapi.yaml, which describes the topics of an application for tools.
 
-The payloads are the newest Avro schemas, and the descriptions are those of the glossary. A test fails when the file is
-older than either. The internal topics are left out: nobody else reads or writes them.
+The payloads are the newest Avro schemas, and the descriptions come from the glossary. A test fails when the file is
+older than either. The internal topics are left out: no other program reads or writes them.
 """
 
 import json

@@ -36,10 +36,10 @@ def _ignore(_: str) -> None:
 
 @contextmanager
 def choose(bootstrap_servers: str | None = None, tell: Callable[[str], None] = _ignore) -> Iterator[Broker]:
-    """Choose a Kafka, start it if it is local, and stop it in the end.
+    """Choose a Kafka, start it if it is local, and stop it after the block.
 
     Args:
-        bootstrap_servers: A running cluster. It is preferred to the environment's, and that to everything else.
+        bootstrap_servers: A running cluster; it takes precedence over the environment.
         tell: Called with the reason before anything is started, and again if the choice had to change.
     """
     given = bootstrap_servers or os.environ.get(VARIABLE)

@@ -41,7 +41,7 @@ class Panel:
         curves: One curve for each learner.
         drifts: Number of examples before each drift, by the kind of drift: `{"posterior": 10000}`.
         kills: Numbers of examples when a worker was killed.
-        note: A remark beside the name, about imbalance and delay.
+        note: A remark next to the name, about imbalance and delay.
     """
 
     stream: str

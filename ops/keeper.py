@@ -2,7 +2,7 @@
 
 SIGKILL runs no handlers and no `finally`. So each process, and each temporary folder, has a small shell that reads from
 a pipe whose other end only this process holds. A line from the pipe means that there is nothing to do; the end of the
-pipe means that this process is gone. (Linux' PR_SET_PDEATHSIG fires when the thread that started a process ends, not
+pipe means that this process has ended. (Linux' PR_SET_PDEATHSIG fires when the thread that started a process ends, not
 when the process of the thread does.)
 
 SIGKILL of `make` does not end the command that `make` runs.
@@ -114,7 +114,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 def end_with_parent() -> None:
     """Make this process, a child of `multiprocessing`, end when its parent ends, even if SIGKILL ends that.
 
-    Children wait for work on a pipe of which they hold both ends, so they do not notice that the parent is gone.
+    Children wait for work on a pipe of which they hold both ends, so they do not notice that the parent has ended.
     """
     parent = parent_process()
     if parent is not None:

@@ -34,7 +34,7 @@ POLL_INTERVAL_S = 0.05
 LOG_TAIL_LINES = 20
 
 LOG_READ_BYTES = 1 << 16
-"""The end of a worker's log that is read; a whole demo writes less."""
+"""How much of the end of a worker's log is read, in bytes; a complete demo writes less."""
 
 ASSIGNED = re.compile(r"(assigned|revoked) tasks=(\S+)")
 RESTORED = re.compile(r"restored task=(\d+) sequence=(-?\d+) reprocessed=(\d+)")

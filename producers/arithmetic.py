@@ -1,8 +1,9 @@
-"""Sine, exponential and logarithm, made of additions, multiplications and divisions only.
+"""Sine, exponential and logarithm, computed only with additions, multiplications and divisions.
 
 The functions of the C library and of NumPy differ in the last bit between machines. IEEE 754 defines every bit of the
-four basic operations, of the square root and of splitting a number, so functions made of these are equal everywhere.
-NumPy rounds after each operation on a whole array, so no two operations are contracted into a fused multiply-add.
+four basic operations, of the square root and of splitting a number into mantissa and exponent, so functions that use
+only these give the same bits everywhere. NumPy rounds after each operation on a whole array, so no two operations are
+contracted into a fused multiply-add.
 """
 
 import math

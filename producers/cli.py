@@ -107,7 +107,7 @@ def fetch_command(names: tuple[str, ...], into: Path | None) -> None:
 
 
 class _DownloadBar:
-    """A progress bar as pooch drives it: for each file it sets `total`, then reports bytes."""
+    """A progress bar for pooch, which sets `total` for each file and then reports bytes."""
 
     def __init__(self, bars: Progress, name: str) -> None:
         self._bars = bars
@@ -124,7 +124,7 @@ class _DownloadBar:
         self._task = self._bars.add_task(self._name, total=size or None)
 
     def update(self, size: int) -> None:
-        """Report that so many more bytes have arrived."""
+        """Advance the bar by this number of bytes."""
         if self._task is not None:
             self._bars.advance(self._task, size)
 

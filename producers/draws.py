@@ -1,4 +1,4 @@
-"""Random numbers by position: number i depends on the names and on i, never on what was drawn before.
+"""Random numbers by position: number i depends only on the names and on i, not on earlier draws.
 
 The words are those of Philox 4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), whose
 sequence NumPy promises to keep. The key is SHA-256 of the names, so two purposes never share numbers.

@@ -17,14 +17,14 @@ from stream_app.serialization.codec import encode
 from stream_app.serialization.encode import encode_examples, encode_labels
 
 CHUNK_RECORDS = 4_096
-"""Records encoded at a time: 13 MB of MNIST images; the progress bar moves about ten times per second."""
+"""Records encoded in one call: 13 MB of MNIST images; the progress bar moves about ten times per second."""
 
 ID_HASH_CHARACTERS = 10
 """Characters of a replay's hash in its ids: 40 bits, so that two replays onto one topic do not share ids."""
 
 
 class Sent(NamedTuple):
-    """One record as it is given to the sender."""
+    """One record, ready for the sender."""
 
     topic: str
     key: bytes

@@ -1,14 +1,14 @@
-"""Faults that a replay makes on purpose. Each is a share of the records that it can affect, chosen by the seed."""
+"""Faults that a replay injects. Each is a share of the records that it can affect, chosen by the seed."""
 
 from dataclasses import dataclass, fields
 
 from stream_app.errors import ConfigurationError
 
 LATEST_EVENTS = 10
-"""A repeated record comes 1 to so many events after the first."""
+"""The most events from a record to its repetition; the least is 1."""
 
 FURTHEST_EVENTS = 5
-"""A record out of order is sent 1 to so many events late."""
+"""The most events by which a record out of order is late; the least is 1."""
 
 GARBAGE_MAX_BYTES = 64
 

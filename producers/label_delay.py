@@ -29,7 +29,7 @@ MAX_DELAY_MS = 10 * 366 * 86_400_000
 """Ten years: longer than any retention time, and far below the limit of a 64-bit integer."""
 
 MAX_SIGMA = 5.0
-"""With this deviation, one label in a thousand takes 5,000,000 times the median."""
+"""With this standard deviation, one label in a thousand takes 5,000,000 times the median."""
 
 FORMS = "none, fixed:100ev, uniform:0s-60s, exponential:30s, lognormal:30s,1.0 or positive=...,negative=..."
 

@@ -9,7 +9,7 @@ The values on the topics are, for each stream:
                      + marks_per_topic
 
 The example with the number i has the id `id_prefix` + i and the timestamp `start_ms` + i * `interval_ms`. The lists of
-numbers name every record that a fault affected, so that a reader knows what must have become of each.
+numbers name every record that a fault affected, so that a reader knows the outcome to expect for each.
 
 `digest` is the SHA-256 over all records in the order of sending. Of each record it covers the topic (UTF-8) and a zero
 byte, the timestamp (int64), the length of the key (uint32), the key, the length of the value (uint32), and the value.
@@ -40,7 +40,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of distinct examples, or of their labels, that were sent, by class."""
+    """Distinct examples or labels that were sent, in total and by class."""
 
     sent: int
     positive: int
@@ -58,7 +58,7 @@ class DriftPoint:
 
 @dataclass(frozen=True, slots=True)
 class FaultCounts:
-    """Numbers of records that each fault added, dropped or moved.
+    """How many records each fault added, dropped or moved.
 
     Attributes:
         duplicate_examples: Examples sent again with the same bytes.
@@ -91,7 +91,7 @@ class FaultNumbers:
 
 @dataclass(frozen=True, slots=True)
 class StreamManifest:
-    """One stream of a replay.
+    """What a replay sent of one stream.
 
     Attributes:
         stream: The name of the stream, which is the key of its records.
@@ -104,10 +104,10 @@ class StreamManifest:
         interval_ms: Event time from one example to the next.
         end_ms: The last event time, labels included: `time_ms` of the closing marks.
         label_delay: The label delay as text.
-        unlabelled_share: The share of labels that were to be left out.
+        unlabelled_share: The share of labels that the plan leaves out.
         examples: Distinct examples sent.
         labels: Distinct labels sent.
-        never_labelled: Examples sent whose label was not.
+        never_labelled: Examples that were sent without a label.
         marks_per_topic: Closing marks on each topic.
         faults: Numbers of faults.
         fault_numbers: The examples that they affected.
@@ -136,7 +136,7 @@ class StreamManifest:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A whole replay.
+    """The manifest of a replay.
 
     Attributes:
         format: The format of this file, 1.

@@ -1,4 +1,4 @@
-"""What a replay is to send: streams, their label delays and faults, and the pace."""
+"""What a replay sends: streams, their label delays and faults, and the pace."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from stream_app.records import MAX_STREAM_BYTES
 from stream_app.serialization.wire_format import WireFormat, single_object
 
 MAX_STREAMS = 1_000
-"""Streams of one replay; a task serves 100 by default."""
+"""The most streams of one replay; a task serves 100 by default."""
 
 MAX_EVENTS = 20_000_000
-"""Examples of one replay, loops included. The schedule of so many takes about 2 GB of memory."""
+"""The most examples of one replay, loops included; their schedule takes about 2 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class StreamPlan:
         data: The examples and their classes.
         delay: The delay from each example to its label.
         unlabelled_share: The share of labels that are never sent, from 0 to 1.
-        faults: Faults that are made on purpose.
+        faults: Faults to inject.
         loops: How many times the data is sent, end to end.
-        interval_ms: Event time from one example to the next; None: that of the data.
+        interval_ms: Event time from one example to the next; None: the interval of the data set.
 
     Raises:
         ConfigurationError: A value is out of bounds.
@@ -59,7 +59,7 @@ class StreamPlan:
 
     @property
     def interval(self) -> int:
-        """Milliseconds of event time from one example to the next."""
+        """Event time from one example to the next, in milliseconds."""
         return self.data.interval_ms if self.interval_ms is None else self.interval_ms
 
     @property
@@ -78,7 +78,7 @@ class Plan:
         start_ms: Event time of the first examples; None: chosen at the replay so that the last event time is now.
         topic_prefix: A prefix of the topic names `examples` and `labels`.
         rate: Examples per second, of all streams together; None: not limited.
-        speed: How many times faster than the clock event time passes; None: not limited.
+        speed: How many times faster than real time event time passes; None: not limited.
         options: The options of the command, as text, for the manifest.
         wire_format: How values begin; by default as Avro single objects.
 
@@ -141,7 +141,7 @@ def uniform_plan(
     interval_ms: int | None = None,
     seed: int = 0,
 ) -> Plan:
-    """Return a plan that treats all streams in the same way. For the arguments see `StreamPlan` and `Plan`.
+    """Return a plan that treats all streams alike. For the arguments, see `StreamPlan` and `Plan`.
 
     Raises:
         ConfigurationError: A value is out of bounds, or two streams have the same name.

@@ -1,9 +1,9 @@
-"""Replay data sets onto `examples` and, late, onto `labels`: one clock for all streams, records in its order.
+"""Replay data sets to `examples` and, later, to `labels`: all streams share one clock, which orders the records.
 
     plan -> schedule (which record is sent when) -> events (bytes, chunk by chunk) -> sender -> manifest
 
 Plan, schedule and events are pure: equal plans give equal bytes. A plan without `start_ms` gets one here, so that its
-last event time is now: Kafka deletes records that are older than the retention time at once.
+last event time is now: Kafka deletes records older than the retention time immediately.
 """
 
 import time
@@ -30,7 +30,7 @@ from stream_app.backends.base import Clock, Sender, TopicPartition, Watermarks
 from stream_app.records import Side
 
 FLUSH_TIMEOUT_S = 120.0
-"""Long enough to wait for a broker that is away for a minute."""
+"""Longest wait for deliveries: enough for a broker that is down for a minute."""
 
 LONGEST_SLEEP_S = 0.1
 """The longest pause while a pace is kept, so that the progress bar moves and Ctrl-C takes effect."""
@@ -76,9 +76,9 @@ def replay(
     Args:
         plan: What to send.
         sender: The sender; it is flushed, but not closed.
-        clock: Gives the time that counts as now, and the pace.
-        on_progress: Called now and then with the number of records that were handed over, and with their total.
-        sleep: Waits for so many seconds.
+        clock: The clock for the current time and the pace.
+        on_progress: Called regularly with the number of records handed over so far, and with the total.
+        sleep: Waits for this number of seconds.
 
     Raises:
         DeliveryError: The broker did not accept a record.

@@ -61,7 +61,7 @@ class Schedule:
 class _Rows(NamedTuple):
     """Rows of one stream, as in `Schedule`; `dues` are twice the milliseconds, plus 1 for records that were moved.
 
-    So a moved record comes after the records that are due at the same millisecond.
+    Therefore, a moved record comes after the records that are due at the same millisecond.
     """
 
     times: NDArray[np.int64]
@@ -213,11 +213,11 @@ def fit_to_retention(plan: Plan, retention_ms: int) -> Plan:
     """Return the plan with a span that the topics keep: halve the intervals that were not asked for until it fits.
 
     Args:
-        plan: What is to be sent.
+        plan: What to send.
         retention_ms: The smaller `retention.ms` of both topics; negative: no limit.
 
     Raises:
-        ConfigurationError: The plan cannot be made to fit.
+        ConfigurationError: The plan does not fit with any interval.
     """
     longest = int(retention_ms * RETENTION_SHARE)
     span = span_ms(plan)

@@ -1,6 +1,6 @@
 """Streams as text: a data set or a synthetic stream, with options.
 
-fraud                                          a whole data set
+fraud                                          a complete data set
 fraud:stream=fraud-eu,limit=5000               its first examples, as a stream of another name
 sine:drift=posterior,length=5000,interval_ms=100
 """
@@ -19,7 +19,7 @@ COMMON_KEYS = ("stream", "limit", "interval_ms")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream that was asked for.
+    """A requested stream.
 
     Attributes:
         stream: The name of the stream.

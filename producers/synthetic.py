@@ -1,9 +1,9 @@
 """The synthetic streams of the paper (section on data sets): Sine, Circle and Sea, with imbalance, drift and noise.
 
-Each example has separate random words. They give first its class (positive with the probability of the imbalance), then
-by rejection a uniform point of the region of that class. So example i does not depend on the length of the stream or
-on the pieces in which it is made. Points are multiples of 2**-24, and the sine is that of `producers.arithmetic`, so
-the bytes are the same on every machine.
+Each example has separate random words. They determine first its class (positive with the probability of the imbalance),
+then, by rejection, a uniform point of the region of that class. Thus example i depends neither on the length of the
+stream nor on how the stream is cut into pieces. Points are multiples of 2**-24, and the sine comes from
+`producers.arithmetic`, so the bytes are the same on every machine.
 
 A drift at step t changes the examples from number t (the paper's equations for the three kinds of drift):
     prior       p(y=1) from p to 1 - p
@@ -35,10 +35,10 @@ COMMON_SHARE = 0.9
 LEARNING_RATE = 0.01
 
 MAX_LENGTH = 100_000_000
-"""Examples of one stream; so many take 1.7 GB of memory."""
+"""The most examples of one stream; they take 1.7 GB of memory."""
 
 CHUNK_EXAMPLES = 65_536
-"""Examples made at a time, so that the working arrays stay in the processor's cache."""
+"""Examples generated at a time, so that the working arrays stay in the processor's cache."""
 
 MAX_ROUNDS = 1_000
 """Rounds of rejection. The smallest region is 12.5 % of the square: all rounds fail with probability 1e-58."""
@@ -168,7 +168,7 @@ def in_positive_region(concept: str, x1: NDArray[np.float64], x2: NDArray[np.flo
 
 
 def generate(spec: SyntheticSpec, start: int, count: int) -> Piece:
-    """Return the examples start .. start + count - 1 of a stream, whatever its `length` is.
+    """Return the examples start .. start + count - 1 of a stream; its `length` does not matter.
 
     Raises:
         DataSetError: No point of a region was found, because the region is too small.
@@ -226,7 +226,7 @@ def _points(
 
 
 def synthetic(spec: SyntheticSpec) -> DataSet:
-    """Return the whole stream as a data set."""
+    """Return the stream as a data set."""
     piece = generate(spec, 0, spec.length)
     return DataSet(
         name=spec_text(spec),

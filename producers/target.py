@@ -1,4 +1,4 @@
-"""The cluster that a replay is sent to: the settings of its clients, the topics, and the format of values."""
+"""The target of a replay: the settings of its clients, the topics, and the format of values."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def read_client_config(path: Path, option: str = "--client-config") -> dict[str,
 
 
 def wire_format_of(plan: Plan, registry_config: Path | None) -> WireFormat:
-    """Return the format of a replay's values: with settings of a schema registry, Confluent's.
+    """Return the format of a replay's values: Confluent's if there are settings of a schema registry.
 
     Raises:
         ConfigurationError: A setting is wrong, or the registry gives no answer.
@@ -47,7 +47,7 @@ def wire_format_of(plan: Plan, registry_config: Path | None) -> WireFormat:
 
 
 def check_topics(cluster: Cluster, plan: Plan, partitions: int | None = None) -> int:
-    """Check that both topics can take a replay.
+    """Check that both topics are ready for a replay.
 
     Args:
         cluster: The cluster.

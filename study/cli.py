@@ -1,4 +1,4 @@
-"""The work of `python -m study`; `study.__main__` has its options."""
+"""The functions of `python -m study`; `study.__main__` has its options."""
 
 import os
 import shlex

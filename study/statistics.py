@@ -1,8 +1,8 @@
 """Tests that find out which learners differ: the paper's tests, and tests that do not assume sphericity.
 
 The paper uses a one-way repeated-measures ANOVA (statsmodels' `AnovaRM`), and if it finds a difference, Fisher's least
-significant difference: pairwise t-tests on the same repetitions (SciPy's `ttest_rel`) without a correction for their
-number. We also use Friedman's test, and if it finds a difference, Wilcoxon's signed-rank tests on all pairs with
+significant difference: pairwise t-tests on the same repetitions (SciPy's `ttest_rel`) without a correction for multiple
+comparisons. We also use Friedman's test, and if it finds a difference, Wilcoxon's signed-rank tests on all pairs with
 Holm's correction. A repetition is a subject: all learners saw the same data in it.
 """
 
@@ -28,7 +28,7 @@ class Comparison:
         statistic: F or chi-squared; NaN if nothing differs at all.
         p_value: The p-value of the omnibus test.
         pairs: p-values of the pairwise tests.
-        best: The learner with the highest mean, and those that are not significantly worse.
+        best: The learner with the highest mean, and all that are not significantly worse.
     """
 
     statistic: float

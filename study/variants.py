@@ -42,7 +42,7 @@ class GlorotNetwork(DenseNetwork):
 
 
 class UntruncatedNetwork(DenseNetwork):
-    """A network with He-normal weights that are not cut at two deviations, as from Torch's `kaiming_normal_`."""
+    """A network with He-normal weights, not cut at two standard deviations, as from Torch's `kaiming_normal_`."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features, HIDDEN)
@@ -162,7 +162,7 @@ class PlainAreba:
             self._weights[place] -= change.astype(np.float32)
 
     def arrays(self) -> Mapping[str, NDArray[np.generic]]:
-        """Return the weights, which is enough for the study: it restores nothing."""
+        """Return the weights; the study restores nothing, so they are enough."""
         return {f"layer{number}": weights for number, weights in enumerate(self._weights)}
 
     def load(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:

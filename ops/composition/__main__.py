@@ -12,7 +12,7 @@ from stream_app.terminal import say
 @click.option("--rate", type=click.IntRange(1), default=100, show_default=True, help="Examples of a stream per second.")
 @click.option("--limit", type=click.IntRange(100), default=3_000, show_default=True, help="Examples of a stream.")
 def main(rate: int, limit: int) -> None:
-    """Bring docker-compose.yml up, see its page, kill a worker, see it return, verify, and take everything down."""
+    """Start docker-compose.yml, read its dashboard, kill a worker, await its return, verify, and stop everything."""
     configure_logging()
     trial.run(find(), rate, limit, say)
 

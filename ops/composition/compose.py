@@ -21,7 +21,7 @@ COMMANDS = {"docker": ("docker", "compose"), "podman": ("podman-compose",)}
 ANSWER_TIMEOUT_S = 30.0
 
 COMMAND_TIMEOUT_S = 300.0
-"""Taking everything down may wait for each container in turn."""
+"""Stopping everything may wait for one container after another."""
 
 STOP_S = "10"
 """The time until a container is killed: a worker whose Kafka was stopped first cannot end its transaction."""
@@ -34,11 +34,11 @@ PULL_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """A composition under a name of its own.
+    """A composition with its own name.
 
     Attributes:
         engine: `docker` or `podman`.
-        project: The name, a prefix of those of containers, networks and volumes.
+        project: The name; the names of containers, networks and volumes begin with it.
         variables: Variables for docker-compose.yml.
     """
 
@@ -102,7 +102,7 @@ def find() -> str:
     """Return the engine that answers and has compose.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: No engine answers.
     """
     for engine, command in COMMANDS.items():
         if _succeeds((engine, "info"), ANSWER_TIMEOUT_S) and _succeeds((*command, "version"), ANSWER_TIMEOUT_S):

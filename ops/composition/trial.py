@@ -1,4 +1,4 @@
-"""Bring the composition up, watch it, kill a worker, verify the topics, take it down."""
+"""Start the composition, watch it, kill a worker, verify the topics, stop it."""
 
 import json
 import re
@@ -57,8 +57,8 @@ class Seen:
         first_gmean_s: Time from the beginning, with all images present, to the first G-mean on the dashboard.
         targets: Number of workers that Prometheus reached; None: its image is not there.
         return_s: Time from the kill of a worker's process to a new process that is ready.
-        predictions: Records of the topic of predictions, transaction markers included, in the end.
-        shown: G-mean of each stream's champion on the dashboard, in the end.
+        predictions: Records of the topic of predictions at the end, transaction markers included.
+        shown: G-mean of each stream's champion on the dashboard, at the end.
         watched: The same as `areba watch` prints it.
         verified: What `areba verify` printed; it ended with status 0.
     """
@@ -169,7 +169,7 @@ def _has_topics(kafka: KafkaCluster) -> bool:
 
 
 def _send_example() -> None:
-    """Send one example, older than those of the replayer: a first batch with more would also measure their learning."""
+    """Send one example, older than the replayer's: with more examples, the time would include learning from them."""
     with closing(KafkaSender(SERVERS)) as sender:
         time_ms = int(time.time() * 1000) - 2 * SPAN_MS
         sender.send("examples", b"sine", encode(Example("sine", "first", [0.5, 0.5])), time_ms)
@@ -194,7 +194,7 @@ def _lag(composition: Composition) -> int:
 
 
 def _get(address: str) -> str | None:
-    """Return a page; None if nobody answers, or the answer is not 200."""
+    """Return a page; None without an answer, or if its status is not 200."""
     try:
         with urllib.request.urlopen(address, timeout=REQUEST_TIMEOUT_S) as answer:  # noqa: S310  (a constant with http)
             return str(answer.read().decode())
@@ -210,7 +210,7 @@ def _watched(composition: Composition) -> dict[str, float | None]:
 
 
 def _shown() -> dict[str, float | None]:
-    """Return the G-mean of each stream's champion, as the dashboard sends it to a browser; empty if nobody answers."""
+    """Return the G-mean of each stream's champion, as the dashboard sends it to a browser; empty without an answer."""
     with (
         suppress(urllib.error.URLError, OSError),
         urllib.request.urlopen(f"{DASHBOARD}events", timeout=REQUEST_TIMEOUT_S) as answer,  # noqa: S310  (see _get)

@@ -1,4 +1,4 @@
-"""`python -m ops.demo`: the whole path of the data on a real Kafka, with a worker killed on the way, and a check.
+"""`python -m ops.demo`: the complete path of the data on a real Kafka, with a worker killed half-way, and a check.
 
     broker -> topics -> two workers, one group -> replay of six streams -> kill, restart -> table, figure, verification
 

@@ -36,7 +36,7 @@ class ReplayThread:
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
 
     def start(self) -> None:
-        """Start to send."""
+        """Start sending."""
         self._thread.start()
 
     def _run(self) -> None:

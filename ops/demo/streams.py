@@ -28,7 +28,7 @@ class StreamSpec:
         length: Number of examples.
         short_length: Number of examples in the short demo.
         delay: Delay of its labels, as `areba-replay` takes it.
-        unlabelled_share: Share of the examples whose labels never come.
+        unlabelled_share: Share of the examples whose labels are never sent.
         settings: The stream's section of the configuration.
         note: A remark for the figure.
     """
@@ -106,7 +106,7 @@ def configuration(folder: Path, bootstrap_servers: str | None) -> Config:
         "application": {"id": name},
         "kafka": {
             "topic_prefix": f"{name}-",
-            # how long the tasks of a killed worker stand still: the least that brokers allow by default
+            # how long the tasks of a killed worker wait for another worker: the least that brokers allow by default
             "consumer": {"session.timeout.ms": 6_000},
         },
         "worker": {"commit_interval_ms": 50},

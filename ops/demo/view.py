@@ -43,7 +43,7 @@ class Totals:
         return cls(Counter((2 * partitions[planned.streams] + planned.sides).tolist()))
 
     def end(self, partition: int, side: Side) -> int:
-        """Return the number of records that an input partition has in the end."""
+        """Return the number of records that an input partition has at the end."""
         return self.counts[2 * partition + side]
 
 
@@ -73,7 +73,7 @@ class View:
 
     @contextmanager
     def live(self) -> Iterator[Live | None]:
-        """Draw the view during the block if the output is a terminal; otherwise `update` prints a line now and then."""
+        """Draw the view during the block if the output is a terminal; otherwise, `update` prints a line regularly."""
         if not self.console.is_terminal:
             yield None
             return

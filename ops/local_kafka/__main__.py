@@ -28,7 +28,7 @@ folder_option = click.option(
 
 @click.group(help=f"A local Apache Kafka {KAFKA_VERSION} on {HOST}, from its published jars.")
 def main() -> None:
-    """Handle a local cluster."""
+    """Start, show and stop a local Kafka cluster."""
 
 
 @main.command()

@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
 
 def page() -> str:
-    """Return the whole page."""
+    """Return the complete page."""
     lines = [
         "# Reference\n",
         "`python -m ops.reference` writes this page from the code; do not edit it.\n",

@@ -76,7 +76,7 @@ def reasons_section() -> Iterator[str]:
 
 
 UNREADABLE = frozenset({Reason.UNDECODABLE, Reason.WRONG_SCHEMA, Reason.TOO_LARGE})
-"""Reasons of values that do not tell their stream: only these stop a task."""
+"""Reasons of values that do not name their stream: only these stop a task."""
 
 
 def _tree(error: type[errors.ArebaError]) -> Iterator[type[errors.ArebaError]]:

@@ -20,7 +20,7 @@ DEFAULT_INTERVAL_MS = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataSet:
-    """Examples with their classes, in order, and the network that the paper's section on compared methods gives them.
+    """Examples with their classes, in order, and the network that the paper (section on compared methods) uses.
 
     Attributes:
         name: The name under which it was loaded.
@@ -94,10 +94,10 @@ class Recipe:
         files: The publisher's files, in the order that `select` wants them.
         shipped: The file in this package.
         select: The unpacked files -> the rows that the paper uses, in order, unscaled, `[n, columns]`.
-        prepare: Those rows, or the first of them -> features float32 `[n, d]` and classes int8 `[n]`.
+        prepare: The rows, or only the first ones -> features float32 `[n, d]` and classes int8 `[n]`.
         cut: The unpacked files -> the content of the shipped file.
-        restore: The content of the shipped file -> the rows of `select`, or the first of them.
-        packing: xz's `lc`, `lp`, `pb` that suit the content (the file is readable whatever they are).
+        restore: The content of the shipped file -> the rows of `select`, or only the first ones.
+        packing: xz's `lc`, `lp` and `pb` that compress the content best (any values give a readable file).
         preprocessing: As in `DataSet`, like the attributes that follow.
     """
 

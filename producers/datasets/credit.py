@@ -1,4 +1,4 @@
-"""Statlog (German Credit Data): 1,000 customers of a bank; the positive class is a bad credit."""
+"""Statlog (German Credit Data): 1,000 customers of a bank; the positive class is a bad credit risk."""
 
 import io
 from collections.abc import Sequence

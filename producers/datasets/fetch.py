@@ -17,7 +17,7 @@ from producers.datasets.files import PublishedFile, check
 from stream_app.errors import DataSetError
 
 CONNECT_TIMEOUT_S = 30
-"""The longest wait for an answer, and between two parts of it."""
+"""The longest wait for an answer, and between two parts of an answer."""
 
 CHUNK_BYTES = 65_536
 
@@ -101,5 +101,5 @@ def _member(names: Sequence[str], wanted: str) -> str:
 def _reason(error: Exception) -> str:
     name = type(error).__name__
     if name.endswith(("ConnectionError", "Timeout")):
-        return "no connection"  # the whole story has four nested causes on one line
+        return "no connection"  # the full text has four nested causes on one line
     return (str(error).splitlines() or [name])[0]

@@ -1,4 +1,4 @@
-"""Credit Card Fraud Detection: payments of two days in September 2013; class 1 is a fraud. `Time` is a feature here."""
+"""Credit Card Fraud Detection: payments of two days in September 2013; class 1 is fraud. `Time` is a feature here."""
 
 import io
 from collections.abc import Sequence

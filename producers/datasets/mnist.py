@@ -1,4 +1,4 @@
-"""MNIST: 6,000 images of the digit 7 (class 0) against 60 of the digit 2 (class 1), of the training set."""
+"""MNIST: 6,000 images of the digit 7 (class 0) against 60 of the digit 2 (class 1), from the training set."""
 
 from collections.abc import Sequence
 
@@ -60,7 +60,7 @@ def restore(content: bytes) -> Rows:
 
 
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
-"""Copies that PyTorch and TensorFlow download from; the authors' page refuses programs."""
+"""The mirrors that PyTorch and TensorFlow use; the authors' page refuses programs."""
 
 RECIPE = Recipe(
     name="mnist",

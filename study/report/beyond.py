@@ -12,7 +12,7 @@ from study.report.tables import markdown
 from study.statistics import ALPHA
 
 MUCH = 0.5
-"""G-mean whose loss counts as a large loss."""
+"""A loss of G-mean that counts as large."""
 
 
 def latency(context: Context) -> list[str]:
@@ -26,7 +26,7 @@ def latency(context: Context) -> list[str]:
 
 
 def shares(context: Context) -> list[str]:
-    """Write the part on missing labels: the G-mean by the share of labels that come."""
+    """Write the part on missing labels: the G-mean by the share of labels that arrive."""
     runs = {100: "latency-0", 50: "share-50", 10: "share-10", 1: "share-1"}
     own = {level: context.summaries[name] for level, name in runs.items() if name in context.summaries}
     return _levels(context, "Share of labels that come", "shares", own, "labels that come, in percent", "share")
@@ -308,7 +308,7 @@ def river(context: Context) -> list[str]:
 
 
 def _standardised(context: Context) -> list[str]:
-    """Write how our learners do with standardised features, which River's logistic regression makes for itself."""
+    """Write how our learners do with standardised features, which River's logistic regression computes itself."""
     lines = []
     for source in ("cervical", "credit"):
         summary = context.summaries.get(f"variant-{source}-standard-shuffled")

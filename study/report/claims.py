@@ -1,9 +1,9 @@
-"""Check statements against the figures of a run: what was found, and whether the statement holds.
+"""Check statements against the figures of a run: what was found, and whether the statement is true.
 
-above       the learner's mean is higher: by the value at least if there is one, else significantly by the paired t-test
+above       the learner's mean is higher: by at least the value if there is one, else significantly by the paired t-test
 above_other the mean of the same learner is higher than in another experiment
 best        no other learner's mean is higher, or none is significantly higher
-within      the two means differ by the value at most
+within      the two means differ by at most the value
 about       the mean is within `ABOUT` of the value
 ratio       the mean is at least the value times the other mean
 overtakes   the learner's mean curve first reaches the other's at the value, give or take `EARLY_LATE`
@@ -44,7 +44,7 @@ class Finding:
     Attributes:
         statement: The statement.
         found: Our numbers, as text.
-        holds: Whether it holds here; None: it could not be checked.
+        holds: Whether it is true here; None: it could not be checked.
     """
 
     statement: Statement
@@ -114,7 +114,7 @@ def _ratio(statement: Statement, summary: RunSummary, _: Mapping[str, RunSummary
 
 
 def _near(step: int | None, said: float, length: int) -> tuple[str, bool]:
-    """Say whether a step is where the paper has it; a step at the end of the paper's stream may be a little later."""
+    """Say whether a step agrees with the paper's; a step at the end of the paper's stream may be a little later."""
     if step is None:
         return f"not within {length:,} steps", said >= length
     return f"step {step:,}", said / EARLY_LATE <= step <= said * EARLY_LATE

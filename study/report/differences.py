@@ -14,7 +14,7 @@ from study.run.experiment import VARIES_TEXT
 from study.statistics import ALPHA, fisher
 
 MOST_ROWS = 15
-"""Rows of a table of differences at most; the largest differences come first."""
+"""The most rows of a table of differences; the largest differences come first."""
 
 
 def varies(context: Context) -> list[str]:

@@ -60,7 +60,7 @@ FONT = "DejaVu Sans"
 """A font that comes with matplotlib, so that figures are the same on every machine."""
 
 PALETTE_COLOURS = 128
-"""Colours of a picture: readers do not see the difference, and the file takes a third of the bytes."""
+"""Colours of a picture's palette: readers do not see the difference, and the file takes a third of the bytes."""
 
 ERROR_ROWS = 2
 """Rows of an error array whose lower and upper errors differ."""
@@ -75,7 +75,7 @@ class CurvePanel:
         summary: The run.
         metric: One of `METRICS`.
         learners: The learners that are drawn; empty: all.
-        by_budget: Whether legend and colour are those of the budget at the end of the learner's name.
+        by_budget: Whether legend and colour show the budget, at the end of the learner's name.
         last_step: Where the axis ends; 0: at the end of the stream.
     """
 
@@ -106,7 +106,7 @@ class LevelPanel:
         y_label: Label of the axis of the figure.
         logarithmic: Whether the figure's axis is logarithmic.
         connected: Whether lines connect the levels; not if the levels have no order.
-        limits: Limits of the figure's axis; None: 0 and 1, or those of the figures if the axis is logarithmic.
+        limits: Limits of the figure's axis; None: 0 and 1, or the range of the figures if the axis is logarithmic.
         beyond: By learner, levels whose value is only a lower bound; they are drawn as hollow triangles.
         own_legend: Whether the panel has a separate legend, because it does not show learners.
     """

@@ -17,7 +17,7 @@ CONCEPTS = ("sine", "circle", "sea")
 DRIFTS = ("prior", "likelihood", "posterior")
 
 OUTSIDE = 2.0
-"""A figure that differs by more standard errors of the difference is marked."""
+"""A figure is marked if it differs by more than this many standard errors of the difference."""
 
 SMALLEST_DIFFERENCE = 0.00005
 """The paper prints four decimals, so a smaller difference does not count."""

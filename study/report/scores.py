@@ -1,7 +1,8 @@
 """Prequential recall, specificity and G-mean at every step, as the authors' program computes them.
 
-The sums are those of `stream_app.pipeline.prequential`. A class that has not come yet counts as 1.0. At a drift whose
-step is known the sums restart, and a class counts as 0.0 until it comes again. The running application does neither.
+The sums are those of `stream_app.pipeline.prequential`. A class without an example so far counts as 1.0. At a drift
+whose step is known, the sums restart, and a class counts as 0.0 until its next example. The running application does
+neither.
 """
 
 from collections.abc import Sequence

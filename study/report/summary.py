@@ -13,7 +13,7 @@ from study.run.experiment import Run
 from study.run.store import Store, Stored
 
 STEPS = (500, 1_000, 2_500, 5_000)
-"""Steps whose figures are published in addition to those of the last step, if the stream is long enough."""
+"""Steps whose figures are published, in addition to the last step, if the stream is long enough."""
 
 MAX_POINTS = 5_000
 """Points of a stored curve: every step of the paper's short streams."""
@@ -62,7 +62,7 @@ class LearnerSummary:
         unfaded: float64 `[R]`, the G-mean over all examples, without fading and without resets.
         unreset: float64 `[R]`, the G-mean after the last step where the sums do not restart at a drift.
         averages: float64 `[R]`, the G-mean averaged over all steps.
-        points: Steps of the curve, int64 `[p]`; the figure at point s is that after s examples. They include the points
+        points: Steps of the curve, int64 `[p]`; point s has the figure after s examples. They include the points
             directly before and after each known drift.
         means: float32 `[3, p]`.
         errors: float32 `[3, p]`, standard errors; zero for one repetition.
@@ -134,7 +134,7 @@ def mean_and_error(values: Doubles) -> tuple[float, float, float]:
 
 
 def published_steps(length: int) -> tuple[int, ...]:
-    """Return those of `STEPS` that lie within the stream, and the last step."""
+    """Return the steps of `STEPS` within the stream, and the last step."""
     return (*(step for step in STEPS if step < length), length)
 
 

@@ -58,13 +58,13 @@ class StreamChoice(Section):
         imbalance: p(y=1) in percent, of a synthetic stream.
         drift: What changes, of a synthetic stream.
         drift_step: The first example after the drift; None: the middle of the stream.
-        drift_every: The drift comes, and goes, again and again with this many examples between.
+        drift_every: The drift alternately appears and disappears, each time after this many examples.
         noise: Share of labels whose class is flipped for the learners, but not for the scores.
         features: Features of an example of a synthetic stream; all but the first two are uniform noise.
         label_delay: Delay from an example to its label, as `areba-replay` takes it.
         label_share: Share of labels that are sent.
         scaling: Of a data set's features: `study` as its recipe has them, `standard` less their mean and divided by
-            their deviation over the whole set, `raw` as published (cervical and credit).
+            their standard deviation over the whole set, `raw` as published (cervical and credit).
         rows: `file` brings the rows of Forest Cover Type back into the order of the publisher's file.
     """
 

@@ -1,4 +1,4 @@
-"""Run repetitions in parallel, one process per core, with a progress bar; store each result at once."""
+"""Run repetitions in parallel, one process per core, with a progress bar; store each result immediately."""
 
 import gc
 import multiprocessing

@@ -117,7 +117,7 @@ class Store:
         return sorted(int(name) for name in names if name.isdecimal())
 
     def put(self, run: Run, repetition: int, result: Repetition) -> None:
-        """Store a repetition; a process that is killed leaves the whole file or none."""
+        """Store a repetition; a killed process leaves a complete file or none."""
         path = self._path(run, repetition)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}.partial")

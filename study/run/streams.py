@@ -116,7 +116,7 @@ def made(choice: StreamChoice, seed: int) -> DataSet:
 
 
 def _swapped(data: DataSet, spec: SyntheticSpec, steps: tuple[int, ...]) -> DataSet:
-    """Exchange the regions at each step: odd stretches come from a stream that has drifted since example 1."""
+    """Exchange the regions at each step: every second stretch comes from a stream that has drifted since example 1."""
     drifted = replace(spec, drift=Drift.POSTERIOR, drift_at=1)
     features = data.features.copy()
     for start, end in zip(steps[::2], (*steps[1::2], spec.length), strict=False):

@@ -173,12 +173,7 @@ class _Replay:
                         unsent.add(row.offset, record.dead_letter.reason)
         if named:
             where = f"{self.topic.name}[{partition}]"
-            raise ConfigurationError(
-                [
-                    f"{where} offset {offset}: no dead letter here; `areba dlq list` shows their offsets"
-                    for offset in sorted(named)
-                ]
-            )
+            raise ConfigurationError([f"{where} offset {offset}: no dead letter here" for offset in sorted(named)])
         return unsent
 
     def _note_sent_back(self, unsent: UnsentLetters, row: Row) -> bool:
