@@ -1,4 +1,4 @@
-"""Worlds whose workers write snapshots, and what is in their changelogs."""
+"""Worlds whose workers write snapshots, and readers of their changelogs."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from tests.support.world import (
 )
 
 EVERY = {"snapshot_after_ms": 0}
-"""Takes a snapshot after every commit, as soon as the one before is whole."""
+"""Takes a snapshot after every commit, as soon as the previous snapshot is complete."""
 
 
 def snapshot_world(**sections: object) -> World:
@@ -49,7 +49,7 @@ def is_idle(*members: Worker) -> Callable[[], bool]:
 
 
 def saved_world(count: int = 20, lives: int = 3, first: int = 0) -> World:
-    """Return a world where some workers have processed so many records, with a snapshot after the last commit."""
+    """Return a world whose workers have processed this number of records and taken a snapshot after the last commit."""
     world = snapshot_world()
     for life in range(lives):
         world.send(count // lives, first=first + life * (count // lives))

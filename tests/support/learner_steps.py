@@ -63,7 +63,7 @@ def learner(features: int = 2, seed: bytes = SEED, **settings: object) -> Learne
 
 
 def run_in_cuts(which: Learner, entries: Sequence[tuple[int, int, int]], examples: Floats, cut: int) -> Answers:
-    """Run the operations, so many per call."""
+    """Run the operations, this many per call."""
     answers = [
         which.run(operations(entries[start : start + cut]), examples, ids(len(examples)))
         for start in range(0, len(entries), cut)
@@ -116,7 +116,7 @@ def single_step_differences(
     Returns:
         The largest difference of all steps. Of `parameters` and both moments it is a share of the array's largest
         magnitude in that step; of `scores` of the largest score of the stream. In its first step Adam divides each
-        gradient by its own magnitude plus eps: of one below 100 eps only rounding is left, so that is not compared.
+        gradient by its own magnitude plus eps: a gradient below 100 eps leaves only rounding, so it is not compared.
         `method` counts the arrays of the method itself that differ in any bit.
     """
     count, features = examples.shape

@@ -1,4 +1,4 @@
-"""A producer that writes Kafka's protocol by hand: records that no client library sends, but that brokers accept.
+"""A producer that encodes Kafka's protocol itself: it sends records that no client library sends, but brokers accept.
 
 It sends one request per batch: Produce version 8 (KIP-467) with one record batch of format 2 (KIP-98), acks=all.
 """

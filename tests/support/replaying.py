@@ -20,7 +20,7 @@ ALL_FAULTS = Faults(duplicates=0.05, out_of_order=0.05, dropped=0.05, conflictin
 
 
 class FakeClock:
-    """A clock that sleeping moves."""
+    """A clock that advances only while it sleeps."""
 
     def __init__(self) -> None:
         self.s = 0.0
@@ -74,7 +74,7 @@ class ListSender:
         return {TopicPartition(topic, 0): Watermarks(5, 5 + count) for topic, count in counts.items()}
 
     def close(self) -> None:
-        """Note the call."""
+        """Record the call."""
         self.closed = True
 
 

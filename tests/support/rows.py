@@ -66,7 +66,7 @@ def columns(records: Sequence[Row]) -> RawRecords:
 
 
 def range_of(records: RawRecords, start: int, end: int) -> RawRecords:
-    """Return the records at the offsets from `start` up to, and without, `end`."""
+    """Return the records at the offsets from `start` up to, but not including, `end`."""
     first, last = (bisect_left(records.offsets, offset) for offset in (start, end))
     return RawRecords(
         records.offsets[first:last].copy(),

@@ -8,7 +8,7 @@ from tests.support.tasks import PARTITION, TOPICS
 
 
 def exported(task: Task) -> list[bytes]:
-    """Return everything that a task knows, independent of its slots."""
+    """Return the complete state of a task, independent of its slots."""
     return [
         pack(part)
         for stream in task.states()

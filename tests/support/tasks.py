@@ -223,12 +223,12 @@ def reason_of(row: Row) -> str:
     return dict(row.headers)["areba.reason"].decode()  # type: ignore[union-attr]
 
 
-# Hypothesis says which of its inputs failed; it has no deadline, since the first call may compile.
+# Hypothesis reports which of its inputs failed; it has no deadline, since the first call may compile.
 FEW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def cut_at(sequence: Sequence[Record], ends: Sequence[int]) -> list[tuple[list[Record], list[Record]]]:
-    """Cut the merged sequence into pieces, each given as the two ranges that it is made of."""
+    """Cut the merged sequence into pieces, each given as its ranges of both inputs."""
     bounds = [0, *sorted(ends), len(sequence)]
     pieces = [sequence[start:end] for start, end in pairwise(bounds)]
     return [([r for r in piece if r.side == 0], [r for r in piece if r.side == 1]) for piece in pieces]

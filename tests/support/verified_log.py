@@ -71,7 +71,7 @@ GROUP = CONFIG.group_id
 
 
 SNAPSHOT = Snapshot(Place(7, 1, 400, "ab" * 32), 3)
-"""A snapshot, which a task that runs for long has; verification does not need it."""
+"""A snapshot, as a task has after some time; verification does not need it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Log:
     after_read: Callable[[], None] | None = None
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Return those of the named topics that exist."""
+        """Return the named topics that exist."""
         return {name: TopicInfo(name, 1, {}) for name in names if name in self.records}
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:
@@ -112,13 +112,13 @@ class Log:
         return Watermarks(low, low + len(stored))
 
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Ends]:
-        """Refuse: `verify` does not ask for it."""
+        """Refuse: `verify` does not need it."""
         raise NotImplementedError
 
     def committed(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Committed | None]:
-        """Return what was stored; afterwards the group may continue."""
+        """Return the stored offsets; afterwards, the group may continue."""
         assert group_id == GROUP
         found = {partition: self.offsets.get(partition) for partition in partitions}
         if self.after_read is not None:
@@ -126,7 +126,7 @@ class Log:
         return found
 
     def members(self, group_id: str) -> Sequence[str]:
-        """Refuse: `verify` does not ask for it."""
+        """Refuse: `verify` does not need it."""
         raise NotImplementedError
 
     def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
@@ -300,7 +300,7 @@ def history(seed: int = 1, batch: int = 97, kept: float = 1.0, config: Config = 
 
 
 def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log:
-    """Process this share of the inputs with a task, in batches of about this size, and write the outputs to the log."""
+    """Process this share of the inputs in batches of about this size, and write the outputs to the log."""
     task = Task(0, config.task_settings(), (TOPICS.examples, TOPICS.labels))
     digest, at = GENESIS, (0, 0)
     log.records[TOPICS.progress].append(

@@ -1,4 +1,4 @@
-"""An application over the in-process log: its topics, its workers, and a clock that tests move by hand."""
+"""An application over the in-process log: its topics, its workers, and a clock that tests advance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ TURNS = 500
 """Far more turns than any test takes."""
 
 MAX_POLL_INTERVAL_S = 300.0
-"""The setting of the in-process log: a member that does not poll for so long is removed from its group."""
+"""The setting of the in-process log: a member that does not poll for this time is removed from its group."""
 
 
 def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
@@ -72,7 +72,7 @@ class World:
         self.clock = self.broker.clock = clock
 
     def send(self, count: int, first: int = 0, partitions: Sequence[int] = range(PARTITIONS)) -> None:
-        """Send so many examples, each with its label, to each of these partitions."""
+        """Send this number of examples, each with its label, to each of these partitions."""
         wire_format = format_of(self.config.serialization)
         for number in range(first, first + count):
             for partition in partitions:
@@ -99,7 +99,7 @@ class World:
         cluster: EmbeddedCluster | None = None,
         **options: Any,  # noqa: ANN401  (as the worker takes them)
     ) -> Worker:
-        """Return a new worker. Unless it joins others, those before it are dead and the group knows it."""
+        """Return a new worker. Unless it joins others, earlier workers are dead, and the group knows it."""
         if not options.pop("joins", False):
             self.clock.advance(MAX_POLL_INTERVAL_S + 1)
         chosen = config or self.config
@@ -113,7 +113,7 @@ class World:
         return Worker(chosen, ports, options.pop("observer", None) or Observer(self.clock), **options)
 
     def rows(self, topic: str, partition: int) -> list[tuple[Any, ...]]:
-        """Return everything that is committed in a partition: key, value, timestamp, headers."""
+        """Return the committed records of a partition: key, value, timestamp, headers."""
         name = getattr(self.config.topics, topic.replace("-", "_"))
         records, _, at_end = self.broker.read(TopicPartition(name, partition), 0, 10**6)
         assert at_end
@@ -131,7 +131,7 @@ class World:
 
 
 def _turns(*members: Worker, until: Callable[[], bool]) -> None:
-    """Let the workers take turns until the condition holds."""
+    """Let the workers take turns until the condition is true."""
     for _ in range(TURNS):
         if until():
             return
@@ -192,7 +192,7 @@ def _undisturbed(*counts: int) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
 
 
 def _world_after(count: int = 20) -> World:
-    """Return a world where a worker has processed so many records of each partition."""
+    """Return a world whose worker has processed this number of records of each partition."""
     world = World()
     world.send(count)
     member = _started(world.worker())
@@ -201,7 +201,7 @@ def _world_after(count: int = 20) -> World:
 
 
 class _Failing(EmbeddedTransaction):
-    """A transaction that fails at some commits, as the test wants."""
+    """A transaction that fails at the commits that the test chooses."""
 
     def __init__(self, broker: EmbeddedBroker, failures: Mapping[int, type[ArebaError]]) -> None:
         super().__init__(broker, "app-w")
@@ -219,7 +219,7 @@ class _Failing(EmbeddedTransaction):
 
 
 class _Ticking(ManualClock):
-    """A clock that advances with every look, so that a slice of a restore ends after each commit record."""
+    """A clock that advances with every call, so that a slice of a restore ends after each commit record."""
 
     def monotonic_s(self) -> float:
         """Return seconds, which never decrease."""

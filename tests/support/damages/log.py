@@ -1,4 +1,4 @@
-"""What a damage looks for in a log, and how it states its findings."""
+"""Helpers of damages: find records in a log, and state the expected findings."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Found: TypeAlias = Sequence[tuple[Code, str, int | None, str]]
 """Code, topic and offset of findings that must be there, and what their text contains."""
 
 ANY = -1
-"""In place of an offset: the damage shows at some record of the topic."""
+"""Stands for the offset of any record of the topic."""
 
 
 def missing(topic: str, offset: int, text: str) -> tuple[Code, str, None, str]:

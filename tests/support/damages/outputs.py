@@ -21,7 +21,7 @@ def a_lost_prediction(log: Log) -> Found:
 
 
 def a_doubled_prediction(log: Log) -> Found:
-    """Repeat the predictions of an example: its customer is answered twice."""
+    """Repeat the predictions of an example: its customer gets two answers."""
     offset, _ = prediction_where(log, lambda record: record.champion and record.id == "sea-50")
     records = log.records[TOPICS.predictions]
     records[offset + 2 : offset + 2] = records[offset : offset + 2]
@@ -196,7 +196,7 @@ def an_outcome_at_another_time(log: Log) -> Found:
 
 
 def an_outcome_with_another_key(log: Log) -> Found:
-    """Change the key of an outcome: a table made of the topic files it under another stream."""
+    """Change the key of an outcome: a table built from the topic counts it for another stream."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "joined" and record.stream == "sine")
     log.records[TOPICS.outcomes][offset] = replace(log.records[TOPICS.outcomes][offset], key=b"sea")
     return [
@@ -210,7 +210,7 @@ def an_outcome_with_another_key(log: Log) -> Found:
 
 
 def an_end_that_became_a_repeat(log: Log) -> Found:
-    """Turn the outcome `unlabelled` into `duplicate`, so that nobody misses the label."""
+    """Turn the outcome `unlabelled` into `duplicate`, which hides that the label is missing."""
     offset, outcome = outcome_where(log, lambda record: record.outcome == "unlabelled" and record.stream == "sine")
     put(log, TOPICS.outcomes, offset, replace(outcome, outcome="duplicate"))
     text = f"outcome is duplicate, must be unlabelled (stream sine, id {outcome.id})"
@@ -234,7 +234,7 @@ def a_lost_dead_letter(log: Log) -> Found:
 
 
 def a_changed_dead_letter(log: Log) -> Found:
-    """Change the value of a dead letter, which can then not be sent back as it was."""
+    """Change the value of a dead letter, so that the original record cannot be sent back."""
     offset, origin = dead_letter_where(log, b"wrong-dimension")
     log.records[TOPICS.dead_letters][offset] = replace(log.records[TOPICS.dead_letters][offset], value=b"x")
     return [
@@ -270,7 +270,7 @@ def a_label_with_another_reason(log: Log) -> Found:
 
 
 def _sent_back(log: Log, times: int, marks: int) -> tuple[int, int]:
-    """Send a dead letter back so often, with so many marks; return the first new input and the last dead letter."""
+    """Send a dead letter back this often, with this many marks; return the first new input and the last dead letter."""
     for number in range(times):
         replay = Replay(TOPICS.dead_letters, 0, 3, TOPICS.examples, 0, 17, 1, number)
         log.records[TOPICS.examples].append(Stored(9_000 + number, b"\xff", b"garbage", tuple(replay.headers())))

@@ -12,7 +12,7 @@ from tests.support.verified_log import TOPICS, Log, Stored, put, where
 
 
 def a_lost_commit_record(log: Log) -> Found:
-    """Lose a commit record, without which nobody can replay the recorded ranges."""
+    """Lose a commit record, without which the recorded ranges cannot be replayed."""
     del log.records[TOPICS.progress][3]
     return [
         (Code.WRONG_SEQUENCE, TOPICS.progress, 3, "sequence 4 follows 2"),
@@ -21,7 +21,7 @@ def a_lost_commit_record(log: Log) -> Found:
 
 
 def a_doubled_commit_record(log: Log) -> Found:
-    """Repeat a commit record, and so its range."""
+    """Repeat a commit record and thus its range."""
     log.records[TOPICS.progress].insert(4, log.records[TOPICS.progress][3])
     return [
         (Code.WRONG_SEQUENCE, TOPICS.progress, 4, "sequence 3 follows 3"),
@@ -153,7 +153,7 @@ def a_repeated_metric(log: Log) -> Found:
 
 
 def an_input_that_was_changed_afterwards(log: Log) -> Found:
-    """Change the features of an example that was predicted: a fresh run gives other scores and another model."""
+    """Change the features of a predicted example: a fresh run gives other scores and another model."""
     offset, prediction = prediction_where(log, lambda record: record.champion and record.id == "sine-40")
     place, stored = next(
         (place, stored)

@@ -1,4 +1,4 @@
-"""Damage of committed offsets and of topics, as an operator or a lost topic can cause it."""
+"""Damage of committed offsets and topics, as an operator or a lost topic can cause."""
 
 from collections.abc import Callable
 
@@ -86,7 +86,7 @@ COUNT = 40
 
 
 def _processed(count: int = COUNT, *, after_ms: int = 0) -> tuple[World, Worker]:
-    """Run a worker until it has processed so many records of each partition and written its snapshots."""
+    """Run a worker until it has processed this number of records of each partition and written its snapshots."""
     world = World(_config(worker={"snapshot_after_ms": after_ms}))
     world.send(count)
     member = _started(world.worker())

@@ -1,4 +1,4 @@
-"""A reference decoder, written a second time: slow, by the Avro specification, and checked against fastavro.
+"""A slow reference decoder, written from the Avro specification and checked against fastavro.
 
 `judge` is the decoder. It reads one value with a separate reader and with fastavro, and asserts how the two relate: if
 the reader accepts a value, fastavro reads the same from it; if only fastavro accepts a value, one of our named checks
@@ -191,7 +191,7 @@ def same(left: Any, right: Any) -> bool:  # noqa: ANN401  (any value of a field)
 
 
 def judge(value: bytes | None, side: Side, max_record_bytes: int, max_features: int) -> Verdict:
-    """Return what must become of a value."""
+    """Return the expected verdict on a value."""
     if value is None:
         return Verdict(Reason.UNDECODABLE, None, "", {})
     if len(value) > max_record_bytes:
@@ -262,7 +262,7 @@ class Maker:
         self.random = generator
 
     def number(self, good: int) -> bytes:
-        """Make a number, sometimes an odd one or oddly encoded."""
+        """Make a number, sometimes an unusual one or in an unusual encoding."""
         draw = self.random.random()
         if draw < 0.9:
             return varint(good)
@@ -271,7 +271,7 @@ class Maker:
         return varint(self.random.choice((*NUMBERS, 2**63, 2**70, -(2**64))))
 
     def text(self) -> bytes:
-        """Make a string, sometimes an odd one."""
+        """Make a string, sometimes an unusual one."""
         draw = self.random.random()
         if draw < 0.7:
             raw = self.random.choice(TEXTS[1:4])
@@ -282,7 +282,7 @@ class Maker:
         return self.number(len(raw)) + raw
 
     def floats(self) -> bytes:
-        """Make an array, in any blocks."""
+        """Make an array, split into random blocks."""
         out = b""
         for _ in range(self.random.choice((0, 1, 1, 1, 1, 1, 2, 3))):
             count = self.random.randint(1, 6)

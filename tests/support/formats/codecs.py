@@ -21,7 +21,7 @@ def compare(decoded: Decoded, row: int, verdict: Verdict) -> None:
         empty = (decoded.kinds[row], decoded.feature_counts[row], decoded.labels[row])
         assert empty == (Kind.MALFORMED, 0, -1)
         stream = verdict.fields.get("stream", "")
-        if 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:  # the breaker asks whether the stream is known
+        if 1 <= len(stream.encode()) <= MAX_STREAM_BYTES:  # the breaker needs to know whether the stream is known
             assert decoded.stream_names[decoded.streams[row]] == stream
         else:
             assert decoded.streams[row] == -1

@@ -1,4 +1,4 @@
-"""A metric whose numbers are all different, so that a view cannot mix them up."""
+"""A metric whose numbers are all different, so that a mix-up shows."""
 
 from stream_app.records import Metric
 

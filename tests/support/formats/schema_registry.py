@@ -22,7 +22,7 @@ class Registry:
     Attributes:
         texts: The schemas; the id of each is its position, counted from 1.
         subjects: By subject, the schema ids of its versions.
-        user_info: `user:password` that each request must have; None: none is asked for.
+        user_info: The `user:password` that each request must have; None: no password is needed.
         is_starting: Whether each request is answered with status 503.
         requests: The requests so far: method and path.
     """

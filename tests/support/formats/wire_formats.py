@@ -1,4 +1,4 @@
-"""Values in Confluent's wire format, made of single objects by hand."""
+"""Values in Confluent's wire format, converted from single objects without the codec."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ def reframed(value: bytes, schema_ids: Mapping[str, tuple[int, ...]] = SCHEMA_ID
 
 
 def unframed(value: bytes) -> bytes:
-    """Return a value in Confluent's format as a single object, always five bytes longer; others as no value at all."""
+    """Return a value in Confluent's format as a single object, five bytes longer; other values become invalid."""
     if value[:1] == b"\x00" and len(value) >= CONFLUENT_HEADER_BYTES:
         schema_id = int.from_bytes(value[1:CONFLUENT_HEADER_BYTES], "big")
         for header, schema in catalogue().items():

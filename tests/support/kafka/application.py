@@ -28,12 +28,12 @@ Section: TypeAlias = Mapping[str, Any] | str
 """A section of a configuration file."""
 
 SESSION_TIMEOUT_MS = 6_000
-"""The shortest timeout that a broker allows by default: for so long the partitions of a killed member stand still."""
+"""The shortest timeout that a broker allows by default: a killed member's partitions are idle for this time."""
 
 
 @dataclass(frozen=True)
 class App:
-    """An application with its own topics; `sections` are those of its file, `folder` holds files and logs.
+    """An application with its own topics; `sections` are the sections of its file, `folder` has files and logs.
 
     Its id, which is part of the models' seed, is derived from the prefix unless it is given.
     """
@@ -96,7 +96,7 @@ class App:
             sender.flush(DEADLINE_S)
 
     def send_by(self, sender: KafkaSender, records: Sequence[Sent]) -> None:
-        """Send records with a sender that stays open."""
+        """Send records with the sender that stays open."""
         topics = self.config.topics
         for record in records:
             topic = topics.examples if record.side is Side.EXAMPLES else topics.labels
@@ -127,7 +127,7 @@ class App:
 
 
 class Load(threading.Thread):
-    """Sends some moments of each stream per second until it is asked to stop; then it sends the closing marks.
+    """Sends some moments of each stream per second until it is stopped, then the closing marks.
 
     The first timestamp is `START_LAG_MS` before the clock, and they advance more slowly: none is in the future.
     """
@@ -144,7 +144,7 @@ class Load(threading.Thread):
         self._failure: BaseException | None = None
 
     def run(self) -> None:
-        """Send."""
+        """Send until stopped."""
         try:
             with contextlib.closing(KafkaSender(self._app.servers)) as sender:
                 self._send(sender)
@@ -174,7 +174,7 @@ class Load(threading.Thread):
         self.end()
 
     def end(self) -> None:
-        """Stop, and raise the error that ended it."""
+        """Stop the thread, and raise the error that ended it."""
         self._enough.set()
         self.join(2 * DEADLINE_S)
         assert not self.is_alive()

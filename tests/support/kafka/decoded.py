@@ -1,11 +1,11 @@
-"""Values of the progress topic as the records that they hold."""
+"""Decode values of the progress topic."""
 
 from stream_app.records import Act, Commit
 from stream_app.serialization import codec
 
 
 def progress_record_of(value: bytes | None) -> Commit | Act:
-    """Return the commit record or act that a value of progress holds."""
+    """Return the commit record or act in a value of progress."""
     record = codec.decode_one(value or b"")
     assert isinstance(record, Commit | Act)
     return record

@@ -42,7 +42,7 @@ def reprocess(
 ) -> Reprocessed:
     """Process the inputs of one partition with a new task along its progress, and check the chain of digests.
 
-    `inputs`, from `read_inputs`, and `progress` are those from before any were deleted.
+    `inputs`, from `read_inputs`, and `progress` were read before any record was deleted.
     """
     topics, cluster, names = app.config.topics, app.cluster, app.input_topics
     inputs = inputs or read_inputs(app, number)
@@ -88,7 +88,7 @@ def check_exactly_once(
     inputs: Mapping[int, Sequence[RawRecords]] | None = None,
     progress: Mapping[int, Sequence[bytes | None]] | None = None,
 ) -> dict[int, Reprocessed]:
-    """Check that outputs equal those of the pure stages, and that the committed offsets are the end of progress."""
+    """Check that the outputs equal the pure stages' outputs, and the committed offsets the end of progress."""
     result = {}
     inputs, progress = inputs or {}, progress or {}
     places = {number: [TopicPartition(name, number) for name in app.input_topics] for number in range(app.partitions)}

@@ -27,7 +27,7 @@ from tests.support.kafka.waiting import DEADLINE_S, wait_until
 ACLS_SCRIPT = """#!/bin/sh
 exec java -Xmx128m -XX:TieredStopAtLevel=1 -cp '{library}/*' org.apache.kafka.tools.AclCommand "$@"
 """
-"""What `kafka-acls.sh` of Apache Kafka's distribution comes to."""
+"""The class that `kafka-acls.sh` of Apache Kafka's distribution starts."""
 
 ADMIN_CLIENT = """security.protocol=SASL_SSL
 sasl.mechanism=SCRAM-SHA-512
@@ -40,7 +40,7 @@ ssl.truststore.location={ca}
 
 @dataclass(frozen=True)
 class Member:
-    """A principal with one role: its name is that of the role."""
+    """A principal with one role, named after the role."""
 
     secure: SecureKafka
     role: Role

@@ -43,7 +43,7 @@ def worker_of(config: Config, transaction: KafkaTransaction | None = None) -> Wo
 
 
 def run_until(worker: Worker, condition: Callable[[Worker], bool], deadline_s: float = DEADLINE_S) -> None:
-    """Run in this process until the condition holds."""
+    """Run the worker in this process until the condition is true."""
     deadline = time.monotonic() + deadline_s
 
     def should_stop() -> bool:
@@ -54,7 +54,7 @@ def run_until(worker: Worker, condition: Callable[[Worker], bool], deadline_s: f
 
 
 def run_to(config: Config, ends: Mapping[int, tuple[int, int]], deadline_s: float = DEADLINE_S) -> dict[int, str]:
-    """Run in this process until these offsets are committed; return the digest of each task's models then."""
+    """Run the worker in this process until these offsets are committed; return the digests of the tasks' models."""
     warm_up(config.task_settings())
     models: dict[int, str] = {}
 
@@ -121,7 +121,7 @@ class WorkerProcess:
             return file.read().decode(errors="replace")
 
     def wait_for(self, text: str, times: int = 1, deadline_s: float = START_DEADLINE_S) -> None:
-        """Wait until the log has this text so often."""
+        """Wait until the log has this text this many times."""
         process = self._running()
 
         def said() -> bool:

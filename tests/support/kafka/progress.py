@@ -46,7 +46,7 @@ class Progress:
         return self.commits
 
     def wait_for_more(self, commits: int, deadline_s: float = DEADLINE_S) -> None:
-        """Wait until so many more commits were made."""
+        """Wait until this many more commits have been made."""
         wanted = self.poll() + commits
         wait_until(lambda: self.poll() >= wanted, f"{commits} more commits ({self.offsets})", deadline_s)
 

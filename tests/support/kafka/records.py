@@ -1,4 +1,4 @@
-"""Input records: single ones, and streams with everything that can happen to a stream."""
+"""Input records: single ones, and streams with every case that can occur."""
 
 import bisect
 import random
@@ -57,7 +57,7 @@ def stream_records(
 def _examples_of(
     draw: random.Random, stream: str, id_: str, row: list[float], now_ms: int, partition: int
 ) -> list[Sent]:
-    """Return the records of an example; most are on time and come once."""
+    """Return the records of an example; most are on time and are sent once."""
     sent = example(stream, id_, row, now_ms - draw.choice((0, 0, 0, 0, 25)), partition)
     if draw.random() < 0.1:
         sent = sent._replace(headers=(("traceparent", f"00-{now_ms:032x}-{now_ms:016x}-01".encode()),))
@@ -70,7 +70,7 @@ def _examples_of(
 
 
 def _labels_of(draw: random.Random, stream: str, id_: str, truth: int, now_ms: int, partition: int) -> list[Sent]:
-    """Return the labels of an example; most come, up to two seconds later."""
+    """Return the labels of an example; most are sent, up to two seconds later."""
     found = []
     if draw.random() < 0.9:
         time_ms = now_ms + draw.randrange(0, 2_000)

@@ -1,7 +1,7 @@
 """A broker that asks for a password, has certificates, and permits only what an ACL allows.
 
-Apart from an open listener, through which tests administer it, it has two with SASL_SSL and SCRAM: one with a valid
-certificate and one with an expired certificate. `keytool` makes the certificates, and each is its own CA.
+Apart from an open listener, through which tests administer it, it has two listeners with SASL_SSL and SCRAM: one with
+a valid certificate and one with an expired certificate. `keytool` makes the certificates, and each is its own CA.
 """
 
 import subprocess
@@ -62,7 +62,7 @@ class SecureKafka:
         """Add a user with `PASSWORD`, and wait until the broker lets it in."""
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         change = UserScramCredentialUpsertion(name, scram, PASSWORD.encode())
-        admin = self.admin  # without a name it would end before its answers come
+        admin = self.admin  # without a name, it would be collected before its answers arrive
         for future in admin.alter_user_scram_credentials([change]).values():
             future.result(DEADLINE_S)
         cluster = KafkaCluster(self.servers, self.client(sasl_username=name))
@@ -124,7 +124,7 @@ def _listeners(ports: Mapping[str, int], stores: Mapping[str, Path]) -> dict[str
         }
     return settings | {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:ANONYMOUS;User:{ADMINISTRATOR}",  # the former: of the open listener, and the controller
+        "super.users": f"User:ANONYMOUS;User:{ADMINISTRATOR}",  # for the open listener and the controller
         "allow.everyone.if.no.acl.found": "false",
         "_ports": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
     }

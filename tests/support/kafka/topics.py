@@ -1,4 +1,4 @@
-"""Read what is committed in a topic."""
+"""Read the committed records of a topic."""
 
 import contextlib
 import time

@@ -1,13 +1,13 @@
-"""Waiting for a condition, with a deadline."""
+"""Wait for a condition, with a deadline."""
 
 import time
 from collections.abc import Callable
 
 DEADLINE_S = 60.0
-"""Any condition that tests wait for holds within some seconds, unless the machine is very busy."""
+"""The longest wait for a condition; it takes some seconds, unless the machine is very busy."""
 
 START_DEADLINE_S = 180.0
-"""A worker process may have to compile first."""
+"""The longest wait for a worker process, which may have to compile first."""
 
 PAUSE_S = 0.01
 
