@@ -1,4 +1,4 @@
-"""The reference join together with the memories of AREBA and QBR: the whole engine except the networks' arithmetic."""
+"""The reference join together with the memories of AREBA and QBR: the engine without the networks' arithmetic."""
 
 from collections.abc import Callable
 from typing import NamedTuple

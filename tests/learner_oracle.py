@@ -2,7 +2,7 @@
 
 Written from the paper (Malialis, Panayiotou, Polycarpou 2020: algorithms 1 and 2, equations 1 and 2, "Compared
 methods"). It shares no code with stream_app. The reference join says when an example is predicted and when its label is
-learned; together they are a second implementation of the whole engine.
+learned; together they are a second implementation of the complete engine.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""`make chaos`: see the package. The exit status is 1 if anything that was written is not as it should be."""
+"""`make chaos`: see the package. The exit status is 1 if any written record is wrong."""
 
 import logging
 import math
@@ -34,7 +34,7 @@ DEFAULT_FOLDER = Path(".local/chaos")
 PAGE = Path("docs/chaos.md")
 
 TRIAL_KILLS = 50
-"""Kills before everything is checked and a new cluster starts: limits what is re-processed, and what an abort loses."""
+"""Kills per cluster; then everything is checked. It limits what is processed again, and what an abort loses."""
 
 
 def _terminated(*_: int | FrameType | None) -> NoReturn:

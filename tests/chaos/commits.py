@@ -56,7 +56,7 @@ class Watch(threading.Thread):
         """Read until the watch is closed."""
         try:
             self._read()
-        except BaseException as error:  # noqa: BLE001  (`counts` raises it where somebody waits)
+        except BaseException as error:  # noqa: BLE001  (`counts` raises it for a caller that waits)
             self._failure = error
 
     def _read(self) -> None:
@@ -66,7 +66,7 @@ class Watch(threading.Thread):
                 for message in consumer.consume(1_000, POLL_S):
                     number, value = message.partition(), message.value()
                     if message.error() is not None or number is None or value is None:
-                        continue  # an end of partition, or a broker that is away and comes back
+                        continue  # an end of partition, or a broker that is down and comes back
                     record = codec.decode_one(value)
                     if isinstance(record, Commit):
                         self.times_ms[number].append(message.timestamp()[1])
@@ -124,7 +124,7 @@ def first_commits_ms(lives: Sequence[Life], times_ms: Sequence[Sequence[int]]) -
 
 
 def aborted_commits(app: App, committed: int) -> int:
-    """Count the progress records of transactions that were never committed: how often a worker was hit inside of one.
+    """Count the progress records of transactions that were never committed: how often a kill hit one.
 
     Args:
         app: The application.

@@ -1,4 +1,4 @@
-"""Start workers without the seconds that Python needs to load Torch, as forks of a process that has everything loaded.
+"""Start workers as forks of a process that has loaded everything, which saves the seconds that Torch needs to load.
 
 A thousand starts of an interpreter cost an hour of processor time and test nothing: before it joins the group, a worker
 uses nothing but the cache of compiled code. Each fork is a separate process with its own session, log and clients, and
@@ -40,7 +40,7 @@ class Fork:
         self._over = threading.Event()
 
     def ended(self, status: int) -> None:
-        """Note that the process has ended."""
+        """Record that the process has ended."""
         self.returncode = status
         self._over.set()
 
@@ -94,7 +94,7 @@ class Nursery:
         """Start `areba` with these arguments; its output is appended to the log."""
         if self._process.stdin is None:
             raise AssertionError("it was made with a pipe")
-        log.touch()  # it can be read from now on
+        log.touch()  # from now on, it can be read
         with self._lock:
             self._process.stdin.write(json.dumps({"arguments": list(arguments), "log": str(log)}) + "\n")
             self._process.stdin.flush()

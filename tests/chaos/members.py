@@ -16,11 +16,11 @@ from tests.support.kafka.application import App, Section
 from tests.support.kafka.processes import Process, WorkerProcess
 
 PAUSE_S = 0.03
-"""Between two looks at a log: short compared with anything that a worker does."""
+"""Pause between two reads of a log: short compared with anything that a worker does."""
 
 READY_DEADLINE_S = 300.0
-"""A worker that has not even loaded its compiled code by then hangs: four workers that start at once on a busy machine
-take a minute."""
+"""A worker that has not loaded its compiled code after this time hangs: four workers that start together on a busy
+machine take a minute."""
 
 MOMENT_PATIENCE_S: Mapping[Moment, float] = {
     Moment.START: 0.0,
@@ -45,15 +45,15 @@ ASSIGNED = re.compile(r"assigned tasks=(\S+)")
 OF_TASK = re.compile(r"(restored|snapshot-started|snapshot-complete) task=(\d+)")
 
 WRONG = ("Traceback", "parked task", "tripped task", "damaged task")
-"""None of the faults may cause these log lines."""
+"""No fault may cause these log lines."""
 
 
 class ChaosError(Exception):
-    """A trial did not run as it must."""
+    """A trial did not run correctly."""
 
 
 class HaltedError(ChaosError):
-    """Something else failed in the meantime."""
+    """The trial was abandoned because something else failed."""
 
 
 Spawn: TypeAlias = Callable[[Sequence[str], Path], Process]
@@ -83,7 +83,7 @@ class State:
     saving: set[int] = field(default_factory=set)
 
     def read(self, text: str) -> None:
-        """Take the next line into account."""
+        """Update the state with the next line."""
         if RESTARTING in text:
             self.__init__()  # type: ignore[misc]  # a new life begins
         elif READY in text or text.startswith("revoked"):
@@ -160,7 +160,7 @@ class Member:
         return self._process.log()
 
     def suffer(self, fault: Fault) -> None:
-        """Apply a fault; in the end the worker runs again, or is about to.
+        """Apply a fault; afterwards, the worker runs again, or is about to.
 
         Raises:
             ChaosError: The worker ended by itself, or did not end as it should.
@@ -191,7 +191,7 @@ class Member:
         self._bury()
 
     def check(self) -> None:
-        """Check that the worker runs, and has logged nothing that must not happen.
+        """Check that the worker runs, and has logged no error.
 
         Raises:
             ChaosError: The worker has ended, or has logged an error.
@@ -207,10 +207,10 @@ class Member:
         self.wait_for(lambda: READY in self.log, READY_DEADLINE_S, "compiled code")
 
     def wait_for(self, condition: Callable[[], object], deadline_s: float, what: str) -> None:
-        """Wait until a condition holds.
+        """Wait until a condition is true.
 
         Raises:
-            ChaosError: The condition did not hold in time.
+            ChaosError: The condition did not become true in time.
         """
         if not self._comes(condition, deadline_s):
             raise ChaosError(f"{self.name}: no {what} within {deadline_s:g} s:\n{_tail(self.log)}")

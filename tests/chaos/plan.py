@@ -1,8 +1,8 @@
 """The schedule of faults that a seed decides: waves of faults. It needs no clock, process or Kafka.
 
-A wave hits several workers at once, and sometimes a broker; the next wave comes when every task has made progress.
-Simultaneous kills are cheap: each rebalance waits for the sessions of all workers that died before it, be it one or
-three.
+A wave hits several workers together, and sometimes a broker; the next wave comes when every task has made progress.
+Simultaneous kills are cheap: each rebalance waits for the sessions of all workers that died before it, one or three
+alike.
 """
 
 import random
@@ -36,7 +36,7 @@ class Fault:
         kind: The kind of fault.
         moment: The event that the fault waits for.
         delay_s: The delay after this event.
-        lasts_s: How long the worker is frozen or away.
+        lasts_s: How long the worker is frozen or absent.
     """
 
     kind: Kind
@@ -56,7 +56,7 @@ class BrokerKill:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Simultaneous faults: for each worker, one fault after the other; then every task makes so many commits."""
+    """Simultaneous faults: for each worker, one fault after the other; then every task makes this many commits."""
 
     faults: Mapping[str, Sequence[Fault]]
     broker: BrokerKill | None
@@ -80,7 +80,7 @@ DELAYS_S: Mapping[Moment, float] = {Moment.START: 4.0, Moment.ASSIGNED: 0.25, Mo
 
 
 def waves(seed: str, names: Sequence[str], kills: int) -> Iterator[Wave]:
-    """Yield waves with so many kills in all.
+    """Yield waves with this number of kills in total.
 
     Args:
         seed: The same seed gives the same waves.

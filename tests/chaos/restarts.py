@@ -30,7 +30,7 @@ class Times(NamedTuple):
     """Milliseconds from SIGKILL until every task of the worker has committed again.
 
     Attributes:
-        same_ms: For the only worker of a group, which is started again at once.
+        same_ms: For the only worker of a group, which is restarted immediately.
         other_ms: For a worker whose tasks the others of its group take over; it is started again afterwards.
     """
 
@@ -39,7 +39,7 @@ class Times(NamedTuple):
 
 
 def measure(folder: Path, restarts: int, tell: Callable[[], None]) -> Times:
-    """Measure two applications on three brokers, whose workers are killed so often.
+    """Measure two applications on three brokers, whose workers are killed this many times.
 
     Raises:
         ChaosError: A task did not continue.
@@ -79,7 +79,7 @@ def _sections() -> dict[str, dict[str, object]]:
 def _strike(
     members: Sequence[Member], watch: Watch, restarts: int, halt: threading.Event, tell: Callable[[], None]
 ) -> list[int]:
-    """Kill one worker after the other; restart a lone worker at once, others when they were replaced."""
+    """Kill one worker after the other; restart a lone worker immediately, others once they have been replaced."""
     draw = random.Random(len(members))
     found = []
     try:
@@ -87,7 +87,7 @@ def _strike(
             victim = members[number % len(members)]
             while not (tasks := _tasks_of(victim)):
                 victim.wait_for(partial(_tasks_of, victim), CALM_DEADLINE_S, "tasks")
-                halt.wait(draw.uniform(0.2, 1.2))  # the worker may lose its tasks meanwhile
+                halt.wait(draw.uniform(0.2, 1.2))  # the worker may lose its tasks in the meantime
             killed_s = time.time()
             victim.kill()
             if len(members) == 1:

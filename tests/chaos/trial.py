@@ -83,7 +83,7 @@ LAST_STOPS = 3
 """Attempts at a clean stop, which logs the models; a stop whose last transaction has an unknown outcome does not."""
 
 PAUSE_S = 0.2
-"""Pause between two looks at progress and at all logs."""
+"""Pause between two checks of progress and of all logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Result:
         stages: Number of kills by what the worker was doing.
         duration_s: From the first worker's start to the last one's end.
         commits: Transactions with records, all of which were checked.
-        aborted: Transactions that had written their commit record and were never committed.
+        aborted: Transactions that had written their commit record but were never committed.
         restarts: How often a worker restarted itself: it was fenced, or an outcome was unknown.
         records: Input records, all of which were checked.
         outputs: Output records, all of which were compared byte for byte.
@@ -130,7 +130,7 @@ class Result:
 
 
 class Replay(Load):
-    """Load of some 200 records a second: the workers have few cores, and the number of faults matters, not the load."""
+    """A load of some 200 records a second: the workers have few cores, and faults matter more than load."""
 
     INTERVAL_S = 0.05
 
@@ -168,10 +168,10 @@ class Trial:
         )
 
     def strike(self, wave: Wave) -> None:
-        """Apply all faults of a wave at once, then wait until every task has made progress.
+        """Apply all faults of a wave together, then wait until every task has made progress.
 
         Raises:
-            ChaosError: A worker or a task did not behave as it must.
+            ChaosError: A worker or a task did not behave correctly.
         """
         by_name = {member.name: member for member in self.members}
         with ThreadPoolExecutor(len(by_name) + 1) as pool:
@@ -209,7 +209,7 @@ class Trial:
             raise
 
     def settle(self, commits: int) -> None:
-        """Wait until each task has made so many more commits.
+        """Wait until each task has made this many more commits.
 
         Raises:
             ChaosError: A task did not make them in time, or a worker ended.
@@ -275,7 +275,7 @@ def wait_in_sync(servers: str) -> None:
 
 
 def compact_soon(app: App) -> None:
-    """Set the topic so that the changelog is compacted all the time."""
+    """Set the topic so that the changelog is compacted continuously."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in CHANGELOG.items()
     ]
@@ -309,8 +309,8 @@ def run_trial(
         forked: Whether workers are forks of a process that has everything loaded (see `forks`).
 
     Raises:
-        ChaosError: A worker or a task did not behave as it must.
-        AssertionError: What was written is not as it should be.
+        ChaosError: A worker or a task did not behave correctly.
+        AssertionError: A written record is wrong.
     """
     folder.mkdir(parents=True)
     with ExitStack() as stack:

@@ -47,7 +47,7 @@ class Backend:
         transaction: A transactional producer.
         sender: An idempotent producer.
         cluster: Administration.
-        delete_before: What retention does: forget the records below an offset.
+        delete_before: Deletes the records below an offset, as retention does.
         send_raw: Write records, as one batch, whose header names may be any bytes.
     """
 
@@ -150,7 +150,7 @@ class Positions:
 def read(
     source: Source, until: Callable[[Positions], bool], max_records: int = 1_000, positions: Positions | None = None
 ) -> Positions:
-    """Poll until the condition holds."""
+    """Poll until the condition is true."""
     seen = positions or Positions()
     deadline = time.monotonic() + DEADLINE_S
     while not until(seen):
@@ -233,7 +233,7 @@ class Member:
 
 
 def settle(members: Sequence[Member], until: Callable[[], bool]) -> None:
-    """Let all members poll, in turn, until the condition holds. No member knows yet where to read."""
+    """Let all members poll in turn until the condition is true. No member has positions yet."""
     deadline = time.monotonic() + DEADLINE_S
     while not until():
         assert time.monotonic() < deadline, f"not settled: {[(m.assigned, m.events) for m in members]}"

@@ -29,7 +29,7 @@ def world(backend: Backend, prefix: str) -> Callable[..., DeadLetterTopics]:
 
 
 def test_what_came_is_sent_back_once(world: Callable[..., DeadLetterTopics]) -> None:
-    """Key, value, headers, event time and partition equal those of the original, for any bytes; it is sent once."""
+    """Key, value, headers, event time and partition equal the original's, for any bytes; it is sent once."""
     here = world()
     letters = [
         Letter(
@@ -112,7 +112,7 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics
 
 
 def test_a_second_tool_ends_the_first(world: Callable[..., DeadLetterTopics], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two operators at once: the first one gets an error, and no record is sent twice."""
+    """Two operators run the tool together: the first gets an error, and no record is sent twice."""
     monkeypatch.setattr("stream_app.admin.dead_letters.replay.BATCH_RECORDS", 2)
     here = world()
     here.write(_letters(6))
@@ -179,7 +179,7 @@ def test_a_label_that_was_given_up_goes_back_with_its_own_time(world: Callable[.
 
 
 def test_what_cannot_go_back_is_named(world: Callable[..., DeadLetterTopics]) -> None:
-    """If it were sent, it would become a dead letter again, or end up in a partition that nobody reads."""
+    """If it were sent, it would become a dead letter again, or be lost in a partition that no worker reads."""
     here = world()
     stranger = codec.encode(Example("fans", "1", [1.0]))
     here.write(
@@ -221,7 +221,7 @@ def _large_inputs(here: DeadLetterTopics, count: int) -> list[Letter]:
 
 
 def test_what_was_left_out_is_read_from_the_input(world: Callable[..., DeadLetterTopics]) -> None:
-    """List, show and replay return the whole record, even if its dead letter had no room for it."""
+    """List, show and replay return the complete record, even if its dead letter had no room for it."""
     here = world()
     large = _large_inputs(here, 3)
     here.write(large)

@@ -1,4 +1,4 @@
-"""Following many partitions at once: what `areba watch` and `areba tail` rely on."""
+"""Following many partitions together: what `areba watch` and `areba tail` rely on."""
 
 import time
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def test_it_continues_where_it_is_told(cluster: FollowableCluster, places: list[
 def test_an_offset_that_is_gone_stands_for_the_first(
     backend: Backend, cluster: FollowableCluster, places: list[TopicPartition]
 ) -> None:
-    """Retention deletes records while somebody looks; the view must not end."""
+    """Retention deletes records while a user watches; the view must not end."""
     backend.delete_before(places[0], 3)
     for start in (0, 1_000):
         with closing(cluster.follow({places[0]: start})) as follower:

@@ -67,7 +67,7 @@ def _run(member: Worker, until: Callable[[Worker], bool]) -> None:
 
 
 def _is_at(records: int) -> Callable[[Worker], bool]:
-    """Return the condition that so many records of each input are processed, and a snapshot is complete and named."""
+    """Return the condition that this many records of each input are processed, and a snapshot is complete and named."""
     return lambda member: any(
         task.state is TaskState.LIVE and task.offsets == (records, records) and not task.is_saving
         for task in member.tasks

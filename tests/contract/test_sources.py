@@ -74,7 +74,7 @@ def test_a_partition_must_be_assigned_before_it_is_started(
 
 
 def test_start_at_gives_nothing_stale(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """After an abort the state is that of the committed offset. A record from a later offset would be a silent gap."""
+    """After an abort, the state belongs to the committed offset. A record from a later offset would be a silent gap."""
     name = topic("in", partitions=2)
     _filled(backend, name, 2, 5_000)
     member = _member(backend, prefix, name)
@@ -263,7 +263,7 @@ def test_a_rebalance_in_mid_flow_gives_nothing_twice_or_stale(
 
 
 def test_an_offset_that_is_gone_is_an_error(backend: Backend, topic: Callable[..., str], prefix: str) -> None:
-    """Continuing at the first offset that exists would skip records that the state needs, and nobody would notice."""
+    """Continuing at the first offset that exists would silently skip records that the state needs."""
     name = topic("in")
     _filled(backend, name, 1, 100)
     place = TopicPartition(name, 0)
@@ -332,7 +332,7 @@ def test_times_that_the_broker_set_are_no_event_times(backend: Backend, topic: C
 def test_partitions_of_a_number_stay_together_in_topics_that_have_grown(
     backend: Backend, topic: Callable[..., str], prefix: str, numbers: tuple[int, int], members: int
 ) -> None:
-    """The group assigns each topic separately: another worker than that of the example would read the label."""
+    """The group assigns each topic separately: a label would be read by another worker than its example."""
     names = [topic(name, partitions=count) for name, count in zip(("a", "b"), numbers, strict=True)]
     for name in names:
         _filled(backend, name, 2, 10)

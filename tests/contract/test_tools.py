@@ -75,7 +75,7 @@ def test_a_reader_of_an_empty_partition_comes_to_its_end(backend: Backend, topic
 def test_a_reader_comes_to_the_end_after_aborted_records(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """A tool that counts records up to the last offset would wait forever for records that nobody may read."""
+    """A tool that counts records up to the last offset would wait forever for records that no reader may see."""
     place = TopicPartition(topic("log"), 0)
     transaction = backend.transaction(prefix + "a")
     transaction.begin()

@@ -1,4 +1,4 @@
-"""Exactly-once rests on these tests: committed records are read whole and once, aborted records never."""
+"""Exactly-once depends on these tests: committed records are read completely and once, aborted records never."""
 
 import contextlib
 import threading
@@ -198,7 +198,7 @@ def test_a_fenced_producer_stays_fenced(backend: Backend, topic: Callable[..., s
 def test_what_a_dead_instance_left_open_ends_when_it_comes_back(
     backend: Backend, topic: Callable[..., str], prefix: str
 ) -> None:
-    """A stable transactional id: readers need not wait for the timeout of a transaction that nobody will finish."""
+    """A stable transactional id: readers need not wait for the timeout of an abandoned transaction."""
     place = TopicPartition(topic("out"), 0)
     dead = backend.transaction(prefix + "a", timeout_s=4 * DEADLINE_S)
     dead.begin()

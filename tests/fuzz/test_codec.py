@@ -20,7 +20,7 @@ BATCH = 500
 
 
 def run(seed: int, count: int) -> dict[str, int]:
-    """Decode so many inputs of both sides in turn; return how many rows got each verdict."""
+    """Decode this many inputs of both sides in turn; return how many rows got each verdict."""
     maker = Maker(random.Random(seed))
     fates: dict[str, int] = {}
     for start in range(0, count, BATCH):

@@ -141,7 +141,7 @@ def _with_value(draw: random.Random, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def run(seed: int, count: int, originals: Sequence[Original]) -> Counter[str]:
-    """Read so many damaged snapshots; return how many met each fate."""
+    """Read this many damaged snapshots; return how many gave each result."""
     draw = random.Random(seed)
     fates: Counter[str] = Counter()
     for _ in range(count):
@@ -209,7 +209,7 @@ def test_damaged_state(originals: list[Original]) -> None:
 @pytest.mark.slow(55)
 @pytest.mark.parametrize("seed", range(2, 7))
 def test_much_damaged_state(originals: list[Original], seed: int) -> None:
-    """The same holds ten thousand times for each seed: a hundred thousand inputs in all, half of them manifests."""
+    """Ten thousand inputs for each seed: a hundred thousand in total, half of them manifests."""
     fates = run(seed=seed, count=10_000, originals=originals)
     assert fates["refused"] + fates["loaded"] == 10_000
 

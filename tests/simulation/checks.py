@@ -50,7 +50,7 @@ def simulate(seed: int, sections: Mapping[str, Any] | None = None, say: Callable
 
     Args:
         seed: The seed, which decides everything.
-        sections: Settings that override those of all workers, by section.
+        sections: Settings that override all workers' settings, by section.
         say: Receives the lines of the trace.
     """
     world = World(draw_shape(seed), sections or {}, say)
@@ -81,7 +81,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _trimming_often() -> Iterator[None]:
-    """Trim progress often, because few worlds last for a minute."""
+    """Trim progress often, because few worlds last a minute."""
     before, progress_trimmer.TRIM_INTERVAL_S = progress_trimmer.TRIM_INTERVAL_S, 2.0
     try:
         yield
@@ -181,7 +181,7 @@ class Fresh:
 
 
 def _check_task(world: World, number: int) -> None:
-    """Check that outputs, models and progress of one task are those of a new process."""
+    """Check that outputs, models and progress of one task equal a new process's."""
     topics = world.config("w1").topics
     inputs = [columns(world.read(place)) for place in world.input_places(number)]
     fresh = _along_progress(world, number, inputs)

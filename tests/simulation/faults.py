@@ -252,7 +252,7 @@ def draw_swarm(draw: Random) -> Swarm:
         if draw.random() < share:
             rates[fault] = rate
     if Fault.COMMIT_MARKERS in rates:
-        rates.pop(Fault.LOSS, None)  # without their inputs, outputs that nobody can read cannot be computed again
+        rates.pop(Fault.LOSS, None)  # without their inputs, unreadable outputs cannot be computed again
         rates.pop(Fault.RESET, None)  # operators reset streams of a task that was stopped cleanly
         rates.pop(Fault.RECOMMIT, None)  # and a worker must have settled the offsets that they commit again
     return Swarm(

@@ -29,14 +29,14 @@ CHUNKS_AHEAD = 3
 """Chunks that each process gets in advance: enough that none waits, few enough that a stop is quick."""
 
 MAX_FAILURES = 10
-"""Failed seeds after which the run ends: more of them would tell nothing new."""
+"""Failed seeds after which the run ends: more failures would add nothing."""
 
 SEED_CPU_S = 120
 """A thousand times what a seed takes, and twice the time to compile everything. It ends a seed that loops without a
 port call."""
 
 ENOUGH_SEEDS = 2_000
-"""In so many seeds every kind of fault must have hit: the rarest comes in one seed of a hundred."""
+"""In this many seeds, every kind of fault must have hit: the rarest occurs in one seed of a hundred."""
 
 MAX_WRONG_CHARACTERS = 3_000
 """Characters that are shown of the message of one seed."""
@@ -78,7 +78,7 @@ class Sum:
         """Faults and consequences that no seed met; empty if the run is too small to say."""
         if self.seeds < ENOUGH_SEEDS:
             return []
-        rare = {Event.OUTDATED, Event.UNREPAIRABLE}  # these need two faults at once and do not occur in each run
+        rare = {Event.OUTDATED, Event.UNREPAIRABLE}  # these need two simultaneous faults and do not occur in each run
         events = [kind for kind in Event if kind not in rare]
         missed = [*(kind for kind in Fault if not self.hits[kind]), *(kind for kind in events if not self.events[kind])]
         return list(map(str, missed))
@@ -97,7 +97,7 @@ def run_seed(
 
     Args:
         seed: The seed.
-        sections: Settings that override those of all workers, by section.
+        sections: Settings that override all workers' settings, by section.
         say: Receives the lines of the trace.
     """
 
@@ -136,7 +136,7 @@ def pool(processes: int) -> ProcessPoolExecutor:
 def run_many(
     seeds: range, sections: Mapping[str, Any], processes: int, console: Console, max_failures: int = MAX_FAILURES
 ) -> Sum:
-    """Run seeds in processes, with a bar, and end early after so many failures."""
+    """Run seeds in processes, with a progress bar, and end early after `max_failures` failures."""
     total, begun_s = Sum(), perf_counter()
     first = min(CHUNK_SEEDS, len(seeds))  # in this process, so that everything is compiled once
     chunks = iter([seeds[place : place + CHUNK_SEEDS] for place in range(first, len(seeds), CHUNK_SEEDS)])

@@ -24,7 +24,7 @@ class Mutant(NamedTuple):
     Attributes:
         what: The fault that the mutant causes.
         file: The file, relative to the root.
-        function: The function or method that has the lines, as `Class.method`; "" for the whole file.
+        function: The function or method that has the lines, as `Class.method`; "" for the complete file.
         lines: The lines to replace, which occur once; all but the first without the first one's indentation.
         instead: The lines of the mutant.
         found_by: The tests that must fail; if there are none, a seed of the simulation must fail.
@@ -374,7 +374,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "return True",
         ("tests/unit/admin/test_recommit.py::test_a_snapshot_older_than_a_gap_is_not_named",),
     ),
-    # Found by tests: the simulation runs the same code on both sides, or never reaches such a state.
+    # Found by tests: the simulation runs the same code on both sides, or never reaches this state.
     "turned-forgotten": Mutant(
         "a restore loses the count of corrected labels",
         "stream_app/pipeline/stream_state.py",
@@ -528,7 +528,7 @@ def mutated(name: str) -> Iterator[dict[str, str]]:
     """Yield the environment in which a Python process, and each that it starts, runs a mutant (`site`).
 
     The cache finds compiled code by the contents of a file, which do not change here. So a mutant of compiled code
-    gets a cache of its own, with the code of all files that do not include it.
+    gets its own cache, with the code of all files that do not include it.
     """
     path, changed = change(name)
     paths = (str(Path(__file__).parent / "site"), str(ROOT), os.environ.get("PYTHONPATH", ""))

@@ -32,7 +32,7 @@ class Opinion:
         self._second.oracle.reset(stream)
 
     def check(self, examples: RawRecords, labels: RawRecords, outputs: Outputs) -> None:
-        """Compare a task's outputs for a batch with those of the reference.
+        """Compare a task's outputs for a batch with the reference's.
 
         Raises:
             DiffersError: They differ.

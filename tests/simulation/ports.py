@@ -112,7 +112,7 @@ class Gate:
 
 
 class SimulatedClock:
-    """The clock of one process, which may be stopped between any two looks at it."""
+    """The clock of one process, which may be stopped between any two calls."""
 
     def __init__(self, gate: Gate, clock: Clock) -> None:
         self._gate = gate
@@ -192,7 +192,7 @@ class SimulatedSource:
         self._local("resume", lambda: self._inner.resume(resumed))
 
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what was fetched of these partitions."""
+        """Drop the fetched records of these partitions."""
         for partition in partitions:
             self._held_ends.discard(partition)
             self._kept.pop(partition, None)
@@ -231,7 +231,7 @@ class SimulatedSource:
             self._lags_until_s[place] = self._gate.scheduler.now_s + 3.0 * faults.draw.random()
 
     def _lagging(self, given: Sequence[Fetched]) -> list[Fetched]:
-        """Hold back for a while what one side returns, without changing its order."""
+        """Delay what one side returns, without changing its order."""
         faults, now_s = self._gate.faults, self._gate.scheduler.now_s
         self._lag_by_chance([fetched.partition for fetched in given])
         for fetched in given:
@@ -240,7 +240,7 @@ class SimulatedSource:
         return [fetched for place in ready for fetched in self._kept.pop(place)]
 
     def _late_ends(self, given: Sequence[Fetched]) -> list[Fetched]:
-        """Hold back some ends of partitions, and report some earlier ones if no record came since."""
+        """Delay some ends of partitions, and report some earlier ones if no record came since."""
         faults, result = self._gate.faults, []
         held = sorted(self._held_ends)
         for fetched in given:
@@ -278,7 +278,7 @@ class SimulatedSource:
         return self._gate.ask("watermarks", lambda: self._inner.watermarks(partition))
 
     def known_end(self, partition: TopicPartition) -> int | None:
-        """Return the end of a partition, as a client does that asks nobody."""
+        """Return the end of a partition as the client last saw it, without a request."""
         return self._inner.known_end(partition)
 
     def group_metadata(self) -> object:
@@ -331,7 +331,7 @@ class SimulatedCluster:
         self._inner = inner
 
     def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
-        """Return those of the named topics that exist."""
+        """Return the named topics that exist."""
         return self._gate.ask("topics", lambda: self._inner.topics(names))
 
     def create(self, topics: Sequence[TopicInfo], replication: int) -> None:

@@ -20,7 +20,7 @@ MAX_SWITCHES = 60_000
 
 
 class StuckError(Exception):
-    """The world does not come to an end."""
+    """The world does not end."""
 
 
 class KilledError(GreenletExit):
@@ -65,10 +65,10 @@ class Scheduler:
         return actor
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Let all actors run until the condition holds.
+        """Let all actors run until the condition is true.
 
         Raises:
-            StuckError: The condition does not hold after `MAX_SWITCHES`.
+            StuckError: The condition is not true after `MAX_SWITCHES`.
         """
         while not is_over():
             self.switches += 1

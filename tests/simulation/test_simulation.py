@@ -25,7 +25,7 @@ def test_some_seeds() -> None:
 
 
 def test_a_seed_is_one_story() -> None:
-    """A seed must reproduce its failure, otherwise nobody can fix it."""
+    """A seed must reproduce its failure, otherwise it cannot be fixed."""
     assert _trace(3) == _trace(3)
 
 

@@ -18,7 +18,7 @@ class SimulatedTransaction:
     Args:
         gate: The gate of its process.
         make: Creates a client, which does the work; a client that failed is replaced.
-        later: Makes the broker do something after so many seconds.
+        later: Makes the broker act after this number of seconds.
         leave_group: Removes its process from the group.
     """
 
@@ -88,7 +88,7 @@ class SimulatedTransaction:
         raise TransactionAbortedError(f"{what}; a new client settles it")
 
     def _replace(self) -> None:
-        """Replace the client; what the old one has sent remains on its way."""
+        """Replace the client; what the old client has sent may still arrive."""
         self._inner = self._make()
         self._is_left = False
         self._gate.begun_s = None
@@ -101,7 +101,7 @@ class SimulatedTransaction:
             self._gate.faults.events[Event.COMMITTED_LATE] += 1
 
     def _become_zombie(self, call: str) -> None:
-        """Lose the tasks while standing still with an open transaction, often not long enough for it to time out."""
+        """Lose the tasks while frozen with an open transaction, often too briefly for it to time out."""
         if self._gate.faults.hit(Fault.EVICT):
             seconds = 1.2 * TRANSACTION_TIMEOUT_S * self._gate.faults.draw.random()
             self._gate.say(f"{call}: thrown out of the group, stands still for {seconds:.2f} s")

@@ -51,7 +51,7 @@ def draw_trouble(draw: Random) -> Trouble:
 def draw_records(
     draw: Random, streams: Sequence[StreamOf], examples: int, learners: Sequence[str], trouble: Trouble
 ) -> list[Sent]:
-    """Return all records of a seed in the order of sending, which is roughly that of their times."""
+    """Return all records of a seed in the order of sending, which is roughly the order of their times."""
     records: list[tuple[float, Sent]] = []
     for stream in streams:
         for number in range(examples):

@@ -58,7 +58,7 @@ class Notes(Observer):
         self._world.faults.events[Event.LOADED] += snapshot >= 0
 
     def damaged(self, task: int, problem: str) -> None:
-        """Count a process that stood still, and whose snapshot the next owners have dropped meanwhile."""
+        """Count a frozen process whose snapshot the next owners have dropped in the meantime."""
         super().damaged(task, problem)
         self._world.faults.events[Event.OUTDATED] += 1
 
@@ -78,7 +78,7 @@ class Notes(Observer):
         self._world.faults.events[Event.REPAIRED] += 1
 
     def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
-        """Count hanging transactions of an instance that is gone, which were ended."""
+        """Count hanging transactions of a lost instance that were ended."""
         super().taken_over(task, transactional_ids)
         self._world.faults.events[Event.TAKEN_OVER] += len(transactional_ids)
 
@@ -156,7 +156,7 @@ class Process:
         self.actor.kill()
 
     def leave_group(self) -> None:
-        """Be removed from the group, dead or alive."""
+        """Leave the group, dead or alive."""
         self._world.broker.groups.leave(self.config.group_id, self.source.member)
 
     def _is_restoring(self) -> bool:

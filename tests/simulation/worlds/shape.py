@@ -149,7 +149,7 @@ class Shape:
         before: The number of records that are sent before the first worker starts.
         gap_s: The longest time between two bursts of the other records.
         horizon_s: How long faults continue after the last input.
-        session_timeout_s: A member that does not poll for so long is removed from the group.
+        session_timeout_s: A member that does not poll for this time is removed from the group.
         pace: The pace of the processes.
         swarm: The faults.
         room: The limits of a transaction.

@@ -41,7 +41,7 @@ from tests.simulation.worlds.shape import SMALLEST_BYTES, Shape, _configuration
 from tests.support.rows import Read, Sent
 
 MAX_PROCESSES = 4
-"""Processes that may be alive at once: three that are wanted, and a twin."""
+"""Processes that may be alive together: three workers, and a twin."""
 
 START_S = 1.0
 """Time for most processes to start: without work to disturb, faults would be wasted."""
@@ -58,7 +58,7 @@ SETTLE_S = 0.5
 
 
 class WrongError(Exception):
-    """Something happened that must not happen."""
+    """A check of the world failed."""
 
 
 # The shape of a world -------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class World:
     """All actors of a world, and `run`.
 
     Attributes:
-        wrong: Messages about what happened and must not happen.
+        wrong: Messages about failed checks.
         models: Digest of each task's models in the live process that had processed everything.
         seen: The records that the subscriber has read, by partition, in the order of reading.
     """
@@ -185,7 +185,7 @@ class World:
             self.scheduler.close()
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Do something after this time."""
+        """Run an act after this time."""
         self.scheduler.spawn(act, seconds)
 
     def _loses_markers(self, transactional_id: str) -> bool:
@@ -243,7 +243,7 @@ class World:
         self._start(process.instance, (*recent, now_s), was_fenced=isinstance(error, FencedError))
 
     def _supervise(self) -> None:
-        """Start each wanted process that is not alive, as an init system does."""
+        """Start each configured process that is not alive, as an init system does."""
         while True:
             for instance in sorted(self._wanted):
                 if not self._alive(instance) and not self._is_closed:
@@ -543,7 +543,7 @@ class World:
             self.broker.end_by_hand(transactional_id)
 
     def _recommit(self) -> None:
-        """Change the group's offsets while no worker is there, then commit those of progress again."""
+        """Change the group's offsets while no worker runs, then commit the offsets of progress again."""
         self._stop_all()
         config = self.config("w1")
         offsets = self.broker.groups.group(config.group_id).offsets
@@ -646,7 +646,7 @@ class World:
         return {place: rows[-1].offset + 1 if rows else 0 for place, rows in records.items()}
 
     def _is_settled(self) -> bool:
-        """Say whether every task is live in one process, at the end of its inputs, and no process stands still."""
+        """Say whether every task is live in one process, at the end of its inputs, and no process is frozen."""
         if self._open_inputs:
             return False
         if any(process.gate.is_busy or process.worker is None for process in self._processes):
