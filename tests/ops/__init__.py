@@ -1,1 +1,1 @@
-"""What operators get beside the application, on the real tools: `make test-ops`."""
+"""What operators get in addition to the application, on the real tools: `make test-ops`."""

@@ -94,7 +94,7 @@ def _free_port() -> int:
 
 
 def _settings(worker_port: int, folder: Path) -> Path:
-    """Write the shipped configuration with this worker in place of those of the composition, and return its path."""
+    """Write the shipped configuration with this worker in place of the composition's workers, and return its path."""
     shipped = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))
     [job] = shipped["scrape_configs"]
     assert job["job_name"] == "areba"
@@ -161,7 +161,7 @@ def test_prometheus_reads_every_metric(prometheus: Prometheus) -> None:
 
 
 def test_the_rules_are_loaded(prometheus: Prometheus) -> None:
-    """A rule with an error would make Prometheus refuse all of them; and a worker that is well alerts nobody."""
+    """A rule with an error would make Prometheus refuse all rules; a healthy worker fires no alert."""
     prometheus.wait_for("ALERTS or vector(1)")
     rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     shipped = yaml.safe_load((MONITORING / "rules.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
@@ -175,7 +175,7 @@ def test_the_rules_are_loaded(prometheus: Prometheus) -> None:
 
 @pytest.mark.parametrize("title", queries(DASHBOARD))
 def test_every_query_of_the_dashboard_is_answered(prometheus: Prometheus, title: str) -> None:
-    """A panel with an error, or for ever without data, is found by an operator at night."""
+    """A panel with an error, or without data, would be found by an operator at night."""
     expression = queries(DASHBOARD)[title]
     for name, value in VARIABLES.items():
         expression = expression.replace(name, value)
@@ -183,7 +183,7 @@ def test_every_query_of_the_dashboard_is_answered(prometheus: Prometheus, title:
 
 
 def test_the_variables_of_the_dashboard_have_values(prometheus: Prometheus) -> None:
-    """An empty list of workers or streams empties the whole page."""
+    """An empty list of workers or streams would empty the page."""
     dashboard: Mapping[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":

@@ -1,4 +1,4 @@
-"""No index leaves its array: the tests of the whole task, with every index of compiled code checked."""
+"""No index leaves its array: the tests of the complete task, with every index of compiled code checked."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The engine's learners against plain Python written from the paper (tests/learner_oracle.py), over whole runs."""
+"""The engine's learners against plain Python written from the paper (tests/learner_oracle.py), over complete runs."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -57,7 +57,7 @@ def settings_with(learners: dict[str, LearnerSettings], join: JoinSettings, coun
 
 @pytest.mark.parametrize("corrections", ["first", "correct"])
 def test_memories_over_whole_runs(corrections: Corrections) -> None:
-    """Queues, capacities, sizes and counts agree in each metric, and in the end the order of the stored examples."""
+    """Queues, capacities, sizes and counts agree in each metric, and at the end the order of the stored examples."""
     roomy = {"corrections": corrections, "max_closed_per_stream": 200, "ttl_ms": 200}
     chosen, examples, labels = settings_with(LEARNERS, SMALL.model_copy(update=roomy), 2_000)
     task, opinion = Task(PARTITION, chosen, TOPICS), SecondOpinion(chosen, TOPICS, PARTITION)
@@ -82,7 +82,7 @@ def network_of(arrays: Mapping[str, NDArray[np.generic]], widths: tuple[int, ...
 
 
 def test_scores_of_a_task() -> None:
-    """Each published score is that of a step in double precision from the kernel's state before the label."""
+    """Each published score equals a step in double precision from the kernel's state before the label."""
     chosen, examples, labels = settings_with({"a": LearnerSettings(method="areba")}, SMALL, 700)
     task, opinion = Task(PARTITION, chosen, TOPICS), SecondOpinion(chosen, TOPICS, PARTITION)
     networks: dict[str, Network] = {}
@@ -106,7 +106,7 @@ def test_scores_of_a_task() -> None:
 
 @pytest.mark.parametrize(("hidden", "features"), [((8,), 30), ((6, 17), 3)], ids=str)
 def test_scores_of_other_networks(hidden: tuple[int, ...], features: int) -> None:
-    """The same holds for more inputs, and for the kernel's path for any layers."""
+    """The same for more inputs, and for the kernel's path for any layers."""
     examples, labels = stream(300, features)
     areba, queues, widths = learner(features, hidden=hidden), Queues("areba", 20), (features, *hidden, 1)
     network, differences = network_of(areba.arrays(), widths), []

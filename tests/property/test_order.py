@@ -1,4 +1,4 @@
-"""The merged sequence is the same for any cut of batches: that of a single merge, if no side was released early."""
+"""The merged sequence is the same for any cut of batches: it equals a single merge, if no side was released early."""
 
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ def _merged(examples: list[int], labels: list[int]) -> list[Place]:
 
 
 def _batch(examples: list[int], labels: list[int], starts: tuple[int, int], rows: tuple[int, int]) -> list[Place]:
-    """Return the merge of one batch, in rows of the whole."""
+    """Return the merge of one batch, in rows of the complete input."""
     sides, places = merge(
         _array(examples[starts[0] : starts[0] + rows[0]]), _array(labels[starts[1] : starts[1] + rows[1]])
     )
@@ -57,7 +57,7 @@ def test_one_merge(examples: list[int], labels: list[int]) -> None:
 @settings(deadline=None)
 @given(examples=TIMES, labels=TIMES, limits=LIMITS, data=st.data())
 def test_cut_at_will(examples: list[int], labels: list[int], limits: list[int], data: st.DataObject) -> None:
-    """Records arrive in any portions, batches have any size: the sequence is that of a single merge of everything.
+    """Records arrive in any portions, batches have any size: the sequence equals a single merge of everything.
 
     Otherwise results would depend on how busy the machine was.
     """
@@ -92,7 +92,7 @@ def test_cut_at_will(examples: list[int], labels: list[int], limits: list[int], 
 @settings(deadline=None)
 @given(examples=TIMES, labels=TIMES, data=st.data())
 def test_a_release_breaks_no_order_of_a_side(examples: list[int], labels: list[int], data: st.DataObject) -> None:
-    """If one side is at its end, the other may continue: every record comes once, each side in order, none waits."""
+    """If one side is at its end, the other may continue: each record is merged once, each side in order."""
     sides = (examples, labels)
     arrived, taken = [0, 0], [0, 0]
     sequence: list[Place] = []

@@ -1,4 +1,4 @@
-"""Laws that hold for every stream, delay and mixture of faults."""
+"""Laws of every stream, delay and mixture of faults."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -88,7 +88,7 @@ def test_a_schedule_is_complete_and_in_order(plan: Plan) -> None:
 @given(plans())
 @settings(max_examples=20, deadline=None)
 def test_without_faults_event_time_never_goes_back(plan: Plan) -> None:
-    """A fault that nobody asked for would spoil an experiment."""
+    """A fault that was not requested would spoil an experiment."""
     calm = Plan(
         tuple(StreamPlan(s.stream, s.data, s.delay, interval_ms=s.interval_ms) for s in plan.streams), plan.seed
     )

@@ -132,7 +132,7 @@ def test_learners_that_did_not_change_continue(name: str) -> None:
     "name", ["new last", "another budget", "another net", "no scaler", "a scaler", "another method"]
 )
 def test_a_learner_that_restarts_is_as_if_new(name: str) -> None:
-    """If nothing is pending at the change, the learner equals that of a new application with the later records."""
+    """If nothing is pending at the change, the learner equals a new application's learner with the later records."""
     before, _, _ = fixed_input(1)
     after = with_learners(before, VARIANTS[name])
     later = prompt(60, start=100)
@@ -204,7 +204,7 @@ def test_a_new_learner_counts_what_it_predicted(corrections: Corrections) -> Non
 
 
 def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
-    """A correction changes the figures of learners that had predicted the example, and not those of a new learner."""
+    """A correction changes the figures of learners that had predicted the example, but not a new learner's."""
     stream = StreamSettings(features=2, champion="one", learners=LEARNERS)
     before = TaskSettings(
         application_id="test",
@@ -229,7 +229,7 @@ def test_a_correction_of_what_a_new_learner_had_not_predicted() -> None:
 
 
 def test_a_champion_that_was_promoted_stays_it_in_another_order() -> None:
-    """Predictions that wait for labels remain those of the learner that made them."""
+    """Predictions that wait for labels still belong to the learner that made them."""
     before, examples, labels = fixed_input(400)
     after = with_learners(before, VARIANTS["another order"])
     parts = halves(examples, labels)
@@ -294,7 +294,7 @@ def changes_are_refused(before: TaskSettings, after: TaskSettings, part: Sequenc
 
 
 class Rebook(Changelog):
-    """A changelog that forgets older snapshots when the streams were rebuilt, as `SnapshotWriter.forget_older` does."""
+    """A changelog that drops older snapshots when the streams were rebuilt, as `SnapshotWriter.forget_older` does."""
 
     def relay(self, task: Task) -> Task:
         """Return another task in the same state."""

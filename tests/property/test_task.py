@@ -108,7 +108,7 @@ def check_figures(got: list[Row], events: list[Event], predictions: Predictions)
 
 
 class Counted(NamedTuple):
-    """A joined example: the class of its label, the class that holds now, and the learners' predictions."""
+    """A joined example: the class of its label, the current class, and the learners' predictions."""
 
     offset: int
     came: int
@@ -117,7 +117,7 @@ class Counted(NamedTuple):
 
 
 def sums_of(counted: Sequence[Counted], learner: str) -> list[float]:
-    """Compute the sums by definition: an example counts for its class, faded once for every later label of it."""
+    """Compute the sums by definition: an example counts for its class, faded once by each later label of the class."""
     sums = [0.0, 0.0, 0.0, 0.0]
     for k, example in enumerate(counted):
         since = sum(later.came == example.label for later in counted[k + 1 :])
@@ -134,7 +134,7 @@ def changes_of(metric: Metric) -> Change:
 
 
 def changes_after(scored: Sequence[tuple[int, int]]) -> Change:
-    """Return the same for these predicted and true classes, computed at once."""
+    """Return the same for these predicted and true classes, computed in one step."""
     predicted, labels = np.array(scored, np.int8).reshape(-1, 2).T.copy()
     after = Prequential(FADING).run(predicted, labels)
     return ChangeMonitor("ddm", FADING).run(predicted, labels, after, np.array([len(labels)]))[0]
@@ -181,7 +181,7 @@ def compare(task_settings: TaskSettings, examples: list[Record], labels: list[Re
 def test_what_fits_into_a_transaction_is_never_more_than_its_room(
     task_settings: TaskSettings, examples: list[Record], labels: list[Record], rooms: list[Room]
 ) -> None:
-    """A transaction that is too large would run into its timeout again and again, and the task would stand still."""
+    """A transaction that is too large would time out again and again, and the task would make no progress."""
     task, number = Task(PARTITION, task_settings, TOPICS), 0
     while examples or labels:
         room = rooms[number % len(rooms)]
@@ -227,7 +227,7 @@ def test_tables_that_grow(seed: int, corrections: Corrections) -> None:
 
 
 def test_memory_stays_below_its_bound() -> None:
-    """The reported memory lies between what the arrays hold and the bound."""
+    """The reported memory lies between the size of the arrays and the bound."""
     roomy = JoinSettings(ttl_ms=7000, max_pending_per_stream=300, max_waiting_per_stream=90, max_closed_per_stream=900)
     chosen, examples, labels = fixed_input(4_000, 3, roomy, delay_ms=4_000)
     task = Task(PARTITION, chosen, TOPICS)

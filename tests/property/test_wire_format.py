@@ -1,4 +1,4 @@
-"""The two formats carry the same records: no decoder tells them apart once a header is read."""
+"""The two formats carry the same records: no decoder distinguishes them after the header."""
 
 import random
 

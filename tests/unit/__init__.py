@@ -1,1 +1,1 @@
-"""One module at a time, without IO."""
+"""Tests of one module at a time, without IO."""

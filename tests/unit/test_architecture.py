@@ -30,7 +30,7 @@ PURE = frozenset(
 )
 
 PURE_MODULES = frozenset({"monitor/figures.py", "monitor/history.py", "monitor/model.py"})
-"""Every front end shares these: a clock in them would give each another result."""
+"""Every front end shares these: a clock in them would give each a different result."""
 
 IMPURE = frozenset({
     "asyncio", "confluent_kafka", "fcntl", "logging", "multiprocessing", "os", "random", "signal", "socket",

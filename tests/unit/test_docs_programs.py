@@ -45,7 +45,7 @@ def test_the_tutorial_shows_what_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.slow(4)
 def test_the_picture_of_the_tutorial_is_drawn(tmp_path: Path) -> None:
-    """The last step of the tutorial is the first time that somebody sees the model learn."""
+    """The last step of the tutorial is the first time that a reader sees the model learn."""
     documents = [
         {"value": {"learner": learner, "examples": examples, "gmean": gmean}}
         for examples, gmean in ((50, None), (100, 0.5), (150, 0.75))

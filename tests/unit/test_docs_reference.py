@@ -22,7 +22,7 @@ def test_the_page_is_what_the_code_says() -> None:
 
 
 def test_nothing_on_the_page_is_without_meaning() -> None:
-    """A setting, option or metric without a word of explanation helps nobody."""
+    """A setting, option or metric without an explanation is useless."""
     empty = [line for line in PAGE.splitlines() if re.fullmatch(r"\|.*\|\s*\|", line)]
     reasons = [line for line in empty if not any(f"`{reason.text}`" in line for reason in Reason)]
     assert reasons == []
@@ -34,7 +34,7 @@ def test_every_reason_is_explained() -> None:
 
 
 def test_every_code_is_explained_and_used() -> None:
-    """An operator looks the code of a problem up, and a code that nothing has would be looked for in vain."""
+    """An operator looks the code of a problem up, and an unused code would be searched for in vain."""
     sources = "".join(path.read_text(encoding="utf-8") for path in Path(stream_app.__path__[0]).rglob("*.py"))
     assert [code for code in ErrorCode if f"ErrorCode.{code.name}" not in sources] == []
     table = PAGE.partition("\n## Error codes\n")[2].partition("\n## ")[0]

@@ -16,7 +16,7 @@ IMPORT_LIMIT_S = 0.3
 
 
 def test_the_wheel_has_the_application_its_producers_and_schemas_alone() -> None:
-    """Packages with names such as `ops` and `tests` would collide with those of other installations."""
+    """Packages with names such as `ops` and `tests` would collide with other installations' packages."""
     setuptools = PROJECT["tool"]["setuptools"]
     assert setuptools["packages"]["find"]["include"] == ["stream_app*", "producers*", "schemas*"]
     for package in ("stream_app", "producers", "schemas"):
@@ -65,7 +65,7 @@ def test_the_package_is_imported_quickly(attempts: int) -> None:
 
 
 def test_the_licence_is_there() -> None:
-    """Without it nobody may use the code."""
+    """Without a licence, the code may not be used."""
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text

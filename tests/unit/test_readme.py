@@ -43,14 +43,14 @@ def test_the_quick_start_runs_as_printed() -> None:
 
 
 def test_its_configuration_is_valid(tmp_path: Path) -> None:
-    """A wrong setting in the first file that a user copies would be his first error."""
+    """A wrong setting in the first file that a user copies would be the user's first error."""
     (tmp_path / "my.yaml").write_text(blocks(README, "yaml")[0], encoding="utf-8")
     config = load(tmp_path / "my.yaml", {})
     assert config.streams["pumps"].features == 3
 
 
 def test_its_numbers_are_those_that_were_measured() -> None:
-    """A number that no file of results holds is an advertisement."""
+    """A number that is in no file of results is an advertisement."""
     rows = {row["name"]: row for row in json.loads((ROOT / "benchmarks" / "results.json").read_text())}
 
     def measured(start: str, end: str = "", *, field: str = "ours_us") -> float:
@@ -98,7 +98,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_the_picture_is_light() -> None:
-    """Every clone downloads each byte of it."""
+    """Every clone downloads each of its bytes."""
     assert (ROOT / "docs" / "demo.png").stat().st_size <= 200_000
 
 
@@ -130,7 +130,7 @@ def test_commands_that_are_printed_are_there(program: str, group: click.Group) -
 
 
 def test_make_targets_that_are_printed_are_there() -> None:
-    """The same holds for targets of the Makefile."""
+    """The same applies to targets of the Makefile."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     wrong = []
     for page in PAGES:

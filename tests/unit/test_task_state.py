@@ -1,4 +1,4 @@
-"""The states of a task: one that a page calls otherwise than another cannot be looked up, and its alert never fires."""
+"""The states of a task: a state with two names cannot be looked up, and its alert never fires."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_no_place_has_words_of_its_own() -> None:
-    """The worker, the pages and `inspect` hold a state of the one enumeration, which is all that they can show."""
+    """The worker, the pages and `inspect` use one enumeration of states, and can show no others."""
     assert get_type_hints(vars(OwnedTask)["state"].fget)["return"] is TaskState
     assert get_type_hints(TaskHealth)["state"] is TaskState
     assert get_type_hints(TaskView)["state"] is TaskState
@@ -69,7 +69,7 @@ def test_the_label_of_the_metric_has_the_words_of_a_worker() -> None:
 
 
 def test_inspect_shows_its_states() -> None:
-    """`inspect` does not claim a state that topics cannot tell."""
+    """`inspect` does not claim a state that topics do not show."""
     world, _ = _tripped_world()
     states = [view.state for view in inspect(world.cluster, world.config).tasks]
     assert states == [TaskState.TRIPPED, TaskState.RUNNING]

@@ -60,7 +60,7 @@ def test_progress_is_no_markup() -> None:
 
 
 def test_the_log_has_a_line_for_each_record() -> None:
-    """This holds also if a message quotes a name."""
+    """The same applies if a message quotes a name."""
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     handler.setFormatter(LogFormatter("%(levelname)s %(message)s"))

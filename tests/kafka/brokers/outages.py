@@ -39,7 +39,7 @@ SECTIONS: Mapping[str, Section] = {
 PROBE_TOPIC = "probe"
 
 ATTEMPT_S = 2.0
-"""Duration of an attempt of the new producer; while a broker is away it ends without an answer."""
+"""Duration of an attempt of the new producer; while a broker is down, it ends without an answer."""
 
 CALM_S = 180.0
 """The longest wait for a commit."""
@@ -133,7 +133,7 @@ def strike(kafka: LocalKafka, kind: str, nodes: list[int], seconds: float) -> fl
         return back_s
     if kind == "stop":
         for node in nodes:
-            kafka.kill(node)  # the broker was already asked to end; three at once may wait for each other
+            kafka.kill(node)  # the broker was already asked to stop; three together may wait for each other
     back_s = time.time()
     kafka.restart(*nodes)
     return back_s
@@ -196,7 +196,7 @@ def scene(brokers: int, folder: Path) -> Iterator[Callable[[str, list[int], floa
 @click.option("--rounds", type=int, default=1)
 def main(brokers: tuple[str, ...], kinds: tuple[str, ...], seconds: tuple[float, ...], rounds: int) -> None:
     """Print a line for each outage, and the median and the maximum of what the worker adds."""
-    logging.basicConfig(level=logging.CRITICAL)  # clients report every broker that is away
+    logging.basicConfig(level=logging.CRITICAL)  # clients report every broker that is down
     found: list[Outage] = []
     with temporary_folder("areba-outages-") as folder:
         for count in map(int, brokers):

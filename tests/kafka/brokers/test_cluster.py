@@ -109,7 +109,7 @@ class _Rounds:
 
 
 def test_rounds_stay_whole_while_brokers_die(kafka3: LocalKafka, prefix: str) -> None:
-    """Exactly-once holds if a broker is killed during a transaction, be it leader, coordinator or controller."""
+    """Exactly-once survives the kill of a broker during a transaction: of the leader, coordinator or controller."""
     servers = kafka3.bootstrap_servers
     cluster, names = KafkaCluster(servers), [prefix + "in", prefix + "out"]
     cluster.create([TopicInfo(names[0], 1, FOREVER), TopicInfo(names[1], 2, FOREVER)], -1)
@@ -150,7 +150,7 @@ def test_rounds_stay_whole_while_the_only_broker_is_gone(own_kafka: LocalKafka, 
 def _kill_in_transaction(
     kafka: LocalKafka, source: KafkaSource, name: str, read: TopicPartition, written: TopicPartition, *, offsets: bool
 ) -> None:
-    """Commit one transaction of this id, and leave a second one open that times out while the broker is away."""
+    """Commit one transaction of this id, and leave a second one open that times out while the broker is down."""
     servers = kafka.bootstrap_servers
     with closing(KafkaTransaction(servers, name)) as transaction:
         _start(transaction, servers, [written], source)

@@ -110,7 +110,7 @@ def test_the_first_commit_after_an_outage(tmp_path: Path) -> None:
 
 
 def test_one_of_three_brokers_dies(kafka3: LocalKafka, prefix: str, tmp_path: Path) -> None:
-    """Everything is on three brokers: if the leader dies, the others take over at once."""
+    """Everything is on three brokers: if the leader dies, the others take over immediately."""
     app = App(kafka3.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=2, replication=3)
     app.create_topics()
     with workers(app, "one", "two") as pair, Progress(app) as progress:

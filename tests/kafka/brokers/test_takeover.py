@@ -60,7 +60,7 @@ def _leader(app: App, place: TopicPartition) -> int:
 
 
 def test_tasks_of_a_worker_that_never_returns(kafka3: LocalKafka, prefix: str, tmp_path: Path) -> None:
-    """Its open records are on a single broker, which is away when the coordinator ends the transaction.
+    """Its open records are on a single broker, which is down when the coordinator ends the transaction.
 
     Kafka writes no marker to such a partition: the transaction hangs, and only a producer of that transactional id can
     end it. No worker of that name is ever started again, and no operator intervenes.

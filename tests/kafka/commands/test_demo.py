@@ -44,7 +44,7 @@ def output(folder: Path) -> str:
 
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]", folder: Path) -> None:
-    """Wait until the condition holds while the demo runs."""
+    """Wait until the condition is true while the demo runs."""
     deadline = time.monotonic() + RUN_TIMEOUT_S
     while not condition():
         assert process.poll() is None, output(folder)
@@ -53,7 +53,7 @@ def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]", fo
 
 
 def alive(text: str) -> list[int]:
-    """Return those of the processes named by the demo that still run."""
+    """Return the processes named by the demo that still run."""
     found = []
     for pid in map(int, re.findall(r"\(process (\d+)\)", text)):
         try:

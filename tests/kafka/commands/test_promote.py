@@ -24,7 +24,7 @@ STREAM = "pumps"
 PARTITION = partition_of(STREAM.encode(), PARTITIONS)
 SECTIONS: Mapping[str, Section] = {"streams": {STREAM: {"features": 2}}, "predictions": "all"}
 LATE = 5
-"""A label comes so many examples after its own example."""
+"""The number of examples between an example and its label."""
 
 
 def _records(first: int, end: int, start_ms: int) -> list[Sent]:
@@ -49,7 +49,7 @@ def _named(app: App, topic: str) -> list[tuple[int, str | None]]:
 
 
 def test_promote_while_running(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """The command runs beside a worker that processes a stream of last week; SIGKILL and a restart change nothing.
+    """The command runs next to a worker that processes a stream of last week; SIGKILL and a restart change nothing.
 
     Otherwise a change of champion would have no date, could be undone by a crash, or would wait for the clock.
     """

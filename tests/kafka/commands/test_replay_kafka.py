@@ -1,4 +1,4 @@
-"""A replay on a real Kafka: the topics hold what the manifest says."""
+"""A replay on a real Kafka: the topics have the records that the manifest lists."""
 
 from collections import Counter
 from dataclasses import replace

@@ -38,7 +38,7 @@ def _app(kafka: Broker, prefix: str, folder: Path, url: str) -> App:
 
 
 def test_from_the_replayer_to_a_subscriber(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """A kill and a registry that is away lose nothing, and every byte is that of a fresh run."""
+    """A kill and a registry that is down lose nothing, and every byte equals a fresh run's."""
     served = Registry()
     with serving(served) as url:
         app = _app(kafka, prefix, tmp_path, url)
@@ -77,7 +77,7 @@ def test_from_the_replayer_to_a_subscriber(kafka: Broker, prefix: str, tmp_path:
         assert verified.returncode == 0, verified.stdout + verified.stderr
         newest = areba(file, "tail", "predictions", "--limit", "1")
         assert json.loads(newest.stdout)["value"]["id"] == "new"
-    verified = areba(file, "verify")  # the registry is gone
+    verified = areba(file, "verify")  # the registry is down
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "serialization.schema_registry.url" in verified.stderr
 

@@ -1,4 +1,4 @@
-"""The study's figures are those of the application: the same stream through Kafka and through `python -m study`."""
+"""The study's figures equal the application's: the same stream through Kafka and through `python -m study`."""
 
 import time
 from collections.abc import Mapping

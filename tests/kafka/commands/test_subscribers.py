@@ -25,7 +25,7 @@ def _lines(program: str, servers: str) -> list[str]:
 
 
 def test_the_python_programs_read_what_is_committed(own_kafka: LocalKafka) -> None:
-    """Whoever copies a program sees each prediction once, and none that was aborted."""
+    """A user who copies a program sees each prediction once, and no aborted prediction."""
     publish(own_kafka.bootstrap_servers)
     assert _lines(PLAIN, own_kafka.bootstrap_servers) == [str(asdict(one)) for one in PREDICTIONS]
     found = _lines(WITH_CLIENT, own_kafka.bootstrap_servers)

@@ -37,7 +37,7 @@ def test_created_topics_pass_and_missing_ones_are_named(kafka: Broker, prefix: s
 
 
 def test_everything_wrong_is_said_at_once(kafka: Broker, prefix: str) -> None:
-    """All wrong settings of topics with Kafka's defaults, or somebody's own settings, are reported together."""
+    """All wrong settings of topics with Kafka's defaults, or with an operator's own settings, are reported together."""
     names, cluster = _config(prefix).topics, _cluster(kafka)
     wrong = [
         TopicInfo(names.examples, 2, {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}),

@@ -1,4 +1,4 @@
-"""`areba watch` and `areba tail` beside a worker, on a real broker."""
+"""`areba watch` and `areba tail` next to a worker, on a real broker."""
 
 import json
 import os
@@ -49,13 +49,13 @@ def _running(arguments: Sequence[str], output: Path) -> Iterator[Process]:
 
 
 def _documents(output: Path) -> list[dict[str, Any]]:
-    """Return the whole lines of JSON that a command has written."""
+    """Return the complete lines of JSON that a command has written."""
     lines = output.read_text().splitlines(keepends=True) if output.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n") and line.startswith("{")]
 
 
 def test_a_stream_that_learns(kafka: Broker, prefix: str, tmp_path: Path) -> None:
-    """Both commands show what happens while it happens, and end with Ctrl-C; otherwise nobody sees that it learns."""
+    """Both commands show what happens while it happens, and end with Ctrl-C; a user sees that the model learns."""
     assert kafka.bootstrap_servers is not None
     app = App(kafka.bootstrap_servers, prefix, tmp_path, SECTIONS, partitions=PARTITIONS)
     file, watched, tailed = app.file("w"), tmp_path / "watch.txt", tmp_path / "tail.txt"

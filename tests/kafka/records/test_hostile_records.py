@@ -35,7 +35,7 @@ PARTITIONS = 2
 STREAMS = ("pumps", "größe", "mills", "turbines")
 
 MANY = 1_000_000
-"""So many malformed records that the breaker must not stop a task for them."""
+"""The limit of malformed records, so high that the breaker does not stop a task for them."""
 
 SECTIONS: Mapping[str, Section] = {
     "streams": {name: {"features": 2} for name in STREAMS},
@@ -51,7 +51,7 @@ TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def _headers(draw: random.Random) -> Sequence[tuple[bytes, bytes | None]]:
-    """Return headers: mostly none, sometimes those of a hostile or careless producer."""
+    """Return headers: mostly none, sometimes as a hostile or careless producer sends them."""
     if draw.random() < 0.8:
         return ()
     names = (
@@ -97,7 +97,7 @@ def _records(draw: random.Random, side: Side, partition: int, start_ms: int, cou
 
 
 def _monsters(now_ms: int) -> list[RawRecord]:
-    """Return records that are small only when compressed: a large value, header or key, many headers, all at once."""
+    """Return records that are small only when compressed: a large value, header or key, many headers, or all."""
     zeros = bytes(LARGE_BYTES)
     many = [(b"traceparent", TRACE)] * 40_000
     return [

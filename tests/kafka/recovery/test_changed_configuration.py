@@ -47,7 +47,7 @@ def test_a_changed_budget_restarts_that_learner(done: App) -> None:
 
 
 def test_a_saved_model_continues_in_another_application(done: App, tmp_path: Path) -> None:
-    """The operator's commands on both sides; the outputs of the second application are those of a new process."""
+    """The operator's commands on both sides; the outputs of the second application equal a new process's."""
     model, first = tmp_path / "model.safetensors", done.file("w")
     saved = areba(first, "state", "export", "alpha", "areba", str(model), "--task", "0")
     assert saved.returncode == 0, saved.stderr

@@ -71,7 +71,7 @@ def test_a_stopped_worker_that_wakes_up_is_not_heard(app: App) -> None:
 
 
 class _Stalling(KafkaTransaction):
-    """A transaction that stands still before its tenth `begin` until the test releases it."""
+    """A transaction that blocks before its tenth `begin` until the test releases it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config.kafka.bootstrap_servers, config.transactional_id)

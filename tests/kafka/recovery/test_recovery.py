@@ -63,7 +63,7 @@ def _wait_for_a_moment(worker: WorkerProcess, progress: Progress, draw: random.R
 
 
 def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path, spawn_fork: Spawn) -> None:
-    """With all inputs there before the first start, every byte of output is that of an undisturbed run.
+    """With all inputs there before the first start, every byte of output equals an undisturbed run's.
 
     Otherwise predictions would exist twice or never, and models would depend on when a machine failed.
     """
@@ -101,7 +101,7 @@ def test_ten_kills_leave_no_trace(kafka: Broker, prefix: str, tmp_path: Path, sp
 
 
 def test_ten_kills_under_live_load(kafka: Broker, prefix: str, tmp_path: Path, spawn_fork: Spawn) -> None:
-    """Two workers take turns to die while records keep coming: the topics hold the recorded ranges' results, once.
+    """Two workers take turns to die while records keep arriving: the topics hold the recorded ranges' results, once.
 
     Otherwise two members could process the same records after a rebalance, or neither of them a record.
     """

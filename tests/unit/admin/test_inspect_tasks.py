@@ -73,7 +73,7 @@ def test_a_healthy_application() -> None:
 
 
 def test_a_task_that_the_breaker_stopped() -> None:
-    """Reason and command, until somebody resumes it; the act counts at once, whether or not a worker heard it."""
+    """Reason and command, until the task is resumed; the act counts immediately, even before a worker reads it."""
     world, member = _tripped_world()
     found = inspect(world.cluster, world.config)
     assert not found.ok
@@ -84,7 +84,7 @@ def test_a_task_that_the_breaker_stopped() -> None:
         "task 0: tripped: 3 unreadable examples in a row (limit 3); fix the producer, then: areba resume --task 0"
     )
     sequence = member.tasks[0].point.sequence
-    world.resume(0, sequence + 5)  # of another life: not for this stop
+    world.resume(0, sequence + 5)  # from an earlier stop: not for this one
     assert inspect(world.cluster, world.config).tasks[0].state is TaskState.TRIPPED
     world.put("progress", 0, None, codec.encode(Act(sequence + 1, RESUME, "0", "")))
     again = inspect(world.cluster, world.config)
@@ -214,7 +214,7 @@ def test_what_is_not_there_is_named() -> None:
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As an operator, and as a script, calls it: exit status 1 where somebody has to act."""
+    """Operators and scripts call it: exit status 1 if action is needed."""
     world, _ = _tripped_world()
     monkeypatch.setattr(clients, "connect", lambda _: world.cluster)
     file = tmp_path / "areba.yaml"

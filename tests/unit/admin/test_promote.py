@@ -62,7 +62,7 @@ PLACE = TopicPartition(EXAMPLES, java_partition_of(b"sine", PARTITIONS))
 
 
 def test_the_mark_goes_where_the_stream_is() -> None:
-    """In another partition the mark would change the champion of a model without records, and nobody would notice."""
+    """In another partition the mark would silently change the champion of a model without records."""
     world = PromotedLog()
     now_ms = world.clock.now_ms()
     for partition in range(PARTITIONS):

@@ -131,7 +131,7 @@ def test_workers_must_be_stopped() -> None:
 
 
 def test_a_task_that_never_committed() -> None:
-    """There is nothing to commit again; the command names offsets that somebody else has set."""
+    """There is nothing to commit again; the command names offsets that another program has set."""
     world = World()
     assert _recommit(world) == [f"task {number}: never committed anything" for number in range(PARTITIONS)]
     _commit_offsets(world, lambda _: ("", (0, 0)))
@@ -162,7 +162,7 @@ def _forget(world: World, number: int, keep: Callable[[bytes], bool]) -> None:
 
 
 def test_a_snapshot_with_a_hole_is_not_named() -> None:
-    """The command names the two newest snapshots that are whole; a manifest alone restores nothing."""
+    """The command names the two newest complete snapshots; a manifest alone restores nothing."""
     world, _ = _processed()
     newest = parse_metadata(next(iter(_committed(world).values())).metadata, "test").point.sequence
     before = _named(world)
@@ -216,7 +216,7 @@ def test_a_compacted_changelog() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("commits", range(1, 9))
 def test_whenever_the_last_worker_died(commits: int) -> None:
-    """A whole snapshot counts even if no offsets named it yet; an incomplete one does not."""
+    """A complete snapshot counts even if no offsets name it yet; an incomplete one does not."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(COUNT)
     with pytest.raises(UnknownOutcomeError):

@@ -1,4 +1,4 @@
-"""`areba reset` restarts a stream: what it held gets a counted outcome, and every restore gives the same bits."""
+"""`areba reset` restarts a stream: its open records get a counted outcome, and every restore gives the same bits."""
 
 from collections import Counter
 from pathlib import Path
@@ -127,7 +127,7 @@ def test_a_process_that_dies_between_the_act_and_its_batch() -> None:
 
 
 def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot after a reset holds the whole stream: it must not list segments of older snapshots."""
+    """A snapshot after a reset has the complete stream: it must not list segments of older snapshots."""
     monkeypatch.setattr("stream_app.snapshot.segments.CLOSED_ROWS", 4)
     world = World(_config(worker={"snapshot_after_ms": 0}))
     world.send(30)
@@ -147,7 +147,7 @@ def test_two_resets_and_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_metrics_restart() -> None:
-    """Earlier counts belong to a model that is gone, and `verify` does not report them as lost."""
+    """Earlier counts belong to a discarded model, and `verify` does not report them as lost."""
     world = World(_config(metrics={"every_labels": 2}))
     world.send(10)
     _reaches(world, (10, 10))

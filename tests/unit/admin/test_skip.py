@@ -31,7 +31,7 @@ NEVER = {"snapshot_after_ms": 3_600_000}
 
 
 def _ran(*, snapshot_after_ms: int) -> tuple[World, Worker]:
-    """Run a worker over so many records of each task, then kill it."""
+    """Run a worker over this many records of each task, then kill it."""
     world, member = _processed(COUNT, after_ms=snapshot_after_ms)
     _kill(world)
     return world, member
@@ -92,7 +92,7 @@ def _updates(member: Worker) -> int:
 
 
 def test_inputs_that_nobody_processed_are_gone() -> None:
-    """If an application stood still for longer than its topics keep records, only records are lost, and no model."""
+    """If an application was stopped for longer than its topics keep records, records are lost, but no model."""
     world, member = _ran(**OFTEN)
     before = [task.live.model_digest() for task in member.tasks]
     world.send(30, first=COUNT)
@@ -162,7 +162,7 @@ def test_what_would_be_processed_again_is_gone() -> None:
 
 
 def test_a_stream_that_was_reset_after_the_snapshot_that_is_left() -> None:
-    """If the state from which a task continues does not have the stream yet, the reset of it has no effect."""
+    """If the state from which a task continues does not have the stream yet, its reset has no effect."""
     world, _ = _ran(**NEVER)
     place = Place(world.config, world.cluster, world.clock)
     assert list(reset(place, EmbeddedSender(world.broker), "s0", 0))
@@ -229,7 +229,7 @@ def test_said_twice_at_once() -> None:
 
 
 def test_inspect_and_verify_know_of_it() -> None:
-    """An operator who comes later sees what was done, and no damage where nothing is damaged."""
+    """A later operator sees what was done, and no damage where there is none."""
     world, _ = _ran(**NEVER)
     _delete(world, 7)
     broken = inspect(world.cluster, world.config)

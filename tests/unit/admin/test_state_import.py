@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_refused(saved: Path) -> None:
 
 
 def _in_old_parts(text: str) -> list[str]:
-    """Cut a seed as versions before act.v3 did: each part is a document of its own."""
+    """Cut a seed as versions before act.v3 did: each part is a separate document."""
     plain = json.loads(text)
     content = base64.b64decode(plain["content"])
     pieces = [content[start : start + 500] for start in range(0, len(content), 500)]

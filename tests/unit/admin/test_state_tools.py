@@ -84,7 +84,7 @@ def test_an_exported_network_predicts_in_plain_torch(tmp_path: Path) -> None:
 
 
 def test_what_a_scaler_does_is_in_the_file(tmp_path: Path) -> None:
-    """Scores without the scaling would be those of another model."""
+    """Scores without the scaling would belong to another model."""
     world = _ran(learners={"areba": {"method": "areba", "scaler": "standard"}})
     path = tmp_path / "model.safetensors"
     export(_place(world), "s0", "areba", path, 0, None)
@@ -157,7 +157,7 @@ def test_a_prediction_that_is_not_what_was_published_is_reported() -> None:
 
 
 def test_what_cannot_be_explained() -> None:
-    """The command answers for an example that never came, and for one that is pending."""
+    """The command answers for an example that was never sent, and for a pending one."""
     world = _ran()
     with pytest.raises(StateError, match=ErrorCode.EXAMPLE_UNKNOWN):
         explain(_place(world), "s0", "nobody", 0)

@@ -82,7 +82,7 @@ def test_nothing_is_granted_twice_or_without_reason(role: Role) -> None:
 
 
 def test_the_commands_are_quoted() -> None:
-    """Names of principals hold blanks, commas and quotes: a distinguished name of a certificate does."""
+    """Names of principals contain blanks, commas and quotes: a distinguished name of a certificate does."""
     principal = "User:CN=a'b; rm -rf,O=Example Ltd"
     entries = acl_entries(CONFIG, Role.WORKER, principal)
     lines = commands(entries, "a:1,b:2", "/etc/admin client.properties")
@@ -101,7 +101,7 @@ def test_the_commands_are_quoted() -> None:
 
 
 def test_the_command_prints_them(tmp_path: Path) -> None:
-    """What is printed can be piped into a shell, so each line is whole however long it is."""
+    """What is printed can be piped into a shell, so each line is complete, however long it is."""
     file = tmp_path / "areba.yaml"
     file.write_text("application: {id: my-app}\nkafka: {bootstrap_servers: 'b:9092'}\n")
     arguments = ["-c", str(file), "--principal", "User:a", "--role", "worker"]

@@ -97,7 +97,7 @@ def test_a_member_that_does_not_poll_loses_its_partitions() -> None:
 
 
 def test_compaction_leaves_gaps_and_an_end() -> None:
-    """A reader of a compacted changelog would never reach its end if the last offsets are gone."""
+    """A reader of a compacted changelog would never reach its end if the last offsets were compacted away."""
     broker = _broker({"cleanup.policy": "compact"})
     transaction = EmbeddedTransaction(broker, "a")
     transaction.initialise()

@@ -77,7 +77,7 @@ def _failed(code: int) -> Future[Any]:
 def test_a_refusal_is_distinguished_from_silence(
     code: int, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing permission to delete records cannot be fixed by a retry; a broker that is away can."""
+    """A missing permission to delete records cannot be fixed by a retry; a broker that is down can."""
     cluster, place = KafkaCluster("127.0.0.1:1"), TopicPartition("progress", 3)
     admin = SimpleNamespace(delete_records=lambda places, **_: {places[0]: _failed(code)})
     monkeypatch.setattr(cluster, "_admin", admin)

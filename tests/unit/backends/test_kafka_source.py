@@ -46,7 +46,7 @@ class _Client:
         self.assigned = [(TopicPartition(p.topic, p.partition), p.offset) for p in partitions]
 
     def pause(self, _partitions: object) -> None:
-        """Do nothing: nothing flows by itself."""
+        """Do nothing: the fake fetches nothing in the background."""
 
     resume = pause
 
@@ -54,7 +54,7 @@ class _Client:
         self.assigned = []
 
     def close(self) -> None:
-        """Do nothing: the fake holds nothing."""
+        """Do nothing: the fake has nothing to release."""
 
 
 @pytest.fixture

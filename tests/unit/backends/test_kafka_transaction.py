@@ -108,7 +108,7 @@ def test_a_fatal_error_that_a_poll_raises_is_classified(
 ) -> None:
     """The client raises fatal errors from `poll`, even if it was given callbacks.
 
-    A worker that was frozen during a commit would end with a traceback and a status that tells a supervisor nothing,
+    A worker that was frozen during a commit would end with a traceback and a status that says nothing to a supervisor,
     and a worker without a permission would restart again and again.
     """
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
@@ -118,7 +118,7 @@ def test_a_fatal_error_that_a_poll_raises_is_classified(
 
 
 def test_a_client_that_failed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The failed client may wait for its timeouts, or forever; a new client works at once."""
+    """The failed client may wait for its timeouts, or forever; a new client works immediately."""
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
     clients = _Clients(monkeypatch, transaction, _failure(KafkaError._STATE))
     transaction.begin()

@@ -72,7 +72,7 @@ def test_our_schemas_are_registered_by_topic() -> None:
 
 
 def test_a_tool_registers_nothing() -> None:
-    """`areba tail` on a registry in which nobody has written yet must not make it look used."""
+    """`areba tail` on an empty registry must not make it look used."""
     client = _client()
     assert SchemaRegistry(client, ManualClock()).schema_ids(topics_of(TOPICS), written_schemas(2)) == {}
     assert client.get_subjects() == []
@@ -114,7 +114,7 @@ def test_versions_with_other_comments_are_ours() -> None:
 
 
 class _Asked:
-    """A client that counts questions and can be made to fail."""
+    """A client that records requests and can be made to fail."""
 
     def __init__(self, client: Any) -> None:  # noqa: ANN401
         self.client = client
@@ -147,7 +147,7 @@ def test_new_schema_ids() -> None:
 
 @pytest.mark.parametrize("error", [registry.SchemaRegistryError(503, 50301, "starting"), OSError("refused")])
 def test_a_registry_that_is_away(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """It is asked every few seconds only, each time with a line in the log, and nothing is decided meanwhile."""
+    """It is asked every few seconds only, each time with a line in the log, and nothing is decided in the meantime."""
     client, clock = _client(), ManualClock()
     ours = client.register_schema("elsewhere", registry.Schema(_text("example"), "AVRO"))
     asked = _Asked(client)

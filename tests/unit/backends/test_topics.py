@@ -111,7 +111,7 @@ def test_inputs_of_unequal_partition_numbers_are_refused_before_there_is_progres
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    """Nobody should have to start ten times to find ten mistakes."""
+    """A user should not have to start ten times to find ten mistakes."""
     found = _found(
         TopicInfo(NAMES.examples, 2, {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime"}),
         TopicInfo(NAMES.progress, 4, {}),
@@ -123,7 +123,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_dead_letters_may_be_smaller_than_the_inputs() -> None:
-    """A letter that does not fit leaves a part out; with the topic that `plan` creates, whole letters fit."""
+    """A letter that does not fit leaves a part out; with the topic that `plan` creates, complete letters fit."""
     planned = _planned(NAMES.dead_letters)
     assert topics.largest_batch_bytes(planned) == topics.largest_batch_bytes(_planned(NAMES.examples)) + 16_384
     least = str(base.MAX_BATCH_BYTES + topics.RECORD_OVERHEAD_BYTES)

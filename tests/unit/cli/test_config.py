@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import FILE, Run
 
 
 def test_every_setting_has_its_source(tmp_path: Path) -> None:
-    """Somebody who changes a file must see that a variable overrides it; a secret must not end in a ticket."""
+    """A user who changes a file must see that a variable overrides it; a secret must not end in a ticket."""
     path = tmp_path / "app.yaml"
     path.write_text(
         "kafka:\n  all: {sasl.password: geheim, sasl.username: me}\njoin: {ttl_ms: 7}\n"
@@ -70,7 +70,7 @@ def test_what_a_restart_would_do(run: Run, file: Path, change: str, effects: lis
 
 
 def test_a_task_that_cannot_be_compared(run: Run, world: World) -> None:
-    """A check that leaves a task out must not end as if everything were well."""
+    """A check that leaves a task out must not succeed."""
     world.broker.groups.group("app").offsets.clear()
     status, out, _ = run("config", "check")
     assert status == 1

@@ -1,4 +1,4 @@
-"""The help of each command: what somebody reads first."""
+"""The help of each command: what a user reads first."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""`areba topics check` finds what would stop or endanger a worker before anybody starts one."""
+"""`areba topics check` finds what would stop or endanger a worker before one is started."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ def test_no_broker(cluster: _Cluster) -> None:
 
 
 def test_topics_that_are_missing_or_wrong(cluster: _Cluster, broker: EmbeddedBroker) -> None:
-    """All faults are reported at once, each on its own line."""
+    """All faults are reported together, each on its own line."""
     broker.alter_topic(CONFIG.topics.examples, {"cleanup.policy": "compact"})
     broker.alter_topic(CONFIG.topics.labels, {"message.timestamp.type": "LogAppendTime"})
     assert _found(cluster, Level.WRONG) == ["topics", "topics"]
@@ -126,7 +126,7 @@ def test_a_running_worker_is_not_fenced(cluster: _Cluster) -> None:
 
 @pytest.mark.parametrize("error", [ConfigurationError("Write on it is missing"), TopicError(["one", "two"])])
 def test_a_transactional_id_that_is_refused(cluster: _Cluster, error: ConfigurationError) -> None:
-    """The reason of the broker stands in the report, and the checks after it still run."""
+    """The broker's reason is in the report, and the checks after it still run."""
 
     def refuse() -> None:
         raise error
@@ -144,7 +144,7 @@ def test_a_machine_that_is_too_small(cluster: _Cluster, monkeypatch: pytest.Monk
 
 
 def test_a_cache_that_others_may_write(cluster: _Cluster, tmp_path: Path) -> None:
-    """Whoever can write there can run code as this user."""
+    """A user who can write there can run code as this user."""
     (tmp_path / "compiled-code").mkdir()
     (tmp_path / "compiled-code").chmod(0o777)
     assert _found(cluster, Level.WRONG) == ["compile cache"]

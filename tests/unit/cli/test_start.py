@@ -37,7 +37,7 @@ def held_lock() -> Iterator[Path]:
 def test_a_worker_with_nothing_to_compile_does_not_wait(
     monkeypatch: pytest.MonkeyPatch, held_lock: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A worker would stand still for 70 s while another checkout of the same sources is compiling."""
+    """A worker would be blocked for 70 s while another checkout of the same sources is compiling."""
     del held_lock
     monkeypatch.setattr(warm_up, "_rehearse", lambda _: None)
     caplog.set_level(logging.INFO)

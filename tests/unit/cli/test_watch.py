@@ -20,7 +20,7 @@ def test_watch_once(run: Run) -> None:
 
 
 def test_watch_once_as_json(run: Run) -> None:
-    """Each line is a whole document; what is no data is not among them."""
+    """Each line is a complete document, and only data is printed."""
     status, out, err = run("watch", "--once", "--interval", "0", "--json", "--stream", "s1", "--stream", "nobody")
     documents = [json.loads(line) for line in out]
     assert status == 0

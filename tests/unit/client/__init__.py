@@ -1,1 +1,1 @@
-"""Test the face for subscribers."""
+"""Tests of the client for subscribers."""

@@ -85,7 +85,7 @@ class TestEnvironment:
         assert list(task.default_stream.learners) == ["a", "b"]
 
     def test_client_settings(self) -> None:
-        """Names of variables cannot have dots; a value such as a password is text, whatever it looks like."""
+        """Names of variables cannot have dots; a value such as a password is text, even if it looks like a number."""
         settings = load(None, {"AREBA__KAFKA__ALL__SASL_PASSWORD": "0123", "AREBA_KAFKA__PRODUCER__LINGER_MS": "5"})
         assert settings.kafka.all == {"sasl.password": "0123"}
         assert settings.kafka.producer == {"linger.ms": "5"}
@@ -130,7 +130,7 @@ class TestEnvironment:
         ],
     )
     def test_wrong_secret_file(self, tmp_path: Path, content: bytes | None, reason: str) -> None:
-        """The line names the variable and the file, but nothing that the file holds."""
+        """The line names the variable and the file, but nothing from the file."""
         file = tmp_path / "password"
         if content is not None:
             file.write_bytes(content)
@@ -155,7 +155,7 @@ class TestEnvironment:
         assert caught.value.lines == (f"{variable}: /run/secrets/password: cannot be read: Permission denied",)
 
     def test_secret_given_twice(self, tmp_path: Path) -> None:
-        """With two sources, nobody knows which password is used, even if they agree today."""
+        """With two sources, it is unclear which password is used, even if they agree today."""
         file = tmp_path / "password"
         file.write_text(SECRET)
         for plain, of_file in (("AREBA__", "AREBA__"), ("AREBA_", "AREBA__"), ("AREBA__", "AREBA_")):

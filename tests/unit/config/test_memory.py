@@ -1,4 +1,4 @@
-"""The memory bound: its parts, whether it holds, and what it is compared with."""
+"""The memory bound: its parts, whether it is a bound, and what it is compared with."""
 
 import logging
 import subprocess
@@ -169,7 +169,7 @@ def _cgroup(folder: Path, own: str, **limits: str) -> tuple[int, str]:
 
 
 def test_the_least_limit_counts(tmp_path: Path) -> None:
-    """The limit is that of the process's own group or of one that contains it; without any, the machine's memory."""
+    """The limit of the process's control group or of one that contains it; without any, the machine's memory."""
     machine = memory_limit_bytes(tmp_path / "none", tmp_path / "none")
     assert machine[0] > 1 << 20
     assert machine[1] == "the machine"

@@ -47,13 +47,13 @@ def test_what_cannot_be(tmp_path: Path, text: str, setting: str) -> None:
 
 
 def test_numbers_without_a_registry() -> None:
-    """A worker without a way to the registry can be given the numbers."""
+    """A worker that cannot reach the registry can be given the schema ids."""
     ids = {**CONFLUENT, "AREBA__SERIALIZATION__SCHEMA_IDS": "{example.v1: [3, 4]}"}
     assert load(None, ids).task_settings().schema_ids == {"example.v1": (3, 4)}
 
 
 def test_what_may_change() -> None:
-    """Numbers are added; a number that changes its meaning, or another format, would make records unreadable."""
+    """Schema ids may be added; an id with another meaning, or another format, would make records unreadable."""
     single, old = _settings(), _settings().model_copy(update={"wire_format": None})
     one = _settings(wire_format="confluent", schema_ids={"example.v1": [3], "label.v1": [4]})
     more = one.with_schema_ids({"example.v1": [9, 7]})
@@ -68,7 +68,7 @@ def test_what_may_change() -> None:
 
 
 def test_accepted_numbers_are_kept_in_one_order() -> None:
-    """Two workers that found numbers in another order would else record a change each time that a task moves."""
+    """Two workers that found ids in another order would otherwise record a change each time that a task moves."""
     one = _settings(wire_format="confluent", schema_ids={"example.v1": [5, 9]})
     two = _settings(wire_format="confluent", schema_ids={"example.v1": [5, 7]})
     merged = one.with_schema_ids(two.schema_ids)
@@ -86,7 +86,7 @@ def test_older_configurations_are_read() -> None:
 
 
 def test_an_error_is_one_line_for_each_setting() -> None:
-    """Nobody starts a worker five times to find five mistakes."""
+    """A user should not have to start a worker five times to find five mistakes."""
     with pytest.raises(ConfigurationError) as raised:
         load(None, {**CONFLUENT, "AREBA__JOIN__TTL_MS": "0"})
     assert {line.partition(":")[0] for line in raised.value.lines} >= {"AREBA__JOIN__TTL_MS"}

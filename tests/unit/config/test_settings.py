@@ -27,7 +27,7 @@ class TestFile:
 
     @pytest.mark.parametrize("text", ["", "# nothing\n", "null\n"])
     def test_an_empty_file_is_a_mistake(self, tmp_path: Path, text: str) -> None:
-        """If it were taken for all defaults, a worker would wait for a broker that nobody named."""
+        """If it were taken for all defaults, a worker would wait for a broker that no user named."""
         assert faults(tmp_path, text) == ["areba.yaml: is empty; ops/areba.yaml shows every setting"]
 
     def test_the_example_shows_every_setting_and_its_default(self) -> None:
@@ -39,7 +39,7 @@ class TestFile:
             assert re.search(rf"\b{key}:", text), f"{key} is not in the example"
 
     def test_streams_resolve_over_learners(self, tmp_path: Path) -> None:
-        """A stream's settings hold for all its learners; settings of a single learner of the stream override them."""
+        """A stream's settings apply to all its learners; settings of a single learner of the stream override them."""
         task = read(
             tmp_path,
             """

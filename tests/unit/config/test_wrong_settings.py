@@ -15,7 +15,7 @@ class TestWrongSettings:
     """All wrong settings are reported together, one line each: where, which, what, and what was probably meant."""
 
     def test_all_at_once(self, tmp_path: Path) -> None:
-        """Nobody wants to start a worker ten times to find ten typing errors."""
+        """A user should not have to start a worker ten times to find ten typing errors."""
         lines = faults(
             tmp_path,
             """\
@@ -69,7 +69,7 @@ streams:
         )
 
     def test_settings_that_a_method_does_not_have(self, tmp_path: Path) -> None:
-        """Such a setting would have no effect, and the user would think that it had."""
+        """Such a setting would have no effect, and the user would think that it had one."""
         text = """\
 learners:
   base: {method: baseline, budget: 20}

@@ -9,7 +9,7 @@ from stream_app.dashboard.server import STATIC
 
 @pytest.mark.parametrize("name", ["index.html", "dashboard.css", "charts.js", "dashboard.js"])
 def test_the_page_loads_nothing_from_elsewhere(name: str) -> None:
-    """The page must work without the Internet, and must tell nobody that it is open."""
+    """The page must work without the Internet, and must not reveal that it is open."""
     text = (STATIC / name).read_text(encoding="utf-8")
     assert re.findall(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]+", text) == []
 

@@ -1,4 +1,4 @@
-"""The addresses that compiled code gets must be those of Python's arrays, or it writes into other memory."""
+"""The addresses that compiled code gets must be the addresses of Python's arrays, or it writes into other memory."""
 
 from itertools import pairwise
 from typing import Any, NamedTuple

@@ -110,7 +110,7 @@ def test_areba_finds_a_rare_class_that_the_baseline_misses() -> None:
 
 
 def test_the_example_that_is_learned_is_the_one_that_was_seen() -> None:
-    """Labels come late: by then the scaler has changed, and a larger array has replaced that of the features."""
+    """Labels come late: by then the scaler has changed, and a larger array has replaced the array of the features."""
     examples, _ = stream(6, 3)
     scaled = learner(3, scaler="standard")
     first = scaled.run(
@@ -140,7 +140,7 @@ def test_a_constant_feature_and_a_first_example_scale_to_zero() -> None:
 
 
 def test_a_standard_scaler_makes_units_irrelevant() -> None:
-    """The scaler is meant for streams whose range nobody knows in advance."""
+    """The scaler is meant for streams whose range is not known in advance."""
     examples, labels = stream(2000, 3, positives=0.3)
     awkward = examples * np.array([1e6, 1e-4, 1.0], np.float32) + np.array([1e7, 0.0, -50.0], np.float32)
     correct = {
@@ -213,7 +213,7 @@ def test_unsuitable_features_are_refused() -> None:
 @pytest.mark.parametrize("slot", [-1, 2, 1_000_000])
 @pytest.mark.parametrize("code", [Operation.PREDICT, Operation.LEARN])
 def test_a_slot_that_is_not_there_is_refused(code: int, slot: int) -> None:
-    """The same holds for the rows that operations name."""
+    """The same for the rows that operations name."""
     with pytest.raises(ValueError, match="slot"):
         learner().run(operations([(code, slot, 1)]), np.zeros((2, 2), np.float32), ids(2))
 

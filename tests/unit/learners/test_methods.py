@@ -100,7 +100,7 @@ def test_sliding_keeps_the_newest_of_both_classes() -> None:
 
 
 def test_sliding_learns_from_the_whole_window_at_once() -> None:
-    """Each label causes one step on the whole window, as AREBA takes one on its queues: equal content, equal step."""
+    """Each label causes one step on all of the window, as AREBA takes one on its queues: equal content, equal step."""
     examples, _ = stream(2, 2)
     labels = classes("np")
     window, areba = learner(method="sliding"), learner(method="areba")
@@ -152,7 +152,7 @@ def test_equal_sizes_leave_the_costs_alone() -> None:
 
 
 def test_a_cost_multiplies_the_gradient_of_its_class() -> None:
-    """At first the loss of a positive counts 19 times, that of a negative once."""
+    """At first, the loss of a positive counts 19 times, and the loss of a negative once."""
     examples, _ = stream(1, 3)
     for label, cost in ((1, 19.0), (0, 1.0)):
         moments = []

@@ -311,7 +311,7 @@ def test_a_package_that_is_not_there_is_a_configuration_error() -> None:
     ],
 )
 def test_a_module_that_cannot_be_repeated_is_refused(kind: type[torch.nn.Module], reason: str) -> None:
-    """Its bits would differ after a crash, and the task would be parked for a reason that nobody could find."""
+    """Its bits would differ after a crash, and the task would be parked for a reason that is hard to find."""
     with pytest.raises(ConfigurationError, match=reason):
         AutogradModel(kind(3), 3, 0.01, 0.0)
 

@@ -31,7 +31,7 @@ HERE = f"{__name__}:"
 
 
 class Broken(NearestMean):  # type: ignore[misc, valid-type]  # (a class of the page)
-    """A learner that fails where the test wants."""
+    """A learner that fails where the test chooses."""
 
     def __init__(self, features: int, seed: bytes, options: dict[str, Any]) -> None:
         super().__init__(features, seed, options)
@@ -41,7 +41,7 @@ class Broken(NearestMean):  # type: ignore[misc, valid-type]  # (a class of the 
             raise RuntimeError("no")
 
     def predict(self, example: Any) -> float:  # noqa: ANN401  (as the page has it)
-        """Return a probability, or an invalid one if the test wants it."""
+        """Return a probability, or an invalid one if the test asks for it."""
         if self.wrong == "drift":
             self.calls += 1
         if self.wrong == "write":
@@ -53,7 +53,7 @@ class Broken(NearestMean):  # type: ignore[misc, valid-type]  # (a class of the 
         raise KeyError("no such thing")
 
     def arrays(self) -> dict[str, Any]:
-        """Return the state, or text if the test wants it."""
+        """Return the state, or text if the test asks for it."""
         return {"calls": np.array(["text"]) if self.wrong == "text" else self.calls}
 
     def load(self, *_: object) -> None:

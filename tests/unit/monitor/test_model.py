@@ -27,7 +27,7 @@ def _stream(model: Model, name: str = "fraud") -> StreamFigures:
 
 
 def test_the_lag_is_that_of_the_newest_example() -> None:
-    """Somebody who sees a lag of zero must be able to trust that all examples are processed."""
+    """A lag of zero must mean that all examples are processed."""
     model = Model(["fraud"])
     assert _stream(model).lag_ms is None, "nothing is known"
     model.add_example("fraud", 2, 7, 50_000)
@@ -50,7 +50,7 @@ def test_the_lag_is_that_of_the_newest_example() -> None:
 
 
 def test_the_rate_counts_what_was_joined_while_watching() -> None:
-    """A rate that counted old records, repeats or long pauses would show a speed that nobody has."""
+    """A rate that counted old records, repeats or long pauses would show a speed that the application does not have."""
     model = Model()
     model.add_outcome(_joined(), 0, 1)
     for tenth in range(0, 41, 2):
@@ -121,7 +121,7 @@ def test_streams_are_bounded_and_those_left_out_are_counted() -> None:
 
 
 def test_a_tripped_task_is_a_problem_until_it_is_resumed() -> None:
-    """A stream that stands still without a reason would look like a stream without examples."""
+    """A stopped stream without a reason would look like a stream without examples."""
     model = Model()
     model.add_progress(3, _commit(1, tripped="too many"))
     assert [line.split(":")[0] for line in model.figures().problems] == ["task 3"]
@@ -139,7 +139,7 @@ def test_pending_is_that_of_the_newest_metric() -> None:
 
 
 def test_curves_are_kept_only_if_asked_for_and_bounded() -> None:
-    """Watching for weeks must not fill the memory; the figure of the demo needs the whole course."""
+    """Watching for weeks must not fill the memory; the figure of the demo needs the complete course."""
     curve = Curve(100)
     model, without = Model(max_points=100), Model()
     for labelled in range(5 * 100):

@@ -31,7 +31,7 @@ def _cells(lines: list[str], name: str) -> str:
 
 
 def test_every_number_is_in_its_column() -> None:
-    """A figure below the wrong heading is worse than none; those of the stream appear once."""
+    """A figure below the wrong heading is worse than none; the stream's figures appear once."""
     lines = _shown(Figures((FRAUD, StreamFigures("pumps"))))
     assert _cells(lines, "stream") == "stream learner G-mean recall specif. labels/s lag s pending dead changes"
     assert _cells(lines, "fraud") == "fraud areba * 91.4 83.6 100.0 812 2.5 3 7+ 12"
@@ -40,7 +40,7 @@ def test_every_number_is_in_its_column() -> None:
 
 
 def test_names_are_whole_and_lines_are_short() -> None:
-    """Two streams whose names begin alike could not be told apart if the names were cut."""
+    """Two streams whose names begin alike could not be distinguished if the names were cut."""
     names = ["payments-of-the-northern-region", "payments-of-the-northern-regions", "x" * 249, "\x1b[31mred"]
     learners = (_learner("an-uncommonly-long-name-of-a-learner"),)
     busy = replace(FRAUD, learners=learners, labelled_per_s=123_456.0, lag_ms=10**12, dead_letters=10**7)

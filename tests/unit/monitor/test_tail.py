@@ -25,7 +25,7 @@ def _places(world: World, topic: str, wanted: Wanted) -> list[tuple[int, int]]:
 
 
 def test_the_newest_come_in_the_order_of_event_time(world: World) -> None:
-    """Somebody who asks for the last three records means those of all partitions."""
+    """A user who asks for the last three records means the last of all partitions."""
     world.put("examples", 0, b"s0", encode(Example("s0", "x", [1.0])), 500)
     assert _places(world, "examples", Wanted(limit=3)) == [(0, 191), (1, 191), (0, 500)]
     assert _places(world, "examples", Wanted(limit=0)) == []
@@ -34,7 +34,7 @@ def test_the_newest_come_in_the_order_of_event_time(world: World) -> None:
 
 
 def test_a_stream_and_a_time(world: World) -> None:
-    """Records of other streams, and older ones, would bury what somebody looks for."""
+    """Records of other streams, and older ones, would bury what a user looks for."""
     assert _places(world, "examples", Wanted(frozenset({"s1"}), 181)) == [(1, 181), (1, 191)]
     assert _places(world, "examples", Wanted(frozenset({"s1"}), 181, 1)) == [(1, 191)]
     assert _places(world, "examples", Wanted(frozenset({"s2"}))) == []

@@ -36,7 +36,7 @@ def _streams(watcher: Watcher) -> dict[str, StreamFigures]:
 
 
 def test_the_past_is_shown_without_counting_in_rates(watcher: Watcher) -> None:
-    """The first table must be full, and must not show the whole history as the work of one second."""
+    """The first table must be full, and must not show the complete history as the work of one second."""
     for number, (name, stream) in enumerate(_streams(watcher).items()):
         assert (name, stream.task) == (f"s{number}", number)
         assert [one.metric.labelled for one in stream.learners] == [20, 20]
@@ -95,7 +95,7 @@ def test_a_flood_is_skipped(world: World, watcher: Watcher, monkeypatch: pytest.
 
 
 def test_a_topic_that_vanishes_is_a_line(world: World, watcher: Watcher) -> None:
-    """The rest is still worth looking at, and a table without a reason would look like an idle application."""
+    """The other figures are still useful, and a table without a reason would look like an idle application."""
     world.broker.delete_topic(world.config.topics.predictions)
     world.put("metrics", 0, b"s0", encode(metric(77, stream="s0")))
     watcher.update()
@@ -125,7 +125,7 @@ def test_a_deleted_topic_that_the_client_does_not_report(
 
 
 def test_a_missing_topic_is_an_error(world: World) -> None:
-    """Somebody who watches the wrong application must not wait for records that never come."""
+    """A user who watches the wrong application must not wait for records that never come."""
     world.broker.delete_topic(world.config.topics.outcomes)
     with pytest.raises(TopicError) as refused:
         Watcher(world.cluster, world.config, world.clock)

@@ -132,7 +132,7 @@ def test_jars_that_others_may_change_are_refused(tmp_path: Path, monkeypatch: py
 
 
 def test_a_pid_that_is_somebody_elses_is_none_of_ours(tmp_path: Path) -> None:
-    """Systems use process ids again, and `down` would end a process of somebody else."""
+    """Process ids are reused, and `down` would end another user's process."""
     (tmp_path / "broker-1.pid").write_text("1\n", encoding="utf-8")
     assert broker_pid(tmp_path, 1) is None
 

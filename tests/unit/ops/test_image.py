@@ -14,7 +14,7 @@ def variables(stage: str) -> dict[str, str]:
 
 
 def test_compiled_code_is_looked_for_where_it_was_made() -> None:
-    """With another path or processor, each start would compile for a minute, and forget it."""
+    """With another path or processor, each start would compile for a minute, and discard the result."""
     build, final = variables(BUILD), variables(FINAL)
     for name in ("CPU_NAME", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "AREBA_CACHE_DIR"):
         assert build[name] == final[name]

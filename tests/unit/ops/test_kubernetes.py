@@ -104,7 +104,7 @@ def test_a_pod_has_the_name_of_its_ordinal_in_the_group(objects: Sequence[dict[s
 
 
 def test_the_probes_ask_the_pages_of_the_worker(objects: Sequence[dict[str, Any]]) -> None:
-    """A liveness probe on /ready would kill every worker while the brokers are away."""
+    """A liveness probe on /ready would kill every worker while the brokers are down."""
     paths = {
         kind: (probe["httpGet"]["path"], probe["httpGet"]["port"])
         for kind, probe in worker(objects).items()
@@ -142,7 +142,7 @@ def test_pods_are_not_root_and_write_nothing(objects: Sequence[dict[str, Any]]) 
 
 
 def test_budget_and_service_select_the_workers_only(objects: Sequence[dict[str, Any]]) -> None:
-    """A budget over the wrong pods protects nobody."""
+    """A budget over the wrong pods protects nothing."""
     labels = template(objects)["metadata"]["labels"]
     selectors = (
         the(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],

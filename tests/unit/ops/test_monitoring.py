@@ -33,7 +33,7 @@ def _metric(name: str) -> Metric | None:
 
 
 def test_queries_name_what_is_published() -> None:
-    """An alert on a metric with another name or label never fires, and nobody notices."""
+    """An alert on a metric with another name or label never fires, unnoticed."""
     for expression, where in _used():
         names = re.findall(r"\b(?:areba|process)_\w+", expression)
         assert names or "up{" in expression, where
@@ -63,7 +63,7 @@ def test_every_alert_is_tested_both_ways() -> None:
 
 
 def test_every_alert_has_its_place_in_the_runbook() -> None:
-    """An alert without a cause and a command wakes somebody up for nothing."""
+    """An alert without a cause and a command wakes an operator for nothing."""
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     table = page.partition("\n### Alerts\n")[2].partition("\n#")[0]
     assert re.findall(r"^\| `(Areba\w+)` \|", table, re.MULTILINE) == [rule["alert"] for rule in _rules()]

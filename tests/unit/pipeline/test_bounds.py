@@ -51,7 +51,7 @@ def _config(**sections: Any) -> Config:  # noqa: ANN401  (sections of a file)
 
 
 def _examples(stream: str, count: int, time_ms: int, first: int = 0, offset: int = 0) -> RawRecords:
-    """Return so many examples of one time; ids begin at `first`."""
+    """Return this many examples of one time; ids begin at `first`."""
     features = np.zeros((count, 1), np.float32)
     values = encode_examples(stream, [f"{stream}-{number}" for number in range(first, first + count)], features)
     return RawRecords(np.arange(offset, offset + count), np.full(count, time_ms), [stream.encode()] * count, values)
@@ -110,7 +110,7 @@ def test_ten_full_streams_a_day_later() -> None:
 
 
 def test_what_a_reset_leaves_has_its_room() -> None:
-    """The batch after a reset begins with everything that the stream held; its own records get the remaining room."""
+    """The batch after a reset begins with all open records of the stream; its own records get the remaining room."""
     task = Task(0, _config().task_settings(), ("examples", "labels"))
     task.step(_examples("s0", 100, 1_000), NONE)
     task.apply(Act(1, RESET, "0", "s0"))
@@ -201,7 +201,7 @@ def test_bytes_of_waiting_labels_cut_a_batch() -> None:
 
 @pytest.mark.parametrize("name", ["max_pending_per_stream", "max_waiting_per_stream"])
 def test_a_stream_holds_no_more_than_one_transaction_takes(name: str) -> None:
-    """A single record may close everything that a stream holds."""
+    """A single record may close all open records of a stream."""
     assert getattr(JoinSettings.model_validate({name: MAX_HELD}), name) == MAX_HELD == TRANSACTION.records == 200_000
     with pytest.raises(ValidationError, match="less than or equal"):
         JoinSettings.model_validate({name: MAX_HELD + 1})
@@ -325,7 +325,7 @@ def test_all_is_accounted_for_when_a_worker_dies_in_the_middle() -> None:
 def test_a_configuration_that_is_not_recorded_yet_is_in_no_snapshot() -> None:
     """A task that has no room in a transaction must not take over a configuration without its act.
 
-    The next owner would load the snapshot without recording it, and nobody could compute the outputs again.
+    The next owner would load the snapshot without recording it, and the outputs could not be computed again.
     """
     world = World(_config(worker={"snapshot_after_ms": 0, "commit_interval_ms": 0}))
     recording, room = Recording(), Room(60, 1 << 20)

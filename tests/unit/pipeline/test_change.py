@@ -28,7 +28,7 @@ def river() -> Any:  # noqa: ANN401  (a module that publishes few types)
 
 
 def stretch(random: np.random.Generator, count: int, share: float, recall: float, specificity: float) -> Sequence[Any]:
-    """Return so many predictions and labels with this share of class 1, recognised with these probabilities."""
+    """Return this many predictions and labels with this share of class 1, recognised with these probabilities."""
     labels = (random.random(count) < share).astype(np.int8)
     right = random.random(count) < np.where(labels == 1, recall, specificity)
     return np.where(right, labels, 1 - labels).astype(np.int8), labels
@@ -178,7 +178,7 @@ def test_a_dip_that_the_gmean_does_not_show_takes_no_labels() -> None:
 
 
 def test_both_classes_tell_of_one_change() -> None:
-    """A drift that affects both classes is one change, whose value before is that from before the drift."""
+    """A drift that affects both classes is one change; its earlier value comes from before the drift."""
     random = np.random.default_rng(4)
     predicted, labels = joined(stretch(random, 4_000, 0.3, 0.95, 0.95), stretch(random, 1_000, 0.3, 0.3, 0.3))
     change = every_label(predicted, labels)[-1]

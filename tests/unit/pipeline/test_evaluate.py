@@ -40,7 +40,7 @@ def test_figures_are_unknown_until_both_classes_were_seen() -> None:
 
 
 def test_without_fading_the_figures_are_plain_rates() -> None:
-    """Factor 1 is for users who want the confusion matrix of the whole stream."""
+    """Factor 1 is for users who want the confusion matrix of the complete stream."""
     random = np.random.default_rng(1)
     predicted, labels = (random.integers(0, 2, 500).astype(np.int8) for _ in range(2))
     recall, specificity = (predicted[labels == 1] == 1).mean(), (predicted[labels == 0] == 0).mean()

@@ -134,7 +134,7 @@ def test_the_share_of_unlabelled() -> None:
 
 
 def test_long_after_all_is_forgotten() -> None:
-    """Closed examples are forgotten after some time, but the fact that labels have stopped is not."""
+    """Closed examples are dropped after some time, but the fact that labels have stopped is not."""
     fed = _Fed()
     now_ms = _usual(fed, 2 * ENOUGH)
     number = 2 * ENOUGH
@@ -205,7 +205,7 @@ def test_a_worker_says_so(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_one_warning_for_many_streams(caplog: pytest.LogCaptureFixture) -> None:
-    """A producer of labels that stops affects all its streams at once: that is one line, not ten thousand."""
+    """A producer of labels that stops affects all its streams: that is one line, not ten thousand."""
     world = World()
     observer = Observer(world.clock)
     observer.assigned([0])

@@ -1,4 +1,4 @@
-"""The merge by hand: what comes first, what waits, what is released."""
+"""The merge in small cases: what comes first, what waits, what is released."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The data sets are those that the paper names, and no other data pass for them."""
+"""The data sets are the paper's, and no other data pass for them."""
 
 import functools
 import gzip
@@ -62,7 +62,7 @@ def test_scaled_features_fill_the_unit_interval(shipped: dict[str, DataSet], nam
 
 
 def test_settings_are_the_papers(shipped: dict[str, DataSet]) -> None:
-    """The learning rates are those of the section on compared methods; MNIST has another network."""
+    """The learning rates come from the section on compared methods; MNIST has another network."""
     rates = {name: data.learning_rate for name, data in shipped.items()}
     assert rates == {"cervical": 0.1, "credit": 0.01, "mnist": 0.001, "forest": 0.01, "fraud": 0.0001}
     networks = {(data.hidden, data.l2) for name, data in shipped.items() if name != "mnist"}
@@ -197,7 +197,7 @@ def test_the_publishers_files_are_preferred(
 def test_another_file_is_not_taken_for_the_publishers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bytes
 ) -> None:
-    """A file that somebody edited, or half a download, has another checksum."""
+    """An edited file, or half a download, has another checksum."""
     (tmp_path / "cervical").mkdir()
     (tmp_path / "cervical" / "risk_factors_cervical_cancer.csv").write_bytes(wrong)
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path))
@@ -251,7 +251,7 @@ def test_nothing_is_unpickled() -> None:
     ],
 )
 def test_a_data_set_of_ones_own_is_checked(features: NDArray[np.float32], labels: NDArray[np.int8]) -> None:
-    """A user's own arrays with a wrong type or class are refused at once, before they become dead letters."""
+    """A user's own arrays with a wrong type or class are refused immediately, before they become dead letters."""
     with pytest.raises(DataSetError, match="own"):
         DataSet("own", features, labels, None, "as they are", "synthetic", 0.01)
 

@@ -107,7 +107,7 @@ def test_no_delay_is_none() -> None:
     ],
 )
 def test_wrong_texts_are_refused_in_one_line(text: str, message: str) -> None:
-    """The error has the whole text and the wrong part, so that a user can correct it at once."""
+    """The error has the complete text and the wrong part, so that a user can correct it."""
     with pytest.raises(ConfigurationError, match=message) as caught:
         parse_label_delay(text)
     assert len(caught.value.lines) == 1

@@ -28,7 +28,7 @@ from tests.support.replaying import ALL_FAULTS, NOW_MS, ListSender, decoded, pla
 
 
 def test_examples_and_labels_are_the_data_sets() -> None:
-    """Features, classes, times and keys must be those of the data, in order, each label right after its example."""
+    """Features, classes, times and keys must equal the data's, in order, each label right after its example."""
     stream = stream_plan()
     records = list(events(plan_of(stream)))
     assert len(records) == 2 * 500 + 2
@@ -92,7 +92,7 @@ def test_a_stream_of_which_nothing_is_left_still_ends() -> None:
 
 
 def test_the_clock_ends_now() -> None:
-    """Kafka deletes old records at once and refuses records from the future."""
+    """Kafka deletes old records immediately and refuses records from the future."""
     sender = ListSender()
     manifest = replay(
         plan_of(stream_plan(delay=parse_label_delay("exponential:60s")), start_ms=None), sender, sender.clock
@@ -303,7 +303,7 @@ def test_progress_is_reported_up_to_the_end() -> None:
 
 
 def test_a_failed_delivery_ends_the_replay() -> None:
-    """Half a stream with a manifest of the whole would make `areba verify` report losses."""
+    """Half a stream with a manifest of the complete stream would make `areba verify` report losses."""
     sender = ListSender(fail_at=100)
     with pytest.raises(DeliveryError, match="not delivered"):
         replay(plan_of(), sender, sender.clock)
@@ -320,7 +320,7 @@ def test_a_span_is_made_to_fit_what_the_topics_keep() -> None:
 
 
 def test_a_span_that_cannot_fit_is_refused() -> None:
-    """The broker would delete the records before anybody read them."""
+    """The broker would delete the records before a worker reads them."""
     asked = plan_of(stream_plan("sine:length=5000", interval_ms=1_000))
     with pytest.raises(ConfigurationError, match=r"span 83\.3 minutes .* keep 16\.7 minutes \(retention\.ms\)"):
         fit_to_retention(asked, 1_000_000)

@@ -27,7 +27,7 @@ class FakeCluster:
         return self
 
     def topics(self, names: Sequence[str]) -> Mapping[str, TopicInfo]:
-        """Return those of the named topics that exist."""
+        """Return the named topics that exist."""
         settings = {name.replace("_", "."): value for name, value in self.settings.items()}
         found = {name: TopicInfo(name, self.partitions, settings) for name in names if name != self.missing}
         if "labels" in found and self.partitions == 0:
@@ -53,7 +53,7 @@ KAFKA = ("--bootstrap-servers", "broker:9092")
 
 
 def test_run_sends_and_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The whole command prints a table for people and writes a manifest for programs."""
+    """The complete command prints a table for people and writes a manifest for programs."""
     sender, path = ListSender(), tmp_path / "manifest.json"
     arguments = ("credit:limit=100", "sine:length=50,stream=waves", "--seed", "3", "--manifest", str(path))
     result = _run(monkeypatch, *arguments, *KAFKA, sender=sender)

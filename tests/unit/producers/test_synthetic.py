@@ -1,4 +1,4 @@
-"""The synthetic streams are those of the paper, with the same bytes on every machine."""
+"""The synthetic streams are the paper's, with the same bytes on every machine."""
 
 import hashlib
 import math
@@ -68,7 +68,7 @@ def _truth(concept: str, x1: float, x2: float) -> bool:
 
 @pytest.mark.parametrize("concept", CONCEPTS)
 def test_every_point_is_in_the_region_of_its_class(concept: str) -> None:
-    """A point on the wrong side would be noise that nobody asked for."""
+    """A point on the wrong side would be noise that was not requested."""
     data = synthetic(SyntheticSpec(concept, length=5_000, imbalance=50.0))
     truth = [_truth(concept, float(x1), float(x2)) for x1, x2 in data.features]
     assert (data.labels == truth).all()

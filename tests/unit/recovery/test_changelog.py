@@ -1,4 +1,4 @@
-"""Snapshots on the changelog topic: a worker comes back from the newest that is whole, and none is left to rot."""
+"""Snapshots on the changelog topic: a worker resumes from the newest complete one, and old ones are removed."""
 
 import logging
 
@@ -40,7 +40,7 @@ def test_a_clean_stop_leaves_nothing_to_do_again() -> None:
 
 
 def test_a_revoked_task_is_saved_for_its_next_owner() -> None:
-    """Joining and leaving costs no re-processing."""
+    """Joining and leaving the group reprocesses no record."""
     world = World()
     world.send(40)
     one = _started(world.worker())

@@ -92,7 +92,7 @@ class _Hidden(EmbeddedCluster):
         self._world, self._end, self._until_s = world, end, until_s
 
     def reader(self, partition: TopicPartition, *, committed: bool = True) -> LogReader:
-        """One that stops there."""
+        """Return a reader whose log ends there."""
         found = super().reader(partition, committed=committed)
         if partition.topic != self._world.config.topics.changelog:
             return found
@@ -100,7 +100,7 @@ class _Hidden(EmbeddedCluster):
 
 
 class _Stopping:
-    """A reader for which the log ends early, for a while."""
+    """A reader for which the log temporarily ends early."""
 
     def __init__(self, reader: LogReader, end: int, is_hidden: Callable[[], bool]) -> None:
         self._reader, self._end, self._is_hidden = reader, end, is_hidden

@@ -39,7 +39,7 @@ class _Cluster(EmbeddedCluster):
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Return a clock that stands still until it is moved."""
+    """Return a clock that stops until it is advanced."""
     return ManualClock()
 
 
@@ -51,14 +51,14 @@ def cluster(clock: ManualClock) -> _Cluster:
 
 @pytest.fixture
 def waiting(cluster: _Cluster, clock: ManualClock) -> OpenTransactions:
-    """Return the open transactions of two partitions, before the first look."""
+    """Return the open transactions of two partitions, before the first check."""
     made = OpenTransactions(cluster, clock)
     made.add([ONE, TWO])
     return made
 
 
 def test_nothing_is_committed_before_somebody_has_looked(waiting: OpenTransactions) -> None:
-    """The first batch of a task may be ready before anybody knows whether a transaction is open."""
+    """The first batch of a task may be ready before the worker knows whether a transaction is open."""
     assert waiting.holds(0)
     assert waiting.holds(1)
     assert not waiting.look()
@@ -105,7 +105,7 @@ class _Recorder:
         self._refuses = refuses
 
     def initialise(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no transaction is open."""
 
     def begin(self) -> None:
         self.asked.append("begin")

@@ -30,7 +30,7 @@ GROWN = 2 * PARTITIONS
 
 
 def _processed(count: int = 10) -> World:
-    """Return a world in which a worker processed so many examples and labels of each task, and left."""
+    """Return a world in which a worker has processed this many examples and labels of each task, and left."""
     world = World()
     world.send(count)
     member = world.worker()
@@ -87,7 +87,7 @@ def test_topics_that_grow_change_no_result(
 
 
 def test_inspect_says_what_to_do_about_topics_that_have_grown() -> None:
-    """Without a warning, records in the new partitions would be lost while every task looks well."""
+    """Without a warning, records in the new partitions would be lost while every task looks healthy."""
     world = _processed()
     assert all(view.ok for view in inspect(world.cluster, world.config).tasks)
     world.broker.grow_topic("labels", GROWN)
@@ -137,7 +137,7 @@ def test_an_older_application_keeps_the_number_of_its_progress_topic() -> None:
 
 
 def test_our_producers_keep_to_the_recorded_number() -> None:
-    """A mark in a partition that nobody reads would promote nobody; a label there would be lost."""
+    """A mark in a partition that no task reads would have no effect; a label there would be lost."""
     world = _processed()
     for name in ("examples", "labels"):
         world.broker.grow_topic(name, GROWN)

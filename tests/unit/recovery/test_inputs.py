@@ -78,7 +78,7 @@ def test_the_end_is_news_not_memory() -> None:
 
 
 def test_bytes_count_keys_values_and_headers() -> None:
-    """The limit on memory must see what a record holds, wherever it holds it."""
+    """The memory limit must count all parts of a record."""
     waiting = WaitingRecords()
     waiting.add(_fetched(0))
     small = waiting.bytes
@@ -89,7 +89,7 @@ def test_bytes_count_keys_values_and_headers() -> None:
 
 
 def test_times() -> None:
-    """The merge gets the timestamps of at most so many records."""
+    """The merge gets the timestamps of at most this many records."""
     waiting = WaitingRecords()
     assert waiting.times(5).tolist() == []
     waiting.add(_fetched(0, 1))

@@ -1,4 +1,4 @@
-"""Offsets whose commit marker was lost hold their task wherever it moves, and only who committed them can end them."""
+"""Offsets whose commit marker was lost block their task on every worker, and only their writer can end them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""A user's own learner or network that raises stops the task that it is in, says where, and no other."""
+"""A user's own learner or network that raises stops only its task, with the place of the error."""
 
 import re
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Fussy:
     def __init__(self, *_: object) -> None: ...
 
     def predict(self, example: NDArray[np.float32]) -> float:
-        """One half."""
+        """Return one half."""
         if example[0] == TOO_MUCH:
             raise LookupError("too much")
         return 0.5
@@ -36,7 +36,7 @@ class Fussy:
         """Do nothing."""
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
-        """No state but a number."""
+        """Return a state of one number."""
         return {"zero": np.zeros(1)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Worker and restore over the in-process log: turn by turn, with a clock that is moved by hand.
+"""Worker and restore over the in-process log: turn by turn, with a clock that the tests advance.
 
 Each test runs the same records twice, once undisturbed and once with a fault; the outputs must be the same.
 """
@@ -58,7 +58,7 @@ def test_a_new_process_continues_bit_by_bit(lives: int) -> None:
 
 
 def test_an_abort_leaves_no_trace() -> None:
-    """What an aborted transaction had computed is thrown away with the state that computed it."""
+    """The results of an aborted transaction are discarded with the state that computed them."""
     world = World()
     world.send(40)
     failing = _Failing(world.broker, dict.fromkeys((1, 3, 4, 9), TransactionAbortedError))
@@ -78,7 +78,7 @@ def test_endless_aborts_end() -> None:
 
 
 def test_a_rebalance_in_the_midst_of_a_restore() -> None:
-    """A task that is taken away while it is restored leaves nothing behind; its new owner starts over."""
+    """A task that is taken away while it is restored leaves no trace; its new owner starts over."""
     world = World(_config(worker={"max_batch_records": 1}))
     world.send(30)
     first = _started(world.worker())
@@ -111,7 +111,7 @@ def test_stopping_while_restoring() -> None:
 
 
 def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weeks of commits are read while they are replayed, so that a bounded number is held at once."""
+    """Weeks of commits are read while they are replayed, so that only a bounded number is in memory."""
     world = World(_config(worker={"max_batch_records": 1}))
     world.send(40)
     member = _started(world.worker())
@@ -133,7 +133,7 @@ def test_a_script_larger_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker with a smaller buffer than its predecessor still collects a whole range."""
+    """A worker with a smaller buffer than its predecessor still collects a complete range."""
     big = "x" * 60
     world = World(_config(worker={"max_batch_records": 1_000}))
     monster = [codec.encode(Example("s0", f"{number:04d}{big}"[:64], [1.0])) for number in range(900)]
@@ -155,12 +155,12 @@ def test_a_recorded_range_larger_than_the_buffer(monkeypatch: pytest.MonkeyPatch
 
 
 def test_tripped_then_resumed() -> None:
-    """The task stops until the record comes, and loses nothing that was sent meanwhile; the other task continues."""
+    """The task stops until the record comes, and loses nothing sent in the meantime; the other task continues."""
     world, member = _tripped_world()
     world.send(6, first=20)
     _turns(member, until=lambda: member.tasks[1].offsets == (12, 12))
     assert member.tasks[0].offsets[0] == 9
-    world.resume(0, member.tasks[0].point.sequence + 5)  # of another life: not for this stop
+    world.resume(0, member.tasks[0].point.sequence + 5)  # from an earlier stop: not for this one
     for _ in range(5):
         member.turn()
     assert member.tasks[0].state is TaskState.TRIPPED
@@ -217,7 +217,7 @@ def test_a_restarted_worker_stays_stopped() -> None:
 
 
 def test_a_new_stream_is_recorded() -> None:
-    """A new configuration holds from its act on: a later restore applies both configurations."""
+    """A new configuration applies from its act on: a later restore applies both configurations."""
     world = _world_after()
     more = _config(streams={"s0": {"features": 1}, "s1": {"features": 1}, "new": {"features": 1}})
     for expected in (21, 22):

@@ -1,4 +1,4 @@
-"""Records of somebody else in the output topics: who meets them ends, and nothing of a transaction is counted twice."""
+"""Foreign records in the output topics: a worker that finds them ends, and no transaction is counted twice."""
 
 import pytest
 
@@ -18,7 +18,7 @@ KAFKA = {"output_prefix": "out."}
 
 
 def _another(world: World) -> Config:
-    """Another application with topics of its own, but for inputs and outputs."""
+    """Another application with its own topics, except for inputs and outputs."""
     config = _config(application={"id": "other"}, kafka=KAFKA)
     for name in set(config.topics) - set(world.config.topics):
         world.add_topic(name)
@@ -102,7 +102,7 @@ def test_the_first_of_two_writers_ends_too() -> None:
 
 
 def _after_another() -> World:
-    """Return an application whose output topics hold the records of another one."""
+    """Return an application whose output topics contain another application's records."""
     world = World(_config(kafka=KAFKA))
     one = _started(world.worker())
     world.send(10)
@@ -137,7 +137,7 @@ def test_a_worker_that_adopts_continues_after_outputs_of_somebody_else() -> None
 
 
 def test_what_an_operator_writes_belongs_to_no_transaction() -> None:
-    """Two operators resumed a task at once, and the next commit lost its markers: it begins after both resumes."""
+    """Two operators resumed a task together, and the next commit lost its markers: it begins after both resumes."""
     digest = bytes(32)
     records = (
         Act(2, RESUME, "0", ""),

@@ -118,7 +118,7 @@ def _old_world(name: str) -> World:
 
 
 def _send(world: World, count: int) -> None:
-    """Send so many more examples and labels of each stream."""
+    """Send this many more examples and labels of each stream."""
     now_ms = 2_000_000_000_000
     for stream, features in (("pumps", 2), ("valves", 3), ("doors", 1)):
         key, partition = stream.encode(), partition_of(stream.encode(), PARTITIONS)

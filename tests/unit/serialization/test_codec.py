@@ -1,4 +1,4 @@
-"""The codec on values made by hand: golden bytes, every reason, both ways of writing."""
+"""The codec on fixed values: golden bytes, every reason, both ways of writing."""
 
 import dataclasses
 import io
@@ -292,7 +292,7 @@ ONE = np.ones((1, 1), np.float32)
     ],
 )
 def test_what_cannot_be_written(call: Callable[[], object], message: str) -> None:
-    """A producer gets an error at once instead of a dead letter much later."""
+    """A producer gets an error immediately instead of a dead letter much later."""
     with pytest.raises(ValueError, match=message):
         call()
 

@@ -13,7 +13,7 @@ WHOLE = Fields(b"k" * 500, b"v" * 2_000, [("source", b"h" * 1_000), ("none", Non
 
 
 def _sizes() -> list[int]:
-    """Return the size of the largest batch of each form: whole, without headers, without value, without key."""
+    """Return the size of the largest batch of each form: complete, without headers, without value, without key."""
     return [batch_bytes(fitted(WHOLE, OURS, most)) for most in (10_000, 3_000, 1_200, 0)]
 
 
@@ -55,7 +55,7 @@ def test_what_is_empty_is_not_lost() -> None:
 
 
 def test_no_header_of_a_producer_is_taken_for_ours() -> None:
-    """A whole letter ends with our headers, whatever headers the record had."""
+    """A complete letter ends with our headers, after any headers of the record."""
     forged: list[Header] = [("areba.value.length", b"5"), ("areba.value.sha256", b"00")]
     letter = fitted(Fields(b"k", b"v", forged), OURS, 10_000)
     assert read_left_out(letter.headers) == (letter.headers, {})

@@ -52,7 +52,7 @@ def test_producers_write_it() -> None:
 
 
 def test_every_id_of_a_schema_is_read() -> None:
-    """A producer that registered our schema with comments of its own has another id for it."""
+    """A producer that registered our schema with its own comments has another id for it."""
     many = confluent({**SCHEMA_IDS, "example.v1": (7, 300_000, *SCHEMA_IDS["example.v1"])})
     values = [b"\x00" + schema_id.to_bytes(4, "big") + SINGLE[10:] for schema_id in (300_000, 7, 256, 8)]
     assert many.header(Example) == b"\x00\x00\x00\x00\x07", "the first id is written"

@@ -1,4 +1,4 @@
-"""Long acts in progress: no record grows with the number of streams, and every reader gets the whole text."""
+"""Long acts in progress: no record grows with the number of streams, and every reader gets the complete text."""
 
 from dataclasses import replace
 

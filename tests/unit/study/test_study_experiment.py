@@ -34,7 +34,7 @@ def test_a_method_without_settings_is_the_one_of_its_name() -> None:
 
 
 def test_each_error_is_one_line_with_the_file_and_the_key() -> None:
-    """The author of a file sees all errors at once, without a traceback."""
+    """The author of a file sees all errors together, without a traceback."""
     stream = {"source": "sinus", "length": 0}
     assert _complaints(stream=stream, repetitions="many", colour="blue") == (
         (
@@ -63,7 +63,7 @@ def test_a_stream_that_makes_no_sense_is_refused(stream: dict[str, Any], message
 
 
 def test_a_file_that_is_no_yaml_names_the_line(tmp_path: Path) -> None:
-    """The most common mistake, a colon in a title, is found at once."""
+    """The most common mistake, a colon in a title, is found immediately."""
     path = tmp_path / "odd.yaml"
     path.write_text("group: drift\ntitle: Sine: the first\n")
     with pytest.raises(ConfigurationError, match=r"^odd\.yaml:2: "):

@@ -94,7 +94,7 @@ def test_learners_get_the_noise_and_the_scorer_does_not() -> None:
 
 
 def test_a_recurring_drift_swaps_the_regions_back_and_forth() -> None:
-    """Stretches 1 and 3 are those of the plain stream, 2 and 4 those of a stream that has drifted."""
+    """Stretches 1 and 3 come from the plain stream, 2 and 4 from a stream that has drifted."""
     plain = made(_run().experiment.stream, 0)
     swapped = made(_run(drift="posterior", drift_every=75).experiment.stream, 0)
     drifted = made(_run(drift="posterior", drift_step=1).experiment.stream, 0)

@@ -47,7 +47,7 @@ class Application(InProcess):
         self._draw = random.Random(5)
 
     def day(self) -> None:
-        """Send and process so many examples of each stream; the labels of the last ones come the next day."""
+        """Send and process this many examples of each stream; the labels of the last ones arrive the next day."""
         first, self._sent_examples = self._sent_examples, self._sent_examples + COUNT
         for number in range(first, first + COUNT):
             for stream, features in (("pumps", 2), ("fans", 1)):
@@ -72,7 +72,7 @@ class Application(InProcess):
         return reached[0], reached[1]
 
     def skip_unprocessed(self) -> tuple[int, int]:
-        """Lose records that nobody has processed, and let the operator accept it; return where the task continues."""
+        """Lose records that no worker processed, and let the operator accept it; return where the task continues."""
         for number in range(5):
             self.send_example("fans", f"lost-{number}", [0.5])
             self.send_label("fans", f"lost-{number}", 1)
@@ -113,7 +113,7 @@ def _another_digest(value: bytes) -> bytes:
 
 @pytest.fixture
 def application() -> Application:
-    """One day was processed."""
+    """Return an application that has processed one day."""
     made = Application()
     made.day()
     return made
@@ -121,7 +121,7 @@ def application() -> Application:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the checkpoint is to be."""
+    """Return the path of the checkpoint."""
     return tmp_path / "daily.checkpoint"
 
 
@@ -159,7 +159,7 @@ def test_models_of_a_continued_run_are_those_of_a_whole_run(application: Applica
 
 
 def test_damage_after_the_checkpoint_is_found_each_day(application: Application, path: Path) -> None:
-    """A finding must not be forgotten by the next run: the checkpoint stays where it was."""
+    """A finding must not be lost by the next run: the checkpoint stays where it was."""
     application.verify(path)
     before = path.read_bytes()
     application.expire()
@@ -175,7 +175,7 @@ def test_damage_after_the_checkpoint_is_found_each_day(application: Application,
 
 
 def test_a_commit_record_that_was_changed_after_the_check(application: Application, path: Path) -> None:
-    """The history that was checked must be the one that the task continued."""
+    """The checked history must be the history that the task continued."""
     application.verify(path)
     application.expire()
     topic = application.config.topics.progress
@@ -187,7 +187,7 @@ def test_a_commit_record_that_was_changed_after_the_check(application: Applicati
 
 
 def test_inputs_that_expired_before_they_were_checked(application: Application, path: Path) -> None:
-    """A cron job that did not run for longer than the retention: nobody can check these records any more."""
+    """A cron job that did not run for longer than the retention: these records can no longer be checked."""
     application.verify(path)
     before = path.read_bytes()
     application.day()
@@ -256,7 +256,7 @@ def test_a_damaged_file_is_refused_and_kept(application: Application, path: Path
     "content", [b"", b"hello", b"[]", b"{}", b'{"format": 1}', b'{"format": 2}\n[]\n', b"[" * 100_000]
 )
 def test_a_file_of_another_kind_is_refused_and_kept(path: Path, content: bytes) -> None:
-    """Somebody gave the name of another file."""
+    """A user gave the name of another file."""
     path.write_bytes(content)
     with pytest.raises(ConfigurationError):
         verify(Log(), OTHER, rerun=True, checkpoint=path)
@@ -320,7 +320,7 @@ def test_the_exit_status_says_whether_all_that_is_left_was_covered(
 
 
 def test_a_checkpoint_needs_a_second_run(path: Path) -> None:
-    """The state in the file is that of the second run."""
+    """The state in the file belongs to the second run."""
     with pytest.raises(ConfigurationError):
         verify(history(), OTHER, checkpoint=path)
     assert not path.exists()

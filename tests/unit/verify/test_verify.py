@@ -1,4 +1,4 @@
-"""`areba verify` as a whole: a true history has no finding, and a log that cannot be read is named."""
+"""All of `areba verify`: a true history has no finding, and a log that cannot be read is named."""
 
 import io
 import random

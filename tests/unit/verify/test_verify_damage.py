@@ -1,6 +1,6 @@
 """`areba verify` is as good as what it finds: a log is damaged in one way after the other, and each must be named.
 
-The history is that of a real task with real learners, with every fault that an input can have. A finding has to name
+The history comes from a real task with real learners, with every fault that an input can have. A finding has to name
 the check and the record: topic, partition, offset. The undamaged log has none.
 """
 
@@ -59,7 +59,7 @@ def test_damage_is_found_and_named(log: Log, damage: Callable[[Log], Found]) -> 
 
 
 def test_other_final_models_are_named(log: Log) -> None:
-    """A worker whose final model differs from that of a fresh run would publish other predictions."""
+    """A worker whose final model differs from a fresh run's would publish other predictions."""
     wrong = verify.verify(log, CONFIG, rerun=True, models={0: "0" * 64})
     (finding,) = wrong.findings
     assert (finding.code, finding.topic) == (Code.WRONG_MODELS, TOPICS.progress)
@@ -67,7 +67,7 @@ def test_other_final_models_are_named(log: Log) -> None:
 
 
 def test_one_damage_is_not_many(log: Log) -> None:
-    """The comparison continues after it: an operator must see the one record, not a thousand that follow."""
+    """The comparison continues after a damaged record: an operator must see one record, not a thousand that follow."""
     offset, prediction = prediction_where(log, lambda record: not record.champion and record.id == "sea-50")
     put(log, TOPICS.predictions, offset, replace(prediction, score=next_score(prediction.score)))
     assert len(verify.verify(log, CONFIG, rerun=True).findings) == 1

@@ -36,7 +36,7 @@ from tests.support.verified_log import (
 
 @pytest.mark.parametrize("batch", [1, 2, 5_000])
 def test_a_label_that_waited_for_an_example_that_came_too_late(batch: int) -> None:
-    """An id that was forgotten and is used again is no damage: a false alarm makes people deaf to true ones."""
+    """An id that was dropped and is used again is no damage: after false alarms, people ignore true ones."""
     short = Config.model_validate({**CONFIG.model_dump(), "join": SHORT_LIVED})
     log = Log()
     log.records[TOPICS.examples] = [
@@ -66,7 +66,7 @@ def test_an_eviction_without_need() -> None:
 
 
 def test_a_closing_before_its_time(log: Log) -> None:
-    """A label that is on time must not find its example gone."""
+    """A label that is on time must find its example."""
     offset, outcome = where(log, TOPICS.outcomes, lambda record: record.outcome == "joined" and record.id == "sea-149")
     assert isinstance(outcome, Outcome)
     early = replace(outcome, outcome="unlabelled", label=None, label_offset=None, delay_ms=None)

@@ -36,7 +36,7 @@ from tests.support.verified_log import (
 
 @dataclass(frozen=True)
 class Replay:
-    """Streams that were sent to an in-process log, and the manifest of that."""
+    """Streams that were sent to an in-process log, and their manifest."""
 
     broker: EmbeddedBroker
     path: Path
@@ -46,7 +46,7 @@ class Replay:
         return verify.verify(EmbeddedCluster(self.broker), CONFIG, [self.path])
 
     def entries(self, topic: str) -> list[Any]:
-        """All entries of the topic's one partition, to break something in them."""
+        """Return all entries of the topic's one partition, for a test to damage."""
         return self.broker._logs[TopicPartition(topic, 0)].entries
 
 
@@ -69,7 +69,7 @@ def replayed(folder: Path, faults: Faults) -> Replay:
 
 
 def test_what_was_sent_is_there(tmp_path: Path) -> None:
-    """The replayer's manifest and the topics agree, no matter which faults it made on purpose."""
+    """The replayer's manifest and the topics agree, with any injected faults."""
     faults = Faults(duplicates=0.1, dropped=0.1, conflicting_labels=0.1, garbage=0.1)
     report = replayed(tmp_path, faults).report()
     assert list(report.findings) == []
@@ -107,7 +107,7 @@ def test_a_record_that_is_there_twice(tmp_path: Path) -> None:
 
 
 def test_a_record_with_other_bytes(tmp_path: Path) -> None:
-    """All counts are right, the features are not what was sent."""
+    """All counts are right, but the features are not the ones that were sent."""
     sent = replayed(tmp_path, Faults())
     entries = sent.entries(TOPICS.examples)
     example = codec.decode_one(entries[5].value)

@@ -41,7 +41,7 @@ def corrected() -> Log:
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 7, 97, 5_000])
 def test_corrections_have_no_finding(batch: int) -> None:
-    """The labels that wait and the joined examples follow from the revisions, wherever a batch was cut."""
+    """The waiting labels and the joined examples follow from the revisions, for any cut of batches."""
     log = history(3, batch, config=CORRECTING)
     report = verify.verify(log, CORRECTING)
     assert report.findings == ()

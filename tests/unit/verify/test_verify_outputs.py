@@ -62,7 +62,7 @@ def test_an_invented_prediction(log: Log) -> None:
 
 
 def test_swapped_predictions(log: Log) -> None:
-    """Order within a stream is what a subscriber builds on."""
+    """Subscribers rely on the order within a stream."""
     records = log.records[TOPICS.predictions]
     place = next(
         place

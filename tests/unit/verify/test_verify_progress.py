@@ -23,7 +23,7 @@ from tests.support.verified_log import (
 
 
 def test_a_gap_in_the_commit_records(log: Log) -> None:
-    """Without one link nobody can re-process along the recorded ranges."""
+    """Without one link, the recorded ranges cannot be processed again."""
     del log.records[TOPICS.progress][2]
     found = places(findings(log))
     assert {(Code.WRONG_SEQUENCE, TOPICS.progress, 2), (Code.WRONG_RANGE, TOPICS.progress, 2)} <= found
@@ -47,7 +47,7 @@ def test_a_changed_commit_record(log: Log, change: dict[str, object], code: Code
 
 
 def test_a_lost_configuration(log: Log) -> None:
-    """Without it nobody knows under which settings the first records were processed."""
+    """Without it, the settings of the first records are unknown."""
     del log.records[TOPICS.progress][0]
     expected = {(code, TOPICS.progress, 0) for code in (Code.WRONG_SEQUENCE, Code.MISSING_CONFIGURATION)}
     assert places(findings(log)) == expected
@@ -70,14 +70,14 @@ def test_a_lost_last_commit_record(log: Log) -> None:
 
 
 def test_committed_offsets_that_were_reset(log: Log) -> None:
-    """Somebody moved the group by hand."""
+    """An operator moved the group's offsets."""
     log.offsets[TopicPartition(TOPICS.examples, 0)] = Committed(10, "")
     text = text_of(findings(log), Code.WRONG_COMMITTED_OFFSETS)
     assert "the committed offsets of examples and labels do not belong together" in text
 
 
 def test_a_group_that_was_reset_to_an_offset(log: Log) -> None:
-    """By Kafka's own tool: both offsets, without what we store beside them."""
+    """Kafka's own tool commits both offsets, without our metadata."""
     for topic in (TOPICS.examples, TOPICS.labels):
         log.offsets[TopicPartition(topic, 0)] = Committed(10, "")
     text = text_of(findings(log), Code.WRONG_COMMITTED_OFFSETS)

@@ -85,7 +85,7 @@ def test_the_life_of_a_worker() -> None:
 
 
 def _restarted(count: int) -> tuple[World, Worker, HealthObserver]:
-    """Return a world with a new worker that has so many records, a batch each, to process again."""
+    """Return a world with a new worker that has to process this many records again, a batch each."""
     world = World(_config(worker={"max_batch_records": 1}))
     world.send(count)
     first = _started(world.worker())
@@ -205,7 +205,7 @@ def test_aborts_are_counted() -> None:
 
 
 def test_a_member_without_tasks_is_ready() -> None:
-    """More workers than partitions: those left over stand by, and are no reason for an alarm."""
+    """More workers than partitions: the others stand by, and raise no alarm."""
     observer = HealthObserver(ManualClock())
     observer.assigned([])
     observer.round_ended(0.0)
@@ -216,16 +216,16 @@ def test_a_member_without_tasks_is_ready() -> None:
 # Alive and ready know time --------------------------------------------------------------------------------------------
 
 GATES: dict[str, threading.Event] = {}
-"""What the learner and the broker below wait for."""
+"""The gates that the learner and the broker below wait for."""
 
 
 class Sleeper:
-    """A learner of a user that never comes back from `learn`."""
+    """A user's learner whose `learn` never returns."""
 
     def __init__(self, *_: object) -> None: ...
 
     def predict(self, _: object) -> float:
-        """One half."""
+        """Return one half."""
         return 0.5
 
     def learn(self, *_: object) -> None:
@@ -234,7 +234,7 @@ class Sleeper:
         GATES["wake"].wait(60)
 
     def arrays(self) -> dict[str, Any]:
-        """None that changes."""
+        """Return a constant state."""
         return {"nothing": np.zeros(1)}
 
     def load(self, _: object) -> None:
@@ -282,7 +282,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_learner_that_sleeps_for_ever() -> None:
-    """What a user would lose: a worker that stands still for days and is never restarted, since every page says 200."""
+    """What a user would lose: a worker that hangs for days and is never restarted, since every page says 200."""
     world = World(_config(learners={"mine": {"method": f"{__name__}:Sleeper"}}))
     observer = HealthObserver(world.clock)
     member = _started(world.worker(observer=observer))
@@ -328,7 +328,7 @@ def test_a_stopped_broker() -> None:
 
 
 def test_a_broker_that_is_gone_while_there_is_nothing_to_do() -> None:
-    """Idle rounds end, so only the age of the last answer tells."""
+    """Idle rounds end, so only the age of the last answer shows it."""
     world = World()
     observer = HealthObserver(world.clock)
     silence_s = 0.0

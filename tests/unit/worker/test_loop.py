@@ -47,7 +47,7 @@ class _Forgetful(EmbeddedSource):
 
 
 def test_the_generation_is_that_of_the_assignment() -> None:
-    """A client without membership may have no generation, and a broker accepts offsets without one from anybody."""
+    """A client without membership may have no generation, and a broker accepts offsets without one from any client."""
     world = World()
     world.send(20)
     ports = Ports(
@@ -78,7 +78,7 @@ class _Fenced(EmbeddedTransaction):
 @pytest.mark.parametrize(
     ("age_s", "open_s", "was_fenced", "again"),
     [
-        (0.0, 0.1, False, False),  # somebody may have taken our id over while we started
+        (0.0, 0.1, False, False),  # another process may have taken our id over while we started
         (20.0, 0.1, False, False),  # the first time: start again, and see
         (20.0, 0.1, True, True),  # the second time: two of one name
         (20.0, 11.0, True, False),  # open for long: timed out
@@ -125,7 +125,7 @@ def test_a_closing_error_does_not_hide_the_first(caplog: pytest.LogCaptureFixtur
 
 
 class _Polls(EmbeddedSource):
-    """Notes how long each poll may wait."""
+    """Records how long each poll may wait."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         super().__init__(broker, "app")
@@ -149,7 +149,7 @@ def test_an_idle_worker_sleeps() -> None:
     for _ in range(3):
         world.put("examples", 1, None, b"garbage", 100)
     _turns(member, until=lambda: [task.state for task in member.tasks] == [TaskState.LIVE, TaskState.TRIPPED])
-    # an open transaction of a producer holds the labels of task 0 back: their end is not known
+    # a producer's open transaction delays the labels of task 0: their end is not known
     writer = EmbeddedTransaction(world.broker, "producer", 1_000.0)
     writer.initialise()
     writer.begin()

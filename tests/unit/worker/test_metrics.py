@@ -54,7 +54,7 @@ def _look(world: World, member: Worker) -> None:
 
 
 def test_a_name_says_kind_and_unit() -> None:
-    """Prometheus' conventions: who reads a name knows how to query it."""
+    """Prometheus' conventions: a reader of a name knows how to query it."""
     for metric in (*metrics.METRICS, *metrics.PROCESS_METRICS):
         assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
         stem = metric.name.removesuffix("_total")
@@ -67,7 +67,7 @@ def test_a_name_says_kind_and_unit() -> None:
 
 
 def test_exactly_what_is_declared_is_published() -> None:
-    """A metric of the reference that nobody publishes makes an alert that never fires."""
+    """A metric of the reference that is never published makes an alert that never fires."""
     observer = HealthObserver(ManualClock())
     with _served(observer) as port:
         families = [*text_string_to_metric_families(get(port, "/metrics")[1])]
@@ -80,7 +80,7 @@ def test_exactly_what_is_declared_is_published() -> None:
 
 
 def test_what_a_worker_did_is_counted() -> None:
-    """Each total is what lies in the topics, and the gauges are what the task holds."""
+    """Each total equals the records in the topics, and the gauges equal the task's state."""
     world = World(_config(worker={"snapshot_after_ms": 0}))
     observer = HealthObserver(world.clock)
     world.send(40, partitions=[0])
@@ -119,7 +119,7 @@ def test_what_a_worker_did_is_counted() -> None:
 
 
 def test_lag_is_what_nobody_has_processed() -> None:
-    """While a worker stands still, its lag grows; when it has caught up there is no lag."""
+    """While a worker is stopped, its lag grows; when it has caught up there is no lag."""
     world = World()
     observer = HealthObserver(world.clock)
     world.send(1, partitions=[0])
@@ -221,7 +221,7 @@ def test_the_histogram_of_commits() -> None:
 
 
 def test_restarts_are_published() -> None:
-    """A worker that restarts itself again and again looks well between two restarts."""
+    """A worker that restarts itself repeatedly looks healthy between two restarts."""
     observer = HealthObserver(ManualClock())
     observer.restarted(errors=3, outages=1, was_fenced=True)
     samples = _samples(observer)
@@ -247,7 +247,7 @@ def test_no_page_can_be_framed_or_changed(path: str, method: str) -> None:
 
 
 def test_a_worker_without_pages_does_not_look() -> None:
-    """Figures that nobody can read cost nothing."""
+    """Figures that are not published cost nothing."""
     world = World()
     world.send(3)
     member = _started(world.worker())

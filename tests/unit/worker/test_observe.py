@@ -1,4 +1,4 @@
-"""Dead letters shout: in the log, at most one line a minute for each reason, and in the metrics."""
+"""Dead letters are visible: in the log, at most one line a minute for each reason, and in the metrics."""
 
 import logging
 import re
@@ -24,7 +24,7 @@ WARNING = re.compile(
 
 
 def _wrong(world: World, count: int, first: int = 0) -> None:
-    """Examples of another dimension than the stream has, each with its label."""
+    """Return examples of another dimension than the stream's, each with its label."""
     for number in range(first, first + count):
         example = codec.encode(Example("s0", str(number), [1.0, 2.0]))
         world.put("examples", 0, b"s0", example, 10 * number + 1)
@@ -37,7 +37,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[str, ...]]:
 
 
 def test_a_stream_of_the_wrong_dimension(caplog: pytest.LogCaptureFixture) -> None:
-    """What a user would lose: all of his records, with every page green and not a line in the log."""
+    """What a user would lose: all of the records, with every page green and not a line in the log."""
     world = World()
     observer = Observer(world.clock)
     member = _started(world.worker(observer=observer))

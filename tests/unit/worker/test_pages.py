@@ -167,7 +167,7 @@ def test_the_server_lives_as_long_as_the_worker(caplog: pytest.LogCaptureFixture
 
 
 def test_two_workers_of_a_process_share_nothing() -> None:
-    """Each worker has a metrics registry of its own."""
+    """Each worker has its own metrics registry."""
     one, two = HealthObserver(ManualClock()), HealthObserver(ManualClock())
     one.assigned([0])
     with (

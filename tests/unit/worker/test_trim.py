@@ -72,7 +72,7 @@ def _trimmed(examples: int = 40, labels: int = 30) -> tuple[World, Worker]:
 
 @pytest.mark.parametrize(("examples", "labels"), [(40, 30), (30, 40), (40, 0), (0, 40), (0, 0)])
 def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
-    """A worker deletes exactly the commits whose inputs are gone on both sides."""
+    """A worker deletes exactly the commits whose inputs were deleted on both sides."""
     world, member = _processed(COUNT)
     before = {number: _commits(world, number) for number in range(PARTITIONS)}
     _retain(world, examples, labels)
@@ -85,7 +85,7 @@ def test_what_nobody_can_use_is_deleted(examples: int, labels: int) -> None:
 
 
 def test_a_new_worker_continues_after_trimmed_progress() -> None:
-    """The outputs equal those of an undisturbed run."""
+    """The outputs equal an undisturbed run's outputs."""
     world, _ = _trimmed()
     again = _started(world.worker())
     _more(world, again, COUNT + 12)
@@ -268,7 +268,7 @@ def test_without_a_snapshot_the_task_is_parked() -> None:
 
 
 def test_a_snapshot_before_the_beginning_is_no_beginning() -> None:
-    """If records were deleted by hand, the error names both sequences."""
+    """If an operator deleted records, the error names both sequences."""
     world, _ = _trimmed()
     rarely = _started(world.worker(_config()))
     for end in (COUNT + 9, COUNT + 12):

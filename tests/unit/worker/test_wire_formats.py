@@ -136,7 +136,7 @@ def test_a_registry_that_is_away_stops_the_task_alone() -> None:
 
 
 def test_another_format_is_refused() -> None:
-    """A subscriber would meet values in the middle of a topic that he cannot read."""
+    """A subscriber would meet unreadable values in the middle of a topic."""
     world = World()
     world.send(10)
     member = _started(world.worker())

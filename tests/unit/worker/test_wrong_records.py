@@ -1,4 +1,4 @@
-"""Records that are wrong within a stream, in the wrong place, or of nobody: each is reported, and stops nobody else."""
+"""Records that are wrong within a stream, misplaced, or of no stream: each is reported, and stops no other record."""
 
 import logging
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def _task(**settings: object) -> Task:
 
 
 def _raw(records: Sequence[Example | Label | Mark], key: object = ..., first: int = 0) -> RawRecords:
-    """In offset order, a millisecond apart; `key` is that of all, by default their streams."""
+    """Return records in offset order, a millisecond apart, with `key` or, by default, the key of their stream."""
     offsets = np.arange(first, first + len(records), dtype=np.int64)
     keys = [record.stream.encode() if key is ... else key for record in records]
     return RawRecords(offsets, offsets + TIME_MS, keys, [codec.encode(record) for record in records])  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def test_dead_letters_are_counted() -> None:
     assert task.step(_raw([Example("s", "b", [1.0])], first=6), NO_RECORDS).dead == []
 
 
-# Streams that nobody configured ---------------------------------------------------------------------------------------
+# Streams that are not configured ---------------------------------------------------------------------------------------
 
 
 def test_labels_and_marks_alone_open_no_stream() -> None:
