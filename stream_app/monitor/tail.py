@@ -139,7 +139,9 @@ def _between(
             if found:
                 heard_s = time.monotonic()
             elif time.monotonic() - heard_s > READ_TIMEOUT_S:
-                raise UnknownOutcomeError("; ".join(follower.problems) or f"no answer for {READ_TIMEOUT_S:g} s")
+                raise UnknownOutcomeError(
+                    "; ".join(follower.problems) or f"the broker did not answer for {READ_TIMEOUT_S:g} s"
+                )
             for fetched in found:
                 place, records = fetched.partition, fetched.records
                 yield from (Found(place, row) for row in _rows(records) if row.offset < ends[place])

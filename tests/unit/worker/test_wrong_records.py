@@ -142,7 +142,7 @@ def test_dead_letters_are_counted() -> None:
     assert task.step(_raw([Example("s", "b", [1.0])], first=6), NO_RECORDS).dead == []
 
 
-# Streams that are not configured ---------------------------------------------------------------------------------------
+# Streams that are not configured --------------------------------------------------------------------------------------
 
 
 def test_labels_and_marks_alone_open_no_stream() -> None:
