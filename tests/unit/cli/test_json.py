@@ -41,6 +41,12 @@ def test_dead_letters(run: Run, world: World) -> None:
     assert (shown["sent_back"], shown["left_out"], shown["problem"]) == (None, {}, None)
 
 
+def test_nothing_but_errors_on_standard_error(run: Run) -> None:
+    """A progress bar without a terminal must not leave an empty line in the mail of a scheduled job."""
+    assert run("inspect", "--json")[2] == []
+    assert run("verify", "--no-rerun", "--json")[2] == []
+
+
 def test_permissions(run: Run) -> None:
     """An administrator's script applies each permission by itself."""
     status, (line,), _ = run("acls", "--principal", "User:desk", "--role", "subscriber", "--json")
