@@ -1,4 +1,4 @@
-"""`areba state` and `areba explain`: show, export and compare models, and show how a prediction came about."""
+"""`areba state` and `areba explain`: show and export models, and show how a prediction came about."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from stream_app.records import Example, Outcome, Prediction, RawRecords
 from stream_app.recovery.buffers import NO_RECORDS, WaitingRecords
 from stream_app.serialization import codec
 from stream_app.serialization.wire_format import WireFormat, format_of
-from stream_app.snapshot.model_file import ModelFile, differences, digest_of, read_model_file
+from stream_app.snapshot.model_file import ModelFile, digest_of
 from stream_app.terminal import Terminal
 
 ID_DIGITS = 16
@@ -76,7 +76,8 @@ class Place(NamedTuple):
 @contextmanager
 def waiting_for(task: int) -> Iterator[Reporter]:
     """Show a progress bar while a task is rebuilt."""
-    with Progress(console=Terminal(stderr=True), transient=True) as progress:
+    console = Terminal(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_interactive) as progress:
         bar = progress.add_task(f"task {task}", total=None)
 
         def report(reached: tuple[int, int], wanted: tuple[int, int]) -> None:
@@ -161,20 +162,6 @@ def export_all(config: Config, task: int, rebuilt: Rebuilt, folder: Path) -> Ite
             path = folder / f"{quote(stream, safe='')}.{quote(learner, safe='')}.safetensors"
             path.write_bytes(model_file(config, task, rebuilt, stream, learner).to_bytes())
             yield str(path)
-
-
-def diff(one: Path, two: Path) -> tuple[list[str], bool]:
-    """Compare two model files; return lines for people, and whether the states are equal."""
-    files = [read_model_file(str(path)) for path in (one, two)]
-    lines = [
-        f"{path}: {file.source.get('stream')}/{file.source.get('learner')} at {file.source.get('offsets')}, "
-        f"digest {digest_of(file.state)}"
-        for path, file in zip((one, two), files, strict=True)
-    ]
-    found = differences(files[0].state, files[1].state)
-    for name, here, there, largest in found:
-        lines.append(f"{name}: {here}" + (f", {there}" if largest is None else f", differs by up to {largest:g}"))
-    return [*lines, "equal" if not found else f"{len(found)} arrays differ"], not found
 
 
 # Explaining -----------------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stream_app.admin.compare_models import compare
 from stream_app.admin.learner_list import documents, table
-from stream_app.admin.models import DeadExampleError, Place, diff, explain, export, export_all, rebuild
+from stream_app.admin.models import DeadExampleError, Place, explain, export, export_all, rebuild
 from stream_app.backends.base import TopicPartition
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.learners.networks.autograd import DenseNetwork
@@ -102,18 +103,19 @@ def test_two_files_are_compared(tmp_path: Path) -> None:
     export(place, "s0", "areba", one, 0, None)
     export(place, "s0", "areba", two, 0, (40, 40))
     export(place, "s0", "baseline", other, 0, None)
-    assert diff(one, two)[1]
-    assert diff(one, two)[0][-1] == "equal"
-    lines, equal = diff(one, other)
-    assert not equal
-    assert any(line.startswith("parameters: float32 [25], differs by up to ") for line in lines)
+    assert compare(one, two).is_equal
+    assert [*compare(one, two).lines()][-1] == "equal"
+    found = compare(one, other)
+    assert not found.is_equal
+    assert any(line.startswith("parameters: float32 [25], differs by up to ") for line in found.lines())
+    assert (found.one.learner, found.two.learner) == ("areba", "baseline")
     files = list(export_all(world.config, 0, rebuild(place, 0, None), tmp_path / "all"))
     assert [Path(file).name for file in files] == ["s0.areba.safetensors", "s0.baseline.safetensors"]
-    assert diff(Path(files[0]), one)[1]
+    assert compare(Path(files[0]), one).is_equal
     assert read_model_file(str(one)).source["stream"] == "s0"
     other.write_bytes(one.read_bytes()[:-7])
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        diff(one, other)
+        compare(one, other)
 
 
 def test_names_that_are_not_there(tmp_path: Path) -> None:
