@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from stream_app.admin.compare_models import compare
+from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.admin.learner_list import documents, table
 from stream_app.admin.models import DeadExampleError, Place, explain, export, export_all, rebuild
-from stream_app.backends.base import TopicPartition
+from stream_app.backends.base import LogReader, TopicPartition
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.learners.networks.autograd import DenseNetwork
 from stream_app.records import Example, Prediction
@@ -183,3 +184,34 @@ def test_an_example_that_became_a_dead_letter_is_skipped() -> None:
     found = explain(_place(world), "s0", "again", 0)
     assert found.is_same
     assert (found.example.features, len(found.again)) == ((1.0,), 2)
+
+
+@pytest.mark.parametrize(("time_ms", "begins"), [(-1, []), (0, []), (700, [1])])
+def test_dead_letters_are_read_from_the_time_of_the_example(
+    time_ms: int, begins: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only those that the example can have become; an example without a time may have become any of them."""
+    world = _ran()
+    wrong = [(300, "before"), (time_ms, "again"), (500, "after")]
+    for at_ms, id_ in wrong:
+        world.put("examples", 0, b"s0", codec.encode(Example("s0", id_, [float("nan")])), at_ms)
+    member = _started(world.worker())
+    _turns(member, until=lambda: len(world.rows("dead_letters", 0)) == len(wrong))
+    began: list[int] = []
+    open_reader = DeadLettersTopic.open
+
+    def noted(topic: DeadLettersTopic, partition: int) -> LogReader:
+        reader = open_reader(topic, partition)
+        seek = reader.seek
+
+        def noting(offset: int) -> None:
+            began.append(offset)
+            seek(offset)
+
+        monkeypatch.setattr(reader, "seek", noting)
+        return reader
+
+    monkeypatch.setattr(DeadLettersTopic, "open", noted)
+    with pytest.raises(DeadExampleError, match="dead letter 0:1 "):
+        explain(_place(world), "s0", "again", 0)
+    assert began == begins
