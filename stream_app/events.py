@@ -160,13 +160,6 @@ RESTORED = Event(
     "snapshot (-1: none).",
 )
 CHANGED = Event("changed", _INFO, " task={task} {change}", "From now on a task uses the new value of a setting.")
-CHANGE_FLAGGED = Event(
-    "change-flagged",
-    _INFO,
-    " task={task} stream={stream!r} learner={learner} changes={changes}",
-    "A change detector has flagged a drop of a learner on a stream, for the streams that `/metrics` has. The field "
-    "`changes` counts all changes so far; `areba watch` and the metrics topic say when it began.",
-)
 GROWN = Event(
     "grown",
     _WARNING,
@@ -300,6 +293,17 @@ LABELS_MISSING = Event(
 )
 LABELS_RETURNED = Event(
     "labels", _INFO, " task={task} stream={stream!r}: they are coming again", "Labels of a stream are coming again."
+)
+
+CHANGE_FLAGGED = Event(
+    "change-flagged",
+    _INFO,
+    " task={task} stream={stream!r} learner={learner!r} event_time_ms={event_time_ms} changes={changes} "
+    "left_out={left_out}",
+    "The change detector has found that a learner recognises a class worse than before: the stream time when the "
+    "worker saw it, the learner's changes so far, and the number of changes since the previous such line that have no "
+    "line. At most five lines a minute; the topic `metrics` has every change. No model is reset: compare the learners "
+    "with `areba watch`.",
 )
 
 

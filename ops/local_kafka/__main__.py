@@ -35,15 +35,17 @@ def main() -> None:
 @click.option("--brokers", type=click.IntRange(1, 3), default=1, show_default=True, help="number of brokers")
 @folder_option
 def up(brokers: int, folder: Path) -> None:
-    """Start a cluster, or report that it runs; it runs until `down`."""
+    """Start a cluster, or say that it already runs; it runs until `down`."""
     library = kafka_jars()
     folder = folder.absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with file_lock(folder / "lock", READY_TIMEOUT_S):
         plan = ClusterPlan.load(folder)
-        running = plan is not None and any(processes.broker_pid(folder, broker.node) for broker in plan.brokers)
-        if plan and running and len(plan.brokers) == brokers:
-            say(f"Kafka {KAFKA_VERSION} already runs, with the data that it has in {folder}:")
+        pids = [processes.broker_pid(folder, broker.node) for broker in plan.brokers] if plan else []
+        pid = next(filter(None, pids), None)
+        if plan and pid and len(plan.brokers) == brokers:
+            running = f"Apache Kafka {processes.version_of(pid)} already runs in {folder}, at {plan.bootstrap_servers}"
+            say(f"{running}, with the data that it has", err=True)  # standard output may be filtered for `export`
         else:
             kafka = LocalKafka(folder, prepare_plan(folder, brokers), library, temporary=False)
             with ExitStack() as undo:

@@ -6,6 +6,7 @@ the committed offsets name.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from stream_app.admin.history import finish, last_commit, progress_of, progress_tail, tripped_by
@@ -14,6 +15,7 @@ from stream_app.admin.recent_outputs import recent
 from stream_app.admin.recommit import chosen_tasks
 from stream_app.backends.base import Cluster, Committed, TopicPartition
 from stream_app.backends.partition_count import grown, partitions_of
+from stream_app.backends.reading import read_rows
 from stream_app.backends.topics import largest_batch_bytes
 from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
@@ -40,6 +42,9 @@ COMMANDS = {
     ErrorCode.INPUTS_DELETED: "areba state skip",
 }
 """The command that lets a parked task continue."""
+
+MAX_MARKERS = 100
+"""Offsets after the committed one in which a record is looked for; if there are more, there surely is one."""
 
 
 def inspect(
@@ -151,7 +156,22 @@ def _state(
 
 def _input(cluster: Cluster, committed: Mapping[TopicPartition, Committed | None], partition: TopicPartition) -> Input:
     known = committed.get(partition)
-    return Input(partition.topic, known.offset if known else None, *cluster.watermarks(partition))
+    result = Input(partition.topic, known.offset if known else None, *cluster.watermarks(partition))
+    return result._replace(is_read=_is_read(cluster, partition, result))
+
+
+def _is_read(cluster: Cluster, partition: TopicPartition, known: Input) -> bool:
+    """Say whether only markers follow the committed offset: each transaction of a producer ends with such an offset.
+
+    `areba dlq replay` writes transactions, and the committed offset never moves beyond the last record.
+    """
+    if known.committed is None or not 0 < known.high - known.committed <= MAX_MARKERS:
+        return False
+    if cluster.ends([partition])[partition].stable < known.high:
+        return False  # an open transaction may have records
+    with closing(cluster.reader(partition)) as reader:
+        reader.seek(known.committed)
+        return next(read_rows(reader, f"{partition.topic}[{partition.partition}]"), None) is None
 
 
 def _checked_target(

@@ -26,17 +26,21 @@ class Input(NamedTuple):
         topic: Name of the topic.
         committed: The committed offset; None if nothing was committed.
         low: The first offset that the partition has.
-        high: The offset after its last record.
+        high: Its end: the offset after its last record or marker of a transaction.
+        is_read: Whether only markers of transactions follow the committed offset.
     """
 
     topic: str
     committed: int | None
     low: int
     high: int
+    is_read: bool = False
 
     @property
     def lag(self) -> int:
-        """Number of offsets that were not processed yet."""
+        """Number of offsets that were not processed yet; 0 if no record is among them."""
+        if self.is_read:
+            return 0
         return max(0, self.high - (self.low if self.committed is None else self.committed))
 
 
@@ -164,7 +168,7 @@ class Inspection:
         caption = (
             f"memory: at most {self.memory_bound_bytes >> 20:,} MB; snapshots hold {snapshot_bytes / (1 << 20):,.1f} MB"
         )
-        result = simple_table(title, COLUMNS, caption, names=2)
+        result = simple_table(title, COLUMNS, "\n".join((caption, *self._legend())), names=2)
         for view in self.tasks:
             offsets = [
                 text
@@ -179,6 +183,14 @@ class Inspection:
                 str(view.task), view.state.value, *offsets, *outputs, *sequences, view.engine or "-", style=style
             )
         return result
+
+    def _legend(self) -> Iterator[str]:
+        """Yield a line for each word of the table that needs an explanation."""
+        if any(view.recent.dead_records for view in self.tasks):
+            yield "dead: all dead letters of the last hour of event time; those that need no"
+            yield "attention, such as late labels, have no line below the table"
+        if any(view.state is TaskState.NEW for view in self.tasks):
+            yield "new: the task has not committed anything yet"
 
     def problems(self) -> Iterator[str]:
         """Yield a line for each problem."""

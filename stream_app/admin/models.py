@@ -1,4 +1,4 @@
-"""`areba state` and `areba explain`: show, export and compare models, and show how a prediction came about."""
+"""`areba state` and `areba explain`: show and export models, and show how a prediction came about."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,13 @@ from urllib.parse import quote
 
 from rich.progress import Progress
 
-from stream_app.admin.dead_letters.record import read_record
-from stream_app.admin.dead_letters.topic import DeadLettersTopic
+from stream_app.admin.dead_letters.buried_examples import BuriedExamples
 from stream_app.admin.history import POLL_S, READ_TIMEOUT_S, History, Rebuilt, Recorded, Reporter, records_of
-from stream_app.backends.base import Clock, Cluster, TopicPartition, pair
+from stream_app.backends.base import Clock, TopicPartition, pair
+from stream_app.backends.following import FollowableCluster
 from stream_app.backends.partition_count import partitions_of
 from stream_app.backends.partitioner import partition_of
+from stream_app.backends.reading import read_rows
 from stream_app.config import Config, TaskSettings
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.join.stream_join import HASH_KEY_BYTES
@@ -24,7 +25,7 @@ from stream_app.records import Example, Outcome, Prediction, RawRecords
 from stream_app.recovery.buffers import NO_RECORDS, WaitingRecords
 from stream_app.serialization import codec
 from stream_app.serialization.wire_format import WireFormat, format_of
-from stream_app.snapshot.model_file import ModelFile, differences, digest_of, read_model_file
+from stream_app.snapshot.model_file import ModelFile, digest_of
 from stream_app.terminal import Terminal
 
 ID_DIGITS = 16
@@ -35,7 +36,7 @@ class Place(NamedTuple):
     """An application: its configuration, its cluster, and a clock for deadlines."""
 
     config: Config
-    cluster: Cluster
+    cluster: FollowableCluster
     clock: Clock
 
     @property
@@ -76,7 +77,8 @@ class Place(NamedTuple):
 @contextmanager
 def waiting_for(task: int) -> Iterator[Reporter]:
     """Show a progress bar while a task is rebuilt."""
-    with Progress(console=Terminal(stderr=True), transient=True) as progress:
+    console = Terminal(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_interactive) as progress:
         bar = progress.add_task(f"task {task}", total=None)
 
         def report(reached: tuple[int, int], wanted: tuple[int, int]) -> None:
@@ -161,20 +163,6 @@ def export_all(config: Config, task: int, rebuilt: Rebuilt, folder: Path) -> Ite
             path = folder / f"{quote(stream, safe='')}.{quote(learner, safe='')}.safetensors"
             path.write_bytes(model_file(config, task, rebuilt, stream, learner).to_bytes())
             yield str(path)
-
-
-def diff(one: Path, two: Path) -> tuple[list[str], bool]:
-    """Compare two model files; return lines for people, and whether the states are equal."""
-    files = [read_model_file(str(path)) for path in (one, two)]
-    lines = [
-        f"{path}: {file.source.get('stream')}/{file.source.get('learner')} at {file.source.get('offsets')}, "
-        f"digest {digest_of(file.state)}"
-        for path, file in zip((one, two), files, strict=True)
-    ]
-    found = differences(files[0].state, files[1].state)
-    for name, here, there, largest in found:
-        lines.append(f"{name}: {here}" + (f", {there}" if largest is None else f", differs by up to {largest:g}"))
-    return [*lines, "equal" if not found else f"{len(found)} arrays differ"], not found
 
 
 # Explaining -----------------------------------------------------------------------------------------------------------
@@ -281,40 +269,27 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
 
 def _find_example(place: Place, partition: TopicPartition, stream: str, id_: str) -> tuple[Example, int]:
     """Return the first example with this id that is no dead letter, and its offset; later ones are repetitions."""
-    buried = _buried_examples(place, partition)
+    buried = BuriedExamples(place.cluster, place.config, partition)
     problem: str | None = None
     wanted, name = id_.encode(), stream.encode()
     is_known = stream in place.config.streams
-    for offset, value in records_of(place.cluster, partition):
-        is_known = is_known or (value is not None and name in value)
-        if value and wanted in value:  # most values need not be decoded
-            record = _decoded(value, place)
-            if isinstance(record, Example) and (record.stream, record.id) == (stream, id_):
-                if offset not in buried:
-                    return record, offset
-                problem = buried[offset]
+    where = f"{partition.topic}[{partition.partition}]"
+    with closing(place.cluster.reader(partition)) as reader:
+        for row in read_rows(reader, where):
+            is_known = is_known or (row.value is not None and name in row.value)
+            if row.value and wanted in row.value:  # most values need not be decoded
+                record = _decoded(row.value, place)
+                if isinstance(record, Example) and (record.stream, record.id) == (stream, id_):
+                    problem = buried.problem(row)
+                    if problem is None:
+                        return record, row.offset
     if problem is not None:
         raise DeadExampleError(f"{stream} {id_}: {problem}; it was never predicted")
-    where = f"{partition.topic}[{partition.partition}]"
     if not is_known:
         raise ConfigurationError(
             f"there is no stream {stream!r}: none is configured, and {where} has no example of this stream"
         )
     raise StateError(f"{where} has no example {id_!r} of stream {stream!r}", ErrorCode.EXAMPLE_UNKNOWN)
-
-
-def _buried_examples(place: Place, partition: TopicPartition) -> dict[int, str]:
-    """Return what became of the examples of a partition that became dead letters, by their offsets."""
-    topic, buried = DeadLettersTopic(place.cluster, place.config), dict[int, str]()
-    with closing(topic.open(partition.partition)) as reader:
-        for row in topic.rows(reader, partition.partition):
-            found = read_record(partition.partition, row, topic.wire_format)
-            if found is not None and found.dead_letter.topic == partition.topic:
-                letter = found.dead_letter
-                buried[letter.input_offset] = (
-                    f"examples offset {letter.input_offset} became dead letter {found.record_id} ({letter.reason})"
-                )
-    return buried
 
 
 def _decoded(value: bytes, place: Place) -> object:

@@ -161,7 +161,8 @@ def _operator(config: Config, grants: _Grants) -> Iterator[AclEntry]:
         names.dead_letters: "dlq replay marks what it has sent back",
         names.progress: "resume, reset, state import, state skip",
     }
-    reads = dict.fromkeys((names.examples, names.labels), "verify, explain; state recommit commits their offsets")
+    purpose = "inspect, verify, explain; state recommit commits their offsets"
+    reads = dict.fromkeys((names.examples, names.labels), purpose)
     for name in names:
         operations = {"Read": reads.get(name, "inspect, watch, tail, verify, explain, dlq, state")}
         if name in writes:

@@ -124,6 +124,11 @@ class Stream:
         learners = sum(learner.allocated_bytes for learner in self.learners if isinstance(learner, OnlineLearner))
         return OBJECT_BYTES + self.join.allocated_bytes + learners + sum(map(held_bytes, self.waiting.values()))
 
+    @property
+    def time_ms(self) -> int:
+        """The stream time in milliseconds; -1 before the first record."""
+        return int(self.join.arrays()["counters"][Counter.STREAM_TIME])
+
     def running(self) -> Running:
         """Return what a change of settings must know."""
         awaited = self.join.awaited_champions()

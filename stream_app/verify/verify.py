@@ -66,15 +66,29 @@ class Report:
 
     def scope_line(self) -> str:
         """Return which commits and offsets were checked, and what share of the history is covered."""
-        scopes = self.scopes.values()
-        checked = sum(sum(scope.end) - sum(scope.start) for scope in scopes)
-        covered = sum(sum(scope.end) - sum(scope.since) for scope in scopes)
-        history = sum(sum(scope.committed) for scope in scopes)
-        share = 1.0 if not history else covered / history
+        checked = sum(sum(scope.end) - sum(scope.start) for scope in self.scopes.values())
+        covered, history = self._coverage()
         return (
             f"checked {self.commits:,} commits and {checked:,} input offsets; with earlier runs that is "
-            f"{covered:,} of {history:,} offsets, {math.floor(1_000 * share) / 10:g} % of the history"
+            f"{covered:,} of {history:,} offsets, {_percent(covered, history)} of the history"
         )
+
+    def _coverage(self) -> tuple[int, int]:
+        """Return how many input offsets this run and the runs before it covered, and how many the history has."""
+        scopes = self.scopes.values()
+        covered = sum(sum(scope.end) - sum(scope.since) for scope in scopes)
+        return covered, sum(sum(scope.committed) for scope in scopes)
+
+    def verdict(self) -> str:
+        """Return the last line of the text: what the findings say about which part of the history."""
+        covered, history = self._coverage()
+        scope = f"{self.partitions} partitions, {self.commits:,} commits, {self.records:,} output records"
+        if not self.ok:
+            return f"{self.finding_count:,} findings ({scope})"
+        if covered < history:
+            left = "; inputs are left that were not checked" if self.is_partial else ""
+            return f"all checked records are accounted for, {_percent(covered, history)} of the history{left} ({scope})"
+        return f"all records are accounted for ({scope})"
 
     @property
     def ok(self) -> bool:
@@ -97,10 +111,8 @@ class Report:
             console.print(str(finding), soft_wrap=True, style="red")
         if self.finding_count > len(self.findings):
             console.print(f"and {self.finding_count - len(self.findings):,} more", style="red")
-        scope = f"{self.partitions} partitions, {self.commits:,} commits, {self.records:,} output records"
-        found_nothing = "all checked records are accounted for" if self.is_partial else "all records are accounted for"
-        verdict = found_nothing if self.ok else f"{self.finding_count:,} findings"
-        console.print(f"{verdict} ({scope})", style="bold green" if self.ok else "bold red")
+        style = "bold red" if not self.ok else "bold yellow" if self.is_partial else "bold green"
+        console.print(self.verdict(), soft_wrap=True, style=style)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the content of the JSON document."""
@@ -121,7 +133,7 @@ class Report:
     def tables(self) -> Iterator[Table]:
         """Yield a table for each of the three equations that account for all records; it has a row for each stream."""
         yield self._table(
-            ("examples", "= marks", "+ predicted", "+ duplicates", "+ dead letters"),
+            ("examples", "= marks", "+ predicted", "+ duplicates", "+ dead"),
             lambda f: (
                 f.examples,
                 f.example_marks,
@@ -135,7 +147,7 @@ class Report:
             lambda f: (f.champion_predictions, f.joined, f.unlabelled, f.evicted, f.pending),
         )
         yield self._table(
-            ("labels", "= marks", "+ joined", "+ corrections", "+ duplicates", "+ dead letters", "+ waiting"),
+            ("labels", "= marks", "+ joined", "+ corrections", "+ duplicates", "+ dead", "+ waiting"),
             lambda f: (
                 f.labels,
                 f.label_marks,
@@ -160,6 +172,11 @@ class Report:
         for stream, figures in sorted(self.figures.items()):
             table.add_row(stream, *(f"{count:,}" for count in cells(figures)))
         return table
+
+
+def _percent(part: int, whole: int) -> str:
+    """Return a share, rounded down, so that only the whole is 100 %."""
+    return f"{math.floor(1_000 * part / whole) / 10 if whole else 100:g} %"
 
 
 def _nothing(done: int, total: int) -> None:

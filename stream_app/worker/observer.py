@@ -193,10 +193,6 @@ class Observer:
         for line in lines:
             events.log(events.CHANGED, self._logger, task=task, change=line)
 
-    def change_flagged(self, task: int, stream: str, learner: str, changes: int) -> None:
-        """Record that a change was flagged for a learner of a stream, and how many there were so far."""
-        events.log(events.CHANGE_FLAGGED, self._logger, task=task, stream=stream, learner=learner, changes=changes)
-
     def memory_bound(self, bound: MemoryBound, tasks: int, limit_bytes: int, limit_name: str) -> None:
         """Record the memory bound of a worker that owns all tasks; warn if it exceeds the limit."""
         self.figures.set(metrics.MEMORY_BOUND, bound.total(tasks))
@@ -349,6 +345,13 @@ class Observer:
             command=look,
         )
         self._buried[reason] = _Buried(now_s)
+
+    def change_flagged(
+        self, task: int, stream: str, learner: str, event_time_ms: int, changes: int, *, left_out: int
+    ) -> None:
+        """Record that a learner became worse on a stream; `left_out` earlier changes had no line."""
+        at = {"task": task, "stream": stream, "learner": learner, "event_time_ms": event_time_ms}
+        events.log(events.CHANGE_FLAGGED, self._logger, **at, changes=changes, left_out=left_out)
 
     def labels(self, task: int, stream: str, problem: str | None) -> None:
         """Record whether the labels of a stream come; `problem` says why an operator should look, None if they come."""

@@ -1,10 +1,10 @@
 """Looks at the tasks of a worker and at their streams between rounds, in short slices of time.
 
-The labels of each stream are watched for the log, and for `/metrics` if it is served. The other figures are taken
-for `/metrics` alone. No record costs anything: each slice reads counters that the tasks keep anyway.
+The labels and the changes of each stream are watched for the log, and for `/metrics` if it is served. The other figures
+are taken for `/metrics` alone. No record costs anything: each slice reads counters that the tasks keep anyway.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from stream_app.pipeline.label_flow import LabelFlow, flow_of
 from stream_app.pipeline.prequential import scores_of
 from stream_app.pipeline.stream import Stream
 from stream_app.task_state import TaskState
-from stream_app.worker.observer import Observer
+from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.pages import metrics
 from stream_app.worker.pages.lag import Lag
@@ -27,6 +27,12 @@ LOOK_INTERVAL_S = 1.0
 LOOK_SLICE_S = 0.02
 """Longest slice, exceeded by at most one stream; the next slice takes the rest. Some hundred streams take as long."""
 
+LINES_PER_INTERVAL = 5
+"""Lines about changes in `WARNING_INTERVAL_S`: enough for all learners of a stream.
+
+A drift is often flagged for all learners of many streams at once; the topic `metrics` and `/metrics` have every change.
+"""
+
 
 class _Left(NamedTuple):
     """A stream that this pass has still to look at."""
@@ -37,10 +43,76 @@ class _Left(NamedTuple):
 
 @dataclass(slots=True)
 class _Pass:
-    """What a pass over all streams has found in one task so far: entries by table, and the largest shares."""
+    """What a pass over all streams has found in one task so far: entries by table, and the largest shares.
 
+    `is_first` says whether the task was not live in the pass before.
+    """
+
+    is_first: bool
     entries: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("pending", "waiting", "closed"), 0))
     used: dict[str, float] = field(default_factory=dict)
+
+
+class _Model(NamedTuple):
+    """Identifies what one learner has learned from one stream of a task."""
+
+    task: OwnedTask
+    stream: str
+    learner: str
+
+
+class _FlaggedChanges:
+    """Compares the number of changes of each model with its last one, and reports an increase.
+
+    Args:
+        clock: Measures the interval.
+        observer: Writes the lines.
+    """
+
+    def __init__(self, clock: Clock, observer: Observer) -> None:
+        self._clock = clock
+        self._observer = observer
+        self._known: dict[_Model, int] = {}  # without the models that have no change
+        self._began_s = clock.monotonic_s()
+        self._lines = 0
+        self._left_out = 0
+
+    def look(self, task: OwnedTask, stream: Stream, *, is_first: bool) -> None:
+        """Look at the models of a stream.
+
+        Args:
+            task: The task of the stream.
+            stream: The stream.
+            is_first: Whether the task has just become live: then changes that were not known before are not new.
+        """
+        for learner, monitor in zip(stream.learner_names, stream.changes, strict=True):
+            changes = int(monitor.arrays()["change_counts"][CHANGES])
+            model = _Model(task, stream.name, learner)
+            before = self._known.get(model, changes if is_first else 0)
+            if changes:
+                self._known[model] = changes
+            else:
+                self._known.pop(model, None)
+            if changes > before:
+                self._report(model, stream, changes, changes - before)
+
+    def _report(self, model: _Model, stream: Stream, changes: int, new: int) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s - self._began_s >= WARNING_INTERVAL_S:
+            self._began_s, self._lines = now_s, 0
+        if self._lines == LINES_PER_INTERVAL:
+            self._left_out += new
+            return
+        self._observer.change_flagged(
+            model.task.number, model.stream, model.learner, stream.time_ms, changes, left_out=self._left_out
+        )
+        self._lines += 1
+        self._left_out = 0
+
+    def keep(self, tasks: Collection[OwnedTask]) -> None:
+        """Forget the models of all other tasks."""
+        for model in [model for model in self._known if model.task not in tasks]:
+            del self._known[model]
 
 
 class StateWatch:
@@ -50,7 +122,7 @@ class StateWatch:
         config: The whole configuration, for the bounds of the tables.
         clock: Measures the interval and the slice.
         source: Knows the ends of the inputs.
-        observer: Receives the label flow of each stream, and has the figures.
+        observer: Receives the label flow and the changes of each stream, and has the figures.
     """
 
     def __init__(self, config: Config, clock: Clock, source: Source, observer: Observer) -> None:
@@ -71,7 +143,7 @@ class StateWatch:
         self._passes: dict[OwnedTask, _Pass] = {}
         self._lags: dict[OwnedTask, tuple[Lag, Lag]] = {}
         self._published: dict[OwnedTask, set[str]] = {}
-        self._changes: dict[OwnedTask, dict[tuple[str, str], int]] = {}  # by stream and learner: those flagged so far
+        self._flagged = _FlaggedChanges(clock, observer)
 
     def look(self, tasks: Sequence[OwnedTask]) -> None:
         """Continue where the last slice ended; after all streams, the next slice starts with the first again."""
@@ -95,9 +167,9 @@ class StateWatch:
         for task in self._published.keys() - {task for task in tasks if task.state is TaskState.LIVE}:
             del self._published[task]
             self._observer.figures.drop_streams(task.number)
-        for known in (self._lags, self._changes):
-            for task in known.keys() - {*tasks}:
-                del known[task]
+        for task in self._lags.keys() - {*tasks}:
+            del self._lags[task]
+        self._flagged.keep(tasks)
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 
@@ -125,7 +197,8 @@ class StateWatch:
             for task, found in self._passes.items():
                 if task in tasks and task.state is TaskState.LIVE:
                     self._publish_tables(task, found)
-        self._passes = {task: _Pass() for task in tasks if task.state is TaskState.LIVE}
+        live = [task for task in tasks if task.state is TaskState.LIVE]
+        self._passes = {task: _Pass(is_first=task not in self._passes) for task in live}
         self._left = [_Left(task, name) for task in self._passes for name in reversed(task.live.task.stream_names)]
 
     def _publish_tables(self, task: OwnedTask, found: _Pass) -> None:
@@ -141,11 +214,12 @@ class StateWatch:
         flow = flow_of(stream.join)
         problem = flow.problem(self._max_unlabelled_share)
         self._observer.labels(task.number, stream.name, problem)
+        self._flagged.look(task, stream, is_first=self._passes[task].is_first)
         if self._observer.publishes:
             self._look_at_tables(self._passes[task], stream)
             if self._admit(task, stream.name):
                 self._publish_labels(task.number, stream.name, flow, problem)
-                self._publish_learners(task, stream)
+                self._publish_learners(task.number, stream)
 
     def _admit(self, task: OwnedTask, name: str) -> bool:
         """Say whether a stream has figures of its own; the first streams have."""
@@ -173,20 +247,13 @@ class StateWatch:
         if flow.unlabelled_share is not None:
             figures.set(metrics.UNLABELLED_SHARE, flow.unlabelled_share, task, stream)
 
-    def _publish_learners(self, task: OwnedTask, stream: Stream) -> None:
+    def _publish_learners(self, task: int, stream: Stream) -> None:
         figures = self._observer.figures
         champion = stream.learner_names[stream.join.champion]
         for name, sums, monitor in zip(stream.learner_names, stream.prequential, stream.changes, strict=True):
-            at = task.number, stream.name, name
+            at = task, stream.name, name
             figures.set(metrics.CHAMPION, name == champion, *at)
-            changes = int(monitor.arrays()["change_counts"][CHANGES])
-            figures.set(metrics.CHANGES, changes, *at)
-            known = self._changes.setdefault(task, {})
-            if changes > known.get(
-                at[1:], changes
-            ):  # a change that was flagged before the first look was logged before
-                self._observer.change_flagged(*at, changes)
-            known[at[1:]] = changes
+            figures.set(metrics.CHANGES, float(monitor.arrays()["change_counts"][CHANGES]), *at)
             scores = scores_of(sums.sums())
             for metric, score in zip((metrics.RECALL, metrics.SPECIFICITY, metrics.GMEAN), scores, strict=True):
                 if score is not None:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from stream_app.admin.dead_letters.replay import ReplayResult, replay
+from stream_app.admin.dead_letters.replay import replay
+from stream_app.admin.dead_letters.replay_result import ReplayResult
 from stream_app.admin.dead_letters.selection import Selection
 from stream_app.backends import topics
 from stream_app.backends.base import Cluster, TopicPartition, Transaction

@@ -8,7 +8,7 @@ import pytest
 from stream_app.admin.dead_letters.listing import list_letters
 from stream_app.admin.dead_letters.origins import INPUT_DELETED, INPUT_DIFFERS
 from stream_app.admin.dead_letters.record import RecordId
-from stream_app.admin.dead_letters.replay import ReplayResult  # noqa: TC001
+from stream_app.admin.dead_letters.replay_result import ReplayResult  # noqa: TC001
 from stream_app.admin.dead_letters.selection import Selection, parse_record_ids, parse_time
 from stream_app.admin.dead_letters.show import show_letter
 from stream_app.backends.base import TopicPartition

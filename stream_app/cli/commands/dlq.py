@@ -132,6 +132,7 @@ def show_command(place: str, path: Path, *, full: bool, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Send back all dead letters; without it, choose some.")
 @click.option("--limit", type=click.IntRange(1), help="Send back at most this number.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be sent.")
+@JSON_OPTION
 def replay_command(
     places: Sequence[str],
     path: Path,
@@ -139,6 +140,7 @@ def replay_command(
     *,
     everything: bool,
     dry_run: bool,
+    as_json: bool,
     **chosen: Any,  # noqa: ANN401  (the options of _selecting)
 ) -> None:
     """Send dead letters back to the topics that they came from.
@@ -153,7 +155,6 @@ def replay_command(
       areba dlq replay 0:4711 0:4712 -c my.yaml
       areba dlq replay -c my.yaml --all
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin.dead_letters.cures import warnings  # noqa: PLC0415  (see run)
     from stream_app.admin.dead_letters.replay import replay  # noqa: PLC0415  (see run)
     from stream_app.backends.clock import SystemClock  # noqa: PLC0415
     from stream_app.backends.kafka.transaction import KafkaTransaction  # noqa: PLC0415
@@ -185,6 +186,6 @@ def replay_command(
             dry_run=dry_run,
             on_progress=on_progress,
         )
-    for line in (*warnings(reason for reason, _ in result.sent), *result.texts()):
+    for line in [json.dumps(result.to_plain())] if as_json else (*result.warnings(), *result.texts()):
         say(line)
     sys.exit(0 if result.ok else 1)

@@ -35,7 +35,9 @@ def inspect_application(path: Path, tasks: Sequence[int], *, as_json: bool) -> N
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
     place = open_place(path)
-    watched = partial(track, description="looking at tasks", console=Terminal(stderr=True), transient=True)
+    console = Terminal(stderr=True)
+    is_hidden = not console.is_interactive  # otherwise rich writes an empty line
+    watched = partial(track, description="looking at tasks", console=console, transient=True, disable=is_hidden)
     found = inspect(place.cluster, place.config, tasks, watched)
     if as_json:
         for line in found.to_json().splitlines():

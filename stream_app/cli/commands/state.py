@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION, TASK_OPTION, TASKS_OPTION
+from stream_app.cli.commands.options import CONFIG_OPTION, JSON_LINES_OPTION, JSON_OPTION, TASK_OPTION, TASKS_OPTION
 from stream_app.errors import StateError
 from stream_app.terminal import Terminal, say
 
@@ -72,11 +72,13 @@ def list_command(path: Path, tasks: Sequence[int], *, as_json: bool) -> None:
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder in which to save all learners."
 )
-def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: Path | None) -> None:
+@JSON_LINES_OPTION
+def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: Path | None, *, as_json: bool) -> None:
     """Rebuild a task as it was at a commit.
 
     The command loads the newest snapshot before the commit, processes the later records again, and compares every
-    digest. The exit status is 3 if the task cannot be rebuilt.
+    digest. With --json, it prints a document for each learner, with its file. The exit status is 3 if the task cannot
+    be rebuilt.
 
     \b
     Examples:
@@ -84,13 +86,18 @@ def rebuild_command(path: Path, task: int, at: tuple[int, int] | None, output: P
       areba state rebuild -c my.yaml --task 0 --at 20000/19500 -o models
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
     from stream_app.admin import models  # noqa: PLC0415  (see run)
-    from stream_app.admin.learner_list import table  # noqa: PLC0415
+    from stream_app.admin.learner_list import documents, table  # noqa: PLC0415
     from stream_app.cli.clients import open_place  # noqa: PLC0415
 
     place = open_place(path)
     rebuilt = models.rebuild(place, task, at)
+    files = [*models.export_all(place.config, task, rebuilt, output)] if output else []
+    if as_json:
+        for number, one in enumerate(documents(place.config, task, rebuilt)):  # the files have the same order
+            say(json.dumps({**one, "file": files[number] if files else None}))
+        return
     Terminal().print(table(place.config, task, rebuilt))
-    for file in models.export_all(place.config, task, rebuilt, output) if output else ():
+    for file in files:
         say(file)
 
 
@@ -146,7 +153,8 @@ def import_command(file: Path, stream: str, learner: str, path: Path, task: int 
 @state.command("diff")
 @click.argument("one", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("two", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-def diff_command(one: Path, two: Path) -> None:
+@JSON_OPTION
+def diff_command(one: Path, two: Path, *, as_json: bool) -> None:
     """Compare two exported learners, array by array.
 
     The exit status is 1 if they differ.
@@ -155,12 +163,12 @@ def diff_command(one: Path, two: Path) -> None:
     Examples:
       areba state diff monday.safetensors tuesday.safetensors
     """  # noqa: D301  (\b: click keeps the lines of the paragraph)
-    from stream_app.admin import models  # noqa: PLC0415  (see run)
+    from stream_app.admin.compare_models import compare  # noqa: PLC0415  (see run)
 
-    lines, equal = models.diff(one, two)
-    for line in lines:
+    found = compare(one, two)
+    for line in [json.dumps(found.to_plain())] if as_json else found.lines():
         say(line)
-    sys.exit(0 if equal else 1)
+    sys.exit(0 if found.is_equal else 1)
 
 
 @state.command("recommit")

@@ -10,6 +10,7 @@ All state is in one folder:
 """
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -113,6 +114,12 @@ def broker_pid(folder: Path, node: int) -> int | None:
         return None
     marker = str(folder / f"broker-{node}.properties")
     return pid if marker in command_line(pid) else None
+
+
+def version_of(pid: int) -> str:
+    """Return the version of Kafka that a broker's process runs, by the folder of its jars (`kafka_jars`)."""
+    found = re.search(r"/kafka-(\d+\.\d+\.\d+)/lib/", command_line(pid))
+    return found[1] if found else "of unknown version"
 
 
 def command_line(pid: int) -> str:

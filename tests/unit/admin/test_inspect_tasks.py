@@ -14,7 +14,7 @@ from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, ErrorCode, TopicError
-from stream_app.records import RESUME, Act, Commit
+from stream_app.records import RESUME, Act, Commit, Example, OutputRecords
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from tests.support.damages.world import (
@@ -70,6 +70,30 @@ def test_a_healthy_application() -> None:
         0,
         [(1, TaskState.IDLE)],
     )
+
+
+def test_markers_are_no_lag() -> None:
+    """After `areba dlq replay` an input ends with a marker, which no commit passes: nothing is left to process."""
+    world = World()
+    example = codec.encode(Example("s0", "0", [1.0]))
+    place = TopicPartition("examples", 0)
+    member = _started(world.worker())
+
+    def lag() -> int:
+        return inspect(world.cluster, world.config, [0]).tasks[0].inputs[0].lag
+
+    replay = world.open_transaction("replay")
+    replay.initialise()
+    for turn in range(2):
+        replay.begin()
+        replay.produce(place, OutputRecords([b"s0"], [example], [turn + 1]))
+        assert lag() > 0, "a transaction that is open may be committed"
+        replay.commit()
+        assert lag() > 0
+        _turns(member, until=lambda: lag() == 0)
+        known = inspect(world.cluster, world.config, [0]).tasks[0].inputs[0]
+        assert known.committed == 2 * turn + 1
+        assert known.high == 2 * turn + 2
 
 
 def test_a_task_that_the_breaker_stopped() -> None:

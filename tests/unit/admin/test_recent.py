@@ -185,3 +185,13 @@ def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     heads = next(line for line in lines if "task" in line).split()
     assert row[heads.index("dead")] == "12"
     assert row[heads.index("silent")] == "0"
+    explained = {line.split(":")[0].strip() for line in lines if ":" in line}
+    assert {"dead", "new"} <= explained, "task 1 has no records"
+
+
+def test_the_table_explains_new_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    """A user who has just started sees this word first."""
+    world = World()
+    Console(width=80).print(inspect(world.cluster, world.config).table())
+    lines = capsys.readouterr().out.splitlines()
+    assert {"dead", "new"} & {line.split(":")[0].strip() for line in lines if ":" in line} == {"new"}

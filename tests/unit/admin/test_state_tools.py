@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stream_app.admin.compare_models import compare
+from stream_app.admin.dead_letters.topic import DeadLettersTopic
 from stream_app.admin.learner_list import documents, table
-from stream_app.admin.models import DeadExampleError, Place, diff, explain, export, export_all, rebuild
-from stream_app.backends.base import TopicPartition
+from stream_app.admin.models import DeadExampleError, Place, explain, export, export_all, rebuild
+from stream_app.backends.base import LogReader, TopicPartition
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.learners.networks.autograd import DenseNetwork
 from stream_app.records import Example, Prediction
@@ -102,18 +104,19 @@ def test_two_files_are_compared(tmp_path: Path) -> None:
     export(place, "s0", "areba", one, 0, None)
     export(place, "s0", "areba", two, 0, (40, 40))
     export(place, "s0", "baseline", other, 0, None)
-    assert diff(one, two)[1]
-    assert diff(one, two)[0][-1] == "equal"
-    lines, equal = diff(one, other)
-    assert not equal
-    assert any(line.startswith("parameters: float32 [25], differs by up to ") for line in lines)
+    assert compare(one, two).is_equal
+    assert [*compare(one, two).lines()][-1] == "equal"
+    found = compare(one, other)
+    assert not found.is_equal
+    assert any(line.startswith("parameters: float32 [25], differs by up to ") for line in found.lines())
+    assert (found.one.learner, found.two.learner) == ("areba", "baseline")
     files = list(export_all(world.config, 0, rebuild(place, 0, None), tmp_path / "all"))
     assert [Path(file).name for file in files] == ["s0.areba.safetensors", "s0.baseline.safetensors"]
-    assert diff(Path(files[0]), one)[1]
+    assert compare(Path(files[0]), one).is_equal
     assert read_model_file(str(one)).source["stream"] == "s0"
     other.write_bytes(one.read_bytes()[:-7])
     with pytest.raises(StateError, match=ErrorCode.STATE_UNUSABLE):
-        diff(one, other)
+        compare(one, other)
 
 
 def test_names_that_are_not_there(tmp_path: Path) -> None:
@@ -181,3 +184,34 @@ def test_an_example_that_became_a_dead_letter_is_skipped() -> None:
     found = explain(_place(world), "s0", "again", 0)
     assert found.is_same
     assert (found.example.features, len(found.again)) == ((1.0,), 2)
+
+
+@pytest.mark.parametrize(("time_ms", "begins"), [(-1, []), (0, []), (700, [1])])
+def test_dead_letters_are_read_from_the_time_of_the_example(
+    time_ms: int, begins: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only those that the example can have become; an example without a time may have become any of them."""
+    world = _ran()
+    wrong = [(300, "before"), (time_ms, "again"), (500, "after")]
+    for at_ms, id_ in wrong:
+        world.put("examples", 0, b"s0", codec.encode(Example("s0", id_, [float("nan")])), at_ms)
+    member = _started(world.worker())
+    _turns(member, until=lambda: len(world.rows("dead_letters", 0)) == len(wrong))
+    began: list[int] = []
+    open_reader = DeadLettersTopic.open
+
+    def noted(topic: DeadLettersTopic, partition: int) -> LogReader:
+        reader = open_reader(topic, partition)
+        seek = reader.seek
+
+        def noting(offset: int) -> None:
+            began.append(offset)
+            seek(offset)
+
+        monkeypatch.setattr(reader, "seek", noting)
+        return reader
+
+    monkeypatch.setattr(DeadLettersTopic, "open", noted)
+    with pytest.raises(DeadExampleError, match="dead letter 0:1 "):
+        explain(_place(world), "s0", "again", 0)
+    assert began == begins

@@ -2,7 +2,15 @@
 
 import json
 from base64 import b64decode
+from pathlib import Path
 
+import pytest
+
+from stream_app.cli import topic_setup
+from stream_app.cli.main import cli
+from stream_app.records import Example
+from stream_app.serialization import codec
+from stream_app.snapshot.model_file import read_model_file
 from tests.support.world import World, _started, _turns
 from tests.unit.cli.conftest import Run
 
@@ -39,6 +47,60 @@ def test_dead_letters(run: Run, world: World) -> None:
     assert (status, {name: shown[name] for name in letter}) == (0, letter)
     assert (b64decode(shown["key_base64"]), b64decode(shown["value_base64"])) == (b"s1", b"nonsense")
     assert (shown["sent_back"], shown["left_out"], shown["problem"]) == (None, {}, None)
+
+
+def test_rebuilt_learners(run: Run, tmp_path: Path) -> None:
+    """A script that exports all learners needs the file of each."""
+    status, out, err = run("state", "rebuild", "--task", "0", "--json")
+    first = [*map(json.loads, out)]
+    assert (status, err, [one["file"] for one in first]) == (0, [], [None, None])
+    status, out, _ = run("state", "rebuild", "--task", "0", "-o", str(tmp_path / "models"), "--json")
+    second = [*map(json.loads, out)]
+    assert [{**one, "file": None} for one in second] == first
+    for one in second:
+        assert read_model_file(one["file"]).source["learner"] == one["learner"]
+
+
+def test_models_that_differ(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is the same as with text."""
+    run("state", "rebuild", "--task", "0", "-o", str(tmp_path))
+    one, two = (str(tmp_path / f"s0.{learner}.safetensors") for learner in ("areba", "baseline"))
+    for other, status in ((one, 0), (two, 1)):
+        with pytest.raises(SystemExit) as ended:
+            cli(["state", "diff", one, other, "--json"])
+        document = json.loads(capsys.readouterr().out)
+        assert (ended.value.code, document["is_equal"], document["one"]["learner"]) == (status, status == 0, "areba")
+        assert bool(document["differences"]) == (status == 1)
+    assert {"name", "here", "there", "largest"} == set(document["differences"][0])
+
+
+def test_a_rehearsed_replay(run: Run, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script decides by reason whether to send dead letters back."""
+    world.put("examples", 1, b"s1", codec.encode(Example("s1", "x", [1.0, 2.0])), 300)
+    world.put("examples", 1, b"s1", b"nonsense", 300)
+    world.put("examples", 1, b"other", codec.encode(Example("s1", "y", [1.0])), 300)
+    worker = _started(world.worker())
+    _turns(worker, until=lambda: any(task.offsets == (23, 20) for task in worker.tasks))
+    monkeypatch.setattr(topic_setup, "check_topics", lambda _config, _cluster: {})  # these topics have no settings
+    status, (line,), _ = run("dlq", "replay", "--all", "--dry-run", "--json")
+    document = json.loads(line)
+    assert (status, document["ok"], document["dry_run"], document["sent_before"], document["left"]) == (
+        1, False, True, 0, 0,
+    )  # fmt: skip
+    assert {(one["reason"], one["topic"], one["records"]) for one in document["sent"]} == {
+        ("wrong-dimension", "examples", 1),
+        ("wrong-schema", "examples", 1),
+    }
+    [refused] = document["refused"]
+    assert (refused["records"], len(refused["first"])) == (1, 1)
+    assert len(document["warnings"]) == 2
+
+
+def test_nothing_but_errors_on_standard_error(run: Run) -> None:
+    """A progress bar without a terminal must not leave an empty line in the mail of a scheduled job."""
+    assert run("inspect", "--json")[2] == []
+    assert run("verify", "--no-rerun", "--json")[2] == []
+    assert run("state", "list", "--json")[2] == []
 
 
 def test_permissions(run: Run) -> None:

@@ -1,6 +1,7 @@
 """`areba verify --checkpoint`: runs that follow one another cover all of history, although inputs expire."""
 
 import json
+import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -140,6 +141,7 @@ def test_daily_runs_cover_all_of_history(application: Application, path: Path) -
         assert scope.end == scope.committed > low
         assert 0 < report.commits <= whole + 1
     assert report.scope_line().endswith("100 % of the history")
+    assert report.verdict().startswith("all records ")
 
 
 def test_a_run_of_nothing_new_ends_where_it_began(application: Application, path: Path) -> None:
@@ -206,12 +208,18 @@ def test_without_a_checkpoint_the_oldest_snapshot_is_the_beginning(application: 
     assert report.findings == ()
     assert report.is_partial
     assert (5, 5) < scope.since == scope.start < scope.end == scope.committed
+    share = math.floor(1_000 * (1 - sum(scope.since) / sum(scope.committed))) / 10
+    assert report.verdict().startswith("all checked records ")
+    assert f" {share:g} %" in report.verdict()
+    assert f" {share:g} %" in report.scope_line()
     application.day()
     chained = application.verify(path)
     assert (chained.ok, chained.scopes[0].since, chained.scopes[0].start) == (True, scope.since, scope.end)
     assert chained.is_partial, "the inputs between offset 5 and the snapshot are still there, and were never checked"
     application.expire()
-    assert not application.verify(path).is_partial
+    final = application.verify(path)
+    assert not final.is_partial
+    assert final.verdict().startswith("all checked records "), "not all records of the history"
 
 
 def test_damage_after_the_oldest_snapshot_is_found(application: Application) -> None:

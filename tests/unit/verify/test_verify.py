@@ -63,6 +63,10 @@ def test_the_report_is_shown(log: Log) -> None:
     text = out.getvalue()
     assert "all records are accounted for (1 partitions" in text
     assert "dead letters of sine from examples: bad-id 1" in text
+    narrow = io.StringIO()
+    verify.verify(log, CONFIG).show(Terminal(file=narrow, width=80))
+    [labels] = [line for line in narrow.getvalue().splitlines() if "corrections" in line]
+    assert labels.split("+")[-1].strip() == "waiting", "all headings are on one line"
     put(log, TOPICS.predictions, 4, None)
     out = io.StringIO()
     verify.verify(log, CONFIG).show(Terminal(file=out, width=120))

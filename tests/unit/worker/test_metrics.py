@@ -157,31 +157,6 @@ def test_lag_in_seconds() -> None:
         assert exact <= long.look(offset, 3 * MAX_POINTS, now_s) <= exact + 16
 
 
-def test_a_flagged_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The classes of a stream change places: the log has a line for each learner, and the next look adds none."""
-    world = World(_config(join={"ttl_ms": 10_000}))
-    observer = HealthObserver(world.clock)
-    member = _started(world.worker(observer=observer))
-    for number in range(1_200):
-        label = number % 2 if number < 600 else 1 - number % 2
-        example = codec.encode(Example("s0", str(number), [float(number % 2)]))
-        world.put("examples", 0, b"s0", example, 10 * number + 1)
-        world.put("labels", 0, b"s0", codec.encode(Label("s0", str(number), label)), 10 * number + 5)
-        if number == 600:
-            _turns(member, until=lambda: any(task.offsets == (601, 601) for task in member.tasks))
-            _look(world, member)
-    with caplog.at_level("INFO", logger="areba.worker"):
-        _turns(member, until=lambda: any(task.offsets == (1_200, 1_200) for task in member.tasks))
-        _look(world, member)
-        _look(world, member)
-    lines = [record for record in caplog.records if getattr(record, "event", "") == "change-flagged"]
-    fields = [vars(line)["fields"] for line in lines]
-    assert [(one["stream"], one["learner"], one["changes"]) for one in fields] == [
-        ("s0", "areba", 1),
-        ("s0", "baseline", 1),
-    ]
-
-
 def test_the_number_of_series_is_bounded() -> None:
     """Ten thousand streams must not take Prometheus' memory; those that are left out are counted."""
     streams = PUBLISHED_STREAMS + 25

@@ -1,0 +1,55 @@
+"""Which examples of a partition became dead letters, read from no earlier than necessary."""
+
+import math
+from contextlib import closing
+
+from stream_app.admin.dead_letters.record import read_record
+from stream_app.admin.dead_letters.topic import DeadLettersTopic
+from stream_app.backends.base import TopicPartition
+from stream_app.backends.following import FollowableCluster
+from stream_app.backends.reading import Row
+from stream_app.config import Config
+
+FIRST_TIME_MS = 1
+"""Timestamp of the dead letter of a record that has none."""
+
+
+class BuriedExamples:
+    """The examples of a partition that became dead letters.
+
+    An example's dead letter has the timestamp of the example, so the broker's index by time says where the dead letter
+    can be: reading all of the dead letters would take minutes if there are millions.
+
+    Args:
+        cluster: Where the topics are.
+        config: The application's configuration.
+        examples: A partition of the examples.
+    """
+
+    def __init__(self, cluster: FollowableCluster, config: Config, examples: TopicPartition) -> None:
+        self._cluster = cluster
+        self._topic = DeadLettersTopic(cluster, config)
+        self._examples = examples
+        self._since_ms = math.inf
+        self._problems: dict[int, str] = {}
+
+    def problem(self, example: Row) -> str | None:
+        """Return what became of an example that became a dead letter; None for another example."""
+        if example.timestamp_ms < self._since_ms:
+            self._read(example.timestamp_ms)
+        return self._problems.get(example.offset)
+
+    def _read(self, since_ms: int) -> None:
+        self._since_ms = since_ms
+        partition = self._examples.partition
+        place = TopicPartition(self._topic.name, partition)
+        with closing(self._topic.open(partition)) as reader:
+            if since_ms > FIRST_TIME_MS:
+                reader.seek(self._cluster.offsets_since([place], since_ms)[place])
+            for row in self._topic.rows(reader, partition):
+                found = read_record(partition, row, self._topic.wire_format)
+                if found is not None and found.dead_letter.topic == self._examples.topic:
+                    letter = found.dead_letter
+                    self._problems[letter.input_offset] = (
+                        f"examples offset {letter.input_offset} became dead letter {found.record_id} ({letter.reason})"
+                    )
