@@ -139,6 +139,13 @@ RESTARTING = Event(
 )
 ASSIGNED = Event("assigned", _INFO, " tasks={tasks}", "The group has given these tasks to this worker.")
 REVOKED = Event("revoked", _INFO, " tasks={tasks}", "The group has taken these tasks back.")
+CONTINUED = Event(
+    "continued",
+    _INFO,
+    " task={task} sequence={sequence}",
+    "The group has given a task back to its last owner. Nobody has committed anything for it in between, so the task "
+    "continues without a restore.",
+)
 RESTORING = Event(
     "restoring",
     _INFO,

@@ -164,6 +164,10 @@ class Observer:
     def owned(self, task: int, committed: tuple[int, int]) -> None:
         """Record that a task must be restored up to these offsets; `assigned` or `aborted` has been logged before."""
 
+    def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:  # noqa: ARG002  (for subclasses)
+        """Record that a task came back as it was: its sequence and its offsets."""
+        events.log(events.CONTINUED, self._logger, task=task, sequence=sequence)
+
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record a restore's progress: the task's state, and the offsets that its replay has reached."""
         now = self._clock.monotonic_s()

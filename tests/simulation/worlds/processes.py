@@ -57,6 +57,11 @@ class Notes(Observer):
         self._world.faults.events[Event.RESTORED] += records > 0
         self._world.faults.events[Event.LOADED] += snapshot >= 0
 
+    def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:
+        """Count a task that came back as it was."""
+        super().continued(task, sequence, committed)
+        self._world.faults.events[Event.CONTINUED] += 1
+
     def damaged(self, task: int, problem: str) -> None:
         """Count a process that stood still, and whose snapshot the next owners have dropped meanwhile."""
         super().damaged(task, problem)
