@@ -109,6 +109,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "KeptTasks.take",
         "if tuple(committed.get(partition) for partition in task.inputs) == task.committed:",
         "if True:",
+        ("tests/unit/worker/test_rebalances.py::test_a_task_is_restored_if_another_worker_has_committed_for_it",),
     ),
     "unfenced-start": Mutant(
         "a process joins the group without fencing the previous process of the same name",
