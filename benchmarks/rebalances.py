@@ -233,6 +233,7 @@ class Trial:
         time.sleep(SETTLE_S)
         third = self._start("three")
         everyone = [*self.first, third]
+        _wait(lambda: bool(third.tasks()))
         after = self.wait_until_live(everyone)
         joined_s = third.since(0.0, "assigned")[0].at_s
         time.sleep(SETTLE_S)
