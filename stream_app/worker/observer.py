@@ -237,10 +237,9 @@ class Observer:
         partitions = ", ".join(f"{place.topic}[{place.partition}]" for place in places)
         events.log(events.HANGING, self._logger, partitions=partitions)
 
-    def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
-        """Record that hanging transactions of these ids, whose processes are gone, were ended."""
-        for name in transactional_ids:
-            events.log(events.TAKEN_OVER, self._logger, task=task, transactional_id=name)
+    def taken_over(self, tasks: Sequence[int], transactional_id: str) -> None:
+        """Record that transactions of this id, whose process is gone, were ended where these tasks wait."""
+        events.log(events.TAKEN_OVER, self._logger, tasks=_list(tasks), transactional_id=transactional_id)
 
     def repaired(self, task: int, records: Mapping[str, int]) -> None:
         """Record how many committed but unreadable outputs were published again, by topic."""

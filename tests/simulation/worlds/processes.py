@@ -82,10 +82,10 @@ class Notes(Observer):
         super().repaired(task, records)
         self._world.faults.events[Event.REPAIRED] += 1
 
-    def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
-        """Count hanging transactions of an instance that is gone, which were ended."""
-        super().taken_over(task, transactional_ids)
-        self._world.faults.events[Event.TAKEN_OVER] += len(transactional_ids)
+    def taken_over(self, tasks: Sequence[int], transactional_id: str) -> None:
+        """Count transactions of an instance that is gone, which were ended."""
+        super().taken_over(tasks, transactional_id)
+        self._world.faults.events[Event.TAKEN_OVER] += 1
 
     def parked(self, task: int, problem: StateError) -> None:
         """Record a parked task; only a loss of inputs may park one."""
