@@ -11,8 +11,8 @@ is a sweep, and so is the first transaction for each task that the process is gi
 transactional id in the progress of the task, where readers of uncommitted records find it. A task is restored only once
 everything that was open in its partitions has ended. What stays open for longer than a transaction may last is swept by
 the owner of the task, under its own transactional id and under those that progress names, unless a member of the group
-uses them. The new owner of a task does not wait so long for a process that has left the group: it sweeps under the id of
-that process at once. `settle` then decides which of the ended transactions had been committed.
+uses them. The new owner of a task does not wait so long for a process that has left the group: it sweeps under the id
+of that process at once. `settle` then decides which of the ended transactions had been committed.
 """
 
 import logging
