@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import codec, learners, metrics_cost, opening, restarts, snapshots, way, worker
+from benchmarks import codec, learners, metrics_cost, opening, rebalances, restarts, snapshots, way, worker
 from benchmarks.rows import Row
 from stream_app.terminal import Terminal
 
@@ -25,6 +25,7 @@ GROUPS: Mapping[str, Callable[[], list[Row]]] = {
     "worker": worker.rows,
     "snapshots": snapshots.rows,
     "restarts": restarts.rows,
+    "rebalances": rebalances.rows,
 }
 
 

@@ -139,6 +139,13 @@ RESTARTING = Event(
 )
 ASSIGNED = Event("assigned", _INFO, " tasks={tasks}", "The group has given these tasks to this worker.")
 REVOKED = Event("revoked", _INFO, " tasks={tasks}", "The group has taken these tasks back.")
+CONTINUED = Event(
+    "continued",
+    _INFO,
+    " task={task} sequence={sequence}",
+    "The group has given a task back to its last owner. Nobody has committed anything for it in between, so the task "
+    "continues without a restore.",
+)
 RESTORING = Event(
     "restoring",
     _INFO,
@@ -216,8 +223,8 @@ TAKEOVER_POSTPONED = Event(
 TAKEN_OVER = Event(
     "taken-over",
     _WARNING,
-    " task={task} transactional_id={transactional_id}: its hanging transaction was ended",
-    "The worker has ended a hanging transaction that a vanished process had left open.",
+    " tasks={tasks} transactional_id={transactional_id}: its open transaction was ended",
+    "The worker has ended a transaction that a process which is gone had left open.",
 )
 UNBLOCKED = Event(
     "unblocked", _INFO, " tasks={tasks}", "The transactions that these tasks were waiting for are no longer open."

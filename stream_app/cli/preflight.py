@@ -12,12 +12,12 @@ from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.following import FollowableCluster
 from stream_app.backends.partition_count import tasks_of
 from stream_app.cli.checks import group_rights
+from stream_app.cli.machine_memory import memory_limit_bytes
 from stream_app.cli.schemas import with_schemas
 from stream_app.config import Config
 from stream_app.config.memory_bound import bound_of
 from stream_app.errors import ArebaError
 from stream_app.jit.cache import base_folder, is_read_only
-from stream_app.worker.machine_memory import memory_limit_bytes
 
 READ_S = 3.0
 """How long a first answer to a read of all topics may take; a live broker answers within half a second."""

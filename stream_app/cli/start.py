@@ -12,6 +12,7 @@ from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.cli.checks import RETRY_S, wait_for_older_workers, wait_for_schemas, wait_for_topics
 from stream_app.cli.clients import open_cluster
+from stream_app.cli.machine_memory import memory_limit_bytes
 from stream_app.cli.restart import NO_RESTARTS, Restarts
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config, TaskSettings
@@ -20,7 +21,6 @@ from stream_app.errors import (
     OutageError,
     RestartNeededError,
 )
-from stream_app.worker.machine_memory import memory_limit_bytes
 from stream_app.worker.observer import Observer
 
 TAKEOVER_TIMEOUT_S = 10.0

@@ -11,7 +11,8 @@ is a sweep, and so is the first transaction for each task that the process is gi
 transactional id in the progress of the task, where readers of uncommitted records find it. A task is restored only once
 everything that was open in its partitions has ended. What stays open for longer than a transaction may last is swept by
 the owner of the task, under its own transactional id and under those that progress names, unless a member of the group
-uses them. `settle` then decides which of the ended transactions had been committed.
+uses them. The new owner of a task does not wait so long for a process that has left the group: it sweeps under the id
+of that process at once. `settle` then decides which of the ended transactions had been committed.
 """
 
 import logging
@@ -43,6 +44,10 @@ FIRST_LOOK_S = 0.01
 HANGS_AFTER_S = 25.0
 """A transaction that is open for this long hangs: every 10 s, a broker aborts those older than `transaction.timeout.ms`
 (10 s)."""
+
+GONE_AFTER_S = 0.5
+"""A transaction that is open for this long where a task is to be restored, and whose process has left the group, was
+left behind: the broker would abort it some 10 s later."""
 
 TAIL_RECORDS = 1_000
 """The last offsets of progress that are searched for transactional ids: every hanging record is among them."""
@@ -81,6 +86,11 @@ class OpenTransactions:
     def holds(self, number: int) -> bool:
         """Say whether a partition of this number is not readable yet."""
         return any(place.partition == number for place in self._waiting)
+
+    def held(self, seconds: float) -> Sequence[TopicPartition]:
+        """Return the partitions that could be read no further for at least this long, as of the last check."""
+        before_s = self._looked_s - seconds
+        return [place for place, known in self._waiting.items() if known is not None and known.since_s <= before_s]
 
     def add(self, places: Iterable[TopicPartition]) -> None:
         """Wait for the end of everything that is open in these partitions at the next check."""
@@ -234,25 +244,22 @@ def _writer_of(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, bo
 
 
 def take_over(
-    transactional_ids: Iterable[str],
+    transactional_id: str,
     open_transaction: Callable[[str], Transaction],
     places: Sequence[TopicPartition],
     mark: GroupOffset,
-) -> list[str]:
-    """End the hanging records of these ids, whose processes are gone, and return the ids that were taken over.
+) -> bool:
+    """End the open and the hanging records of this id, whose process is gone; return whether that was done.
 
     Another worker may do the same at the same time: then the broker fences the worker that began first, and the other
     worker ends the rest.
     """
-    done = []
-    for transactional_id in transactional_ids:
-        transaction = open_transaction(transactional_id)
-        try:
-            transaction.initialise()
-            if sweep(transaction, transactional_id, places, mark):
-                done.append(transactional_id)
-        except (FencedError, UnknownOutcomeError) as problem:
-            events.log(events.TAKEOVER_POSTPONED, LOGGER, transactional_id=transactional_id, problem=problem)
-        finally:
-            transaction.close()
-    return done
+    transaction = open_transaction(transactional_id)
+    try:
+        transaction.initialise()
+        return sweep(transaction, transactional_id, places, mark)
+    except (FencedError, UnknownOutcomeError) as problem:
+        events.log(events.TAKEOVER_POSTPONED, LOGGER, transactional_id=transactional_id, problem=problem)
+        return False
+    finally:
+        transaction.close()

@@ -164,6 +164,10 @@ class Observer:
     def owned(self, task: int, committed: tuple[int, int]) -> None:
         """Record that a task must be restored up to these offsets; `assigned` or `aborted` has been logged before."""
 
+    def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:  # noqa: ARG002  (for subclasses)
+        """Record that a task came back as it was: its sequence and its offsets."""
+        events.log(events.CONTINUED, self._logger, task=task, sequence=sequence)
+
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record a restore's progress: the task's state, and the offsets that its replay has reached."""
         now = self._clock.monotonic_s()
@@ -233,10 +237,9 @@ class Observer:
         partitions = ", ".join(f"{place.topic}[{place.partition}]" for place in places)
         events.log(events.HANGING, self._logger, partitions=partitions)
 
-    def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
-        """Record that hanging transactions of these ids, whose processes are gone, were ended."""
-        for name in transactional_ids:
-            events.log(events.TAKEN_OVER, self._logger, task=task, transactional_id=name)
+    def taken_over(self, tasks: Sequence[int], transactional_id: str) -> None:
+        """Record that transactions of this id, whose process is gone, were ended where these tasks wait."""
+        events.log(events.TAKEN_OVER, self._logger, tasks=_list(tasks), transactional_id=transactional_id)
 
     def repaired(self, task: int, records: Mapping[str, int]) -> None:
         """Record how many committed but unreadable outputs were published again, by topic."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from stream_app.backends.base import Clock, Fetched, TopicPartition
+from stream_app.backends.base import Clock, Committed, Fetched, TopicPartition
 from stream_app.backends.partitioner import Placement
 from stream_app.errors import ErrorCode, StateError
 from stream_app.recovery.commit_point import CommitPoint
@@ -60,6 +60,8 @@ class OwnedTask:
         waiting: Fetched records of both inputs that are not processed yet.
         position: Where its state is, in inputs, progress and outputs.
         report: What the restore found and did.
+        committed: The offsets of both inputs, with their metadata, that the group had when the task was assigned, or
+            that this worker has committed since; None for an input without a committed offset.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class OwnedTask:
         self.target = restore.request.point
         self.trimmer = trimmer
         self.placement = placement
+        self.committed: tuple[Committed | None, Committed | None] = None, None
         self._clock = clock
         self._work: _Work = _Restoring(restore, restore.run())
 

@@ -1,8 +1,8 @@
 """The tasks that the group has given to a worker: their assignment, the reading of their inputs, and their commits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from stream_app.backends.base import Fetched, TopicPartition
+from stream_app.backends.base import Committed, Fetched, TopicPartition
 from stream_app.backends.partition_count import grown, partitions_of
 from stream_app.backends.partitioner import Placement
 from stream_app.backends.topics import largest_batch_bytes
@@ -17,16 +17,18 @@ from stream_app.errors import (
     UnstableOffsetsError,
 )
 from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.commit_point import HINT_SKIP, RestoreTarget, committed_target
+from stream_app.recovery.commit_point import RestoreTarget, committed_target
 from stream_app.recovery.restore import Restore
 from stream_app.recovery.restore_request import RestoreRequest, Times, Writer
 from stream_app.snapshot.identity import UNKNOWN, Identity
 from stream_app.task_state import TaskState
+from stream_app.worker.kept_tasks import KeptTasks
 from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.progress_trimmer import ProgressTrimmer
 from stream_app.worker.round_transaction import CommittedRound, Part, RoundTransaction, logs_of
+from stream_app.worker.task_inputs import TaskInputs
 from stream_app.worker.transaction_watch import TransactionWatch
 
 MAX_ABORTS_IN_A_ROW = 10
@@ -47,6 +49,7 @@ class OwnedTasks:
         adopts: Whether records of other writers in the output topics are accepted.
 
     Attributes:
+        inputs: Starts and stops the reading of the tasks' inputs.
         new: Numbers of the tasks that are assigned and not yet being restored.
         aborts: Transactions in a row that were aborted; 0 once one is committed.
         transaction_began_s: When the last transaction began, by the monotonic clock.
@@ -55,6 +58,7 @@ class OwnedTasks:
     def __init__(
         self, config: Config, ports: Ports, observer: Observer, watch: TransactionWatch, *, adopts: bool
     ) -> None:
+        self.inputs = TaskInputs(ports.source, config.worker.buffer_bytes)
         self.new: list[int] = []
         self.aborts = 0
         self.transaction_began_s = 0.0
@@ -64,12 +68,12 @@ class OwnedTasks:
         self._observer = observer
         self._watch = watch
         self._topics = config.topics
-        self._inputs = (self._topics.examples, self._topics.labels)
+        self._input_topics = (self._topics.examples, self._topics.labels)
         self._writer = Writer(config.transactional_id, adopts)
         self._transaction = RoundTransaction(ports, config.topics, adopts=adopts)
         self._tasks: dict[int, OwnedTask] = {}
+        self._kept = KeptTasks()
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
-        self._paused: set[TopicPartition] = set()
         self._generation = 0
         self._group: object = None
         self._partitions = 0  # the number of all tasks
@@ -107,27 +111,39 @@ class OwnedTasks:
         self._group = self._ports.source.group_metadata()
         self._observer.assigned(numbers)
         self.new = list(numbers)
+        self._kept.close_others(numbers)
         self._watch.assigned()
 
     def revoked(self, numbers: Sequence[int]) -> None:
-        """Give up tasks that the group has taken back."""
+        """Give up tasks that the group has taken back; they stay in memory until the next assignment."""
         self._generation += 1
         self.new = []
         self._observer.revoked(numbers)
         for number in numbers:
-            self._drop(number)
+            task = self._remove(number)
+            if task is not None:
+                self.inputs.forget(task)
+                self._kept.keep(task)
         self._watch.revoked()
 
+    @property
+    def unannounced(self) -> Sequence[int]:
+        """The new tasks whose progress has to name our transactional id before they can be restored."""
+        return self._watch.unannounced([number for number in self.new if number not in self._kept])
+
     def own_new(self) -> None:
-        """Begin to restore the new tasks in whose partitions no transaction is open any more."""
-        unannounced = self._watch.unannounced(self.new)
+        """Own the new tasks in whose partitions no transaction is open any more.
+
+        A task that comes back as it was continues; all others begin to be restored.
+        """
+        unannounced = self.unannounced
         if unannounced:
             self.note_transaction()
             self._watch.announce(unannounced)
             return
         self._watch.end_own(self.new)
         inputs = {
-            number: (TopicPartition(self._inputs[0], number), TopicPartition(self._inputs[1], number))
+            number: (TopicPartition(self._input_topics[0], number), TopicPartition(self._input_topics[1], number))
             for number in self.new
             if not self._watch.is_open(number)
         }
@@ -141,8 +157,29 @@ class OwnedTasks:
             self._watch.offsets_are_unstable()
             return
         self._watch.offsets_are_stable()
-        self.new = [number for number in self.new if number not in inputs]
         self._look_at_topics()
+        for number in [number for number in inputs if number in self._kept]:
+            inputs.pop(number)
+            task = self._kept.take(number, committed)
+            if task is not None:
+                self.new.remove(number)
+                self._continue(task)
+        self.new = [number for number in self.new if number not in inputs]
+        self._restore(inputs, committed)
+
+    def _continue(self, task: OwnedTask) -> None:
+        """Continue a task that comes back as it was."""
+        task.generation = self._generation
+        self._add(task)
+        self.inputs.start(task)
+        self._observer.continued(task.number, task.point.sequence, task.offsets)
+
+    def _restore(
+        self,
+        inputs: Mapping[int, tuple[TopicPartition, TopicPartition]],
+        committed: Mapping[TopicPartition, Committed | None],
+    ) -> None:
+        """Begin to restore these tasks up to their committed offsets."""
         problems: dict[int, StateError] = {}
         for number, pair in inputs.items():
             target: RestoreTarget | None = None
@@ -150,11 +187,14 @@ class OwnedTasks:
                 target = committed_target(pair, committed, self._topic_ids)
             except StateError as error:
                 problems[number] = error
+            known = committed.get(pair[0]), committed.get(pair[1])
             examples, labels = (
-                known.offset if (known := committed.get(partition)) else self._ports.source.watermarks(partition).low
-                for partition in pair
+                one.offset if one else self._ports.source.watermarks(partition).low
+                for partition, one in zip(pair, known, strict=True)
             )
-            self._own(pair, target, (examples, labels))
+            task = self._created(pair, target, (examples, labels))
+            task.committed = known
+            self._add(task)
             self._observer.owned(number, (examples, labels))
         for number, problem in problems.items():
             self.park(self._tasks[number], problem)
@@ -162,16 +202,16 @@ class OwnedTasks:
     def _look_at_topics(self) -> None:
         """Read the ids of the input topics, and report topics that have grown."""
         found = self._ports.cluster.topics(self._topics)
-        examples, labels = (found[name].topic_id if name in found else "" for name in self._inputs)
+        examples, labels = (found[name].topic_id if name in found else "" for name in self._input_topics)
         self._topic_ids = (examples, labels)
         lines = grown(found, self._topics, self._partitions)
         if lines != self._grown:
             self._observer.grown(lines)
         self._grown = lines
 
-    def _own(
+    def _created(
         self, inputs: tuple[TopicPartition, TopicPartition], target: RestoreTarget | None, committed: tuple[int, int]
-    ) -> None:
+    ) -> OwnedTask:
         number, settings, ports = inputs[0].partition, self._config.worker, self._ports
         identity = Identity(self._partitions, self._topic_ids)
         restore = Restore(
@@ -183,28 +223,30 @@ class OwnedTasks:
         )
         progress = TopicPartition(self._topics.progress, number)
         trimmer = ProgressTrimmer(ports.cluster, ports.clock, inputs, progress)
-        task = OwnedTask(restore, self._generation, ports.clock, trimmer, Placement(number, self._partitions))
-        self._tasks[number] = task
-        self._by_partition.update(dict.fromkeys(inputs, task))
+        return OwnedTask(restore, self._generation, ports.clock, trimmer, Placement(number, self._partitions))
 
-    def _drop(self, number: int) -> None:
+    def _add(self, task: OwnedTask) -> None:
+        self._tasks[task.number] = task
+        self._by_partition.update(dict.fromkeys(task.inputs, task))
+
+    def _remove(self, number: int) -> OwnedTask | None:
         task = self._tasks.pop(number, None)
-        if task is None:
-            return
-        task.close()
-        for partition in task.inputs:
+        for partition in task.inputs if task else ():
             self._by_partition.pop(partition, None)
-            self._paused.discard(partition)
+        return task
 
     def renew(self, number: int) -> None:
         """Restore a task from its beginning after the next poll, if the worker still owns it then."""
-        self._ports.source.stop_reading(self._tasks[number].inputs)
-        self._drop(number)
+        task = self._remove(number)
+        if task is not None:
+            self.inputs.stop(task)
+            task.close()
         self.new.append(number)
         self._watch.forget(number)
 
     def close(self) -> None:
         """Release the readers of all tasks."""
+        self._kept.close_others(())
         for task in self.all:
             task.close()
 
@@ -229,61 +271,12 @@ class OwnedTasks:
     # Inputs ---------------------------------------------------------------------------------------------------------
 
     def take(self, fetched: Fetched) -> bool:
-        """Give fetched records to their task, and pause a partition whose buffer is full; say whether one took them."""
+        """Give fetched records to their task; say whether one took them."""
         task = self.of(fetched.partition)
         if task is None or task.state not in (TaskState.LIVE, TaskState.REPLAYING):
             return False
-        side = task.inputs.index(fetched.partition)
-        task.add(side, fetched)
-        if fetched.partition not in self._paused and self._is_full(fetched.partition, 1):
-            self._ports.source.pause([fetched.partition])
-            self._paused.add(fetched.partition)
+        self.inputs.take(task, fetched)
         return True
-
-    def _is_full(self, partition: TopicPartition, share: int) -> bool:
-        """Say whether more than 1/share of the buffer is used; a recorded range is fetched whole all the same."""
-        task = self._by_partition[partition]
-        side = task.inputs.index(partition)
-        return task.waiting[side].bytes > self._config.worker.buffer_bytes // share and not task.lacks(side)
-
-    def resume_drained(self) -> None:
-        """Resume fetching a partition that was paused because its buffer was full, once the buffer is half empty."""
-        drained = [partition for partition in self._paused if not self._is_full(partition, 2)]
-        if drained:
-            self._ports.source.resume(drained)
-            self._paused.difference_update(drained)
-
-    def start_reading(self, task: OwnedTask) -> None:
-        """Fetch the inputs from the offsets at which the task continues.
-
-        Raises:
-            StateError: The topics do not hold these offsets.
-        """
-        for partition, offset, goal in zip(task.inputs, task.offsets, task.report.goal, strict=True):
-            place = f"{partition.topic}[{partition.partition}]"
-            low, high = self._ports.source.watermarks(partition)
-            if offset < low:
-                raise StateError(
-                    f"{place} starts at offset {low}, but offset {offset} is needed to restore the task; it was "
-                    f"deleted (retention). {HINT_SKIP}",
-                    ErrorCode.INPUTS_DELETED,
-                )
-            if goal > high:
-                raise StateError(
-                    f"{place} ends at offset {high}, but offset {goal} is committed: this is not the topic that the "
-                    "task has read. Use another application.id to start from the beginning",
-                    ErrorCode.INPUTS_REPLACED,
-                )
-        for records in task.waiting:
-            records.clear()
-        self._paused.difference_update(task.inputs)
-        self._ports.source.start_at(dict(zip(task.inputs, task.offsets, strict=True)))
-
-    def _stop_reading(self, task: OwnedTask) -> None:
-        self._ports.source.stop_reading(task.inputs)
-        self._paused.difference_update(task.inputs)
-        for records in task.waiting:
-            records.clear()
 
     # Stopping one task ----------------------------------------------------------------------------------------------
 
@@ -294,7 +287,7 @@ class OwnedTasks:
             StateError: No task is left.
         """
         problem = error if isinstance(error, StateError) else StateError(str(error), ErrorCode.OWN_CODE_FAILED)
-        self._stop_reading(task)
+        self.inputs.stop(task)
         task.park(problem)
         self._observer.parked(task.number, problem)
         if all(other.state is TaskState.PARKED for other in self._tasks.values()):
@@ -302,7 +295,7 @@ class OwnedTasks:
 
     def trip(self, task: OwnedTask) -> None:
         """Stop reading the inputs of a task that the breaker has stopped."""
-        self._stop_reading(task)
+        self.inputs.stop(task)
         self._observer.tripped(task.number, task.problem or "")
 
     # Transactions ---------------------------------------------------------------------------------------------------
@@ -316,7 +309,10 @@ class OwnedTasks:
         committed = self._transaction.commit(parts, self._group)
         self._observer.transaction_committed(self.transaction_began_s)
         self.aborts = 0
-        self._watch.committed(committed.inputs)
+        for part in parts:
+            examples, labels = part.task.inputs
+            part.task.committed = committed.offsets[examples], committed.offsets[labels]
+        self._watch.committed(committed.offsets)
         return committed
 
     def start_over(self, tasks: Sequence[OwnedTask], error: TransactionAbortedError) -> None:

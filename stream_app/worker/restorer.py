@@ -58,7 +58,7 @@ class Restorer:
                 try:
                     if task.live.look_for_resume():
                         self._observer.resumed(task.number)
-                        self._tasks.start_reading(task)
+                        self._tasks.inputs.start_restored(task)
                 except StateError as error:
                     self._tasks.park(task, error)
 
@@ -76,7 +76,7 @@ class Restorer:
             if last is Pause.INPUTS:
                 for line in task.report.damage:
                     self._observer.damaged(task.number, line)
-                self._tasks.start_reading(task)
+                self._tasks.inputs.start_restored(task)
             elif isinstance(last, Repair):
                 self._repair(task, last, until_s)
             elif isinstance(last, LiveTask):

@@ -52,11 +52,11 @@ class CommittedRound(NamedTuple):
     """What a transaction has committed.
 
     Attributes:
-        inputs: The input partitions whose offsets it committed.
+        offsets: The input offsets that it committed, with their metadata.
         is_full: Whether chunks of snapshots used up their share of the transaction.
     """
 
-    inputs: Sequence[TopicPartition]
+    offsets: Mapping[TopicPartition, Committed]
     is_full: bool
 
 
@@ -82,6 +82,17 @@ def logs_of(cluster: Cluster, topics: Topics, number: int) -> Logs:
     )
     changelog = TopicPartition(topics.changelog, number)
     return Logs(lambda: cluster.reader(places["progress"]), lambda: cluster.reader(changelog), outputs)
+
+
+def _offsets(parts: Sequence[Part]) -> dict[TopicPartition, Committed]:
+    """Return the input offsets that a transaction of these parts commits."""
+    offsets: dict[TopicPartition, Committed] = {}
+    for part in parts:
+        task, batch, repair = part.task, part.batch, part.repair
+        metadata = task.live.metadata(batch) if repair is None else repair.metadata
+        for partition, offset in zip(task.inputs, batch.offsets if batch else task.offsets, strict=True):
+            offsets[partition] = Committed(offset, metadata)
+    return offsets
 
 
 class RoundTransaction:
@@ -117,26 +128,20 @@ class RoundTransaction:
         transaction = self._ports.transaction
         transaction.initialise()  # a client that had to be replaced is a new one
         transaction.begin()
-        offsets: dict[TopicPartition, Committed] = {}
+        offsets = _offsets(parts)
+        transaction.send_offsets(offsets, group)  # first: the client waits 1 ms for the transaction before, not 20 ms
         room = SNAPSHOT_BYTES
         for part in parts:
-            task, batch = part.task, part.batch
-            if batch is not None:
-                self._produce(part, batch.outputs.topics, (*batch.acts, batch.commit))
+            if part.batch is not None:
+                self._produce(part, part.batch.outputs.topics, (*part.batch.acts, part.batch.commit))
             if part.repair is not None:
                 self._produce(part, part.repair.outputs, part.repair.progress)
-                metadata = part.repair.metadata
             else:
-                room -= self._produce_snapshot(task, room)
-                metadata = task.live.metadata(batch)
-            ends = batch.offsets if batch else task.offsets
-            for partition, offset in zip(task.inputs, ends, strict=True):
-                offsets[partition] = Committed(offset, metadata)
-        transaction.send_offsets(offsets, group)
+                room -= self._produce_snapshot(part.task, room)
         transaction.flush()
         self._check_gaps(parts)
         transaction.commit()
-        return CommittedRound(tuple(offsets), room <= 0)
+        return CommittedRound(offsets, room <= 0)
 
     def _produce(self, part: Part, outputs: Mapping[str, OutputRecords], progress: Sequence[Commit | Act]) -> None:
         """Write the outputs of a part, then its progress records."""

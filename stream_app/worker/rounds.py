@@ -10,7 +10,6 @@ from stream_app.pipeline.transaction_bounds import Room
 from stream_app.records import Reason
 from stream_app.recovery.live_task import ProcessedBatch
 from stream_app.task_state import TaskState
-from stream_app.worker.batch_limits import BatchLimits
 from stream_app.worker.observer import Observer, last_places
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.owned_tasks import OwnedTasks
@@ -23,6 +22,40 @@ SAVE_TIMEOUT_S = 10.0
 
 MARKER_TIMEOUT_S = 1.0
 """Longest wait for the markers of a task's last commit: they are written within milliseconds, or lost."""
+
+
+STEP_TARGET_S = 0.2
+"""Computing time of one batch, which bounds latency and the time between polls: a costly network gets small batches."""
+
+FIRST_BATCH_RECORDS = 500
+"""First batch of a task whose cost is unknown: 0.7 s of the largest network in use, 2 ms of a small one."""
+
+
+class BatchLimits:
+    """The limit of each task's next batch, in records.
+
+    Where a batch is cut changes no result, so the wall clock may decide.
+
+    Args:
+        max_records: No batch takes more records than this.
+    """
+
+    def __init__(self, max_records: int) -> None:
+        self._max_records = max_records
+        self._limits: dict[int, int] = {}
+
+    def limit(self, number: int) -> int:
+        """Return the most records that the next batch of this task may take."""
+        return self._limits.get(number, min(FIRST_BATCH_RECORDS, self._max_records))
+
+    def learn(self, number: int, records: int, seconds: float) -> None:
+        """Adapt the limit of a task to a batch of this many records that took this long."""
+        limit = self.limit(number)
+        if seconds > STEP_TARGET_S:
+            limit = max(1, int(records * STEP_TARGET_S / seconds))
+        elif records == limit and seconds < STEP_TARGET_S / 2:
+            limit = min(2 * limit, self._max_records)
+        self._limits[number] = limit
 
 
 class Rounds:
@@ -74,7 +107,7 @@ class Rounds:
                     parts.append(Part(task, batch))
         self._turn += self.cuts > cuts
         self.due_s = self._ports.clock.monotonic_s() + self._interval_s
-        self._tasks.resume_drained()
+        self._tasks.inputs.resume_drained()
         self.is_starved = not any(part.batch for part in parts)
         if not parts:
             return

@@ -11,6 +11,7 @@ from stream_app.backends.base import TopicPartition
 from stream_app.config import Config
 from stream_app.errors import UnstableOffsetsError
 from stream_app.recovery.hanging_transactions import (
+    GONE_AFTER_S,
     HANGS_AFTER_S,
     LOOK_INTERVAL_S,
     GroupOffset,
@@ -52,6 +53,7 @@ class TransactionWatch:
         self._unread = OpenTransactions(ports.cluster, ports.clock)
         self._held: set[int] = set()  # tasks that wait for a hanging transaction
         self._ended: set[int] = set()  # new tasks whose hanging records of our own id were ended
+        self._searched: set[int] = set()  # new tasks for which transactions of processes that are gone were ended
         self._announced: set[int] = set()  # new tasks that have our transactional id in their progress
         self._unstable_s: float | None = None  # since when a transaction has held the group's offsets
         self._sent: set[TopicPartition] = set()  # inputs whose offsets were committed and may not be stable
@@ -69,6 +71,7 @@ class TransactionWatch:
         """Forget what was announced and ended for the tasks of the previous assignment."""
         self._announced.clear()
         self._ended.clear()
+        self._searched.clear()
         self._unstable_s = None
 
     def revoked(self) -> None:
@@ -115,6 +118,7 @@ class TransactionWatch:
         """Forget the commits of a task that is restored again, and wait for the transactions that are open there."""
         self._unread.forget(number)
         self._ended.discard(number)
+        self._searched.discard(number)
         self.wait_for(number)
 
     # Working --------------------------------------------------------------------------------------------------------
@@ -136,6 +140,7 @@ class TransactionWatch:
         hanging = [*self._open.look(), *unreadable, *self._held_by_offsets(new)]
         if hanging:
             self._end_hanging(list(dict.fromkeys(hanging)))
+        self._end_of_gone(new)
         if self._held and len(self._open.places) < before:
             freed = {number for number in self._held if not self._open.holds(number)}
             self._held -= freed
@@ -170,19 +175,34 @@ class TransactionWatch:
                 renew(task.number)
         self._sent.clear()
 
+    def _end_of_gone(self, new: Sequence[int]) -> None:
+        """End what processes that have left the group had open where new tasks wait, once in each assignment."""
+        places = [place for place in self._open.held(GONE_AFTER_S) if place.partition in new]
+        places = [place for place in places if place.partition not in self._searched]
+        if places:
+            self._searched.update(place.partition for place in places)
+            self._take_over(places)
+
     def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
         """End hanging records in these partitions, of our own id and of the ids of processes that are gone."""
         self._held |= {place.partition for place in places}
         self._observer.hanging(places)
         self.sweep(places)
+        self._take_over(places)
+
+    def _take_over(self, places: Sequence[TopicPartition]) -> None:
+        """End the transactions in these partitions whose processes are no members of the group any more."""
         members = self._ports.cluster.members(self._config.group_id)
         alive = {member.rpartition("/")[2] for member in members} | {self._config.application.instance}
+        places_of: dict[str, list[TopicPartition]] = {}
         for number in sorted({place.partition for place in places}):
-            chosen = [place for place in places if place.partition == number]
-            ids = writers_of(self._ports.cluster, TopicPartition(self._topics.progress, number))
-            gone = [name for name in ids if name.rpartition("/")[2] not in alive]
-            taken = take_over(gone, self._ports.open_transaction, chosen, self._group_mark())
-            self._observer.taken_over(number, taken)
+            for name in writers_of(self._ports.cluster, TopicPartition(self._topics.progress, number)):
+                if name.rpartition("/")[2] not in alive:
+                    chosen = [place for place in places if place.partition == number]
+                    places_of.setdefault(name, []).extend(chosen)
+        for name, chosen in places_of.items():
+            if take_over(name, self._ports.open_transaction, chosen, self._group_mark()):
+                self._observer.taken_over(sorted({place.partition for place in chosen}), name)
 
     def sweep(self, places: Sequence[TopicPartition]) -> None:
         """End hanging records of our own id in these partitions and among the group's offsets, and wait for the end."""

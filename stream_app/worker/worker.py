@@ -209,7 +209,7 @@ class Worker:
             return 0.0
         new = self._owned.new
         if new:
-            return READING_POLL_S if not self._watch.unannounced(new) else 0.0
+            return READING_POLL_S if not self._owned.unannounced else 0.0
         states = {task.state for task in self.tasks}
         longest = IDLE_POLL_S if states.isdisjoint((TaskState.LOADING, TaskState.READING)) else READING_POLL_S
         saves = any(task.writes_snapshot for task in self.tasks)

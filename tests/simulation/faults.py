@@ -134,6 +134,7 @@ class Event(StrEnum):
     CLIENT_REPLACED = "client of a lost transaction replaced"
     RESTARTED = "process restarted itself"
     STARTED = "process started by its supervisor"
+    CONTINUED = "task came back and continued without a restore"
     RESTORED = "task restored from progress"
     LOADED = "task restored from a snapshot"
     SAVED = "snapshot complete"

@@ -104,11 +104,12 @@ MUTANTS: Mapping[str, Mutant] = {
         "for task in ():",
     ),
     "revoked-kept": Mutant(
-        "a revoked task continues",
-        "stream_app/worker/owned_tasks.py",
-        "OwnedTasks.revoked",
-        "self._drop(number)",
-        "pass",
+        "a task that comes back continues, although another worker has committed for it",
+        "stream_app/worker/kept_tasks.py",
+        "KeptTasks.take",
+        "if tuple(committed.get(partition) for partition in task.inputs) == task.committed:",
+        "if True:",
+        ("tests/unit/worker/test_rebalances.py::test_a_task_is_restored_if_another_worker_has_committed_for_it",),
     ),
     "unfenced-start": Mutant(
         "a process joins the group without fencing the previous process of the same name",
@@ -295,9 +296,9 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "never-resumed": Mutant(
         "a partition that was paused because its buffer was full is never resumed",
-        "stream_app/worker/owned_tasks.py",
-        "OwnedTasks.resume_drained",
-        "self._ports.source.resume(drained)",
+        "stream_app/worker/task_inputs.py",
+        "TaskInputs.resume_drained",
+        "self._source.resume(drained)",
         "pass",
     ),
     "dead-time": Mutant(

@@ -49,15 +49,18 @@ class SimulatedTransaction:
 
     def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
         """Write the records."""
+        self._become_zombie("produce")
         self._abort_by_chance("produce")
         self._refused("produce", lambda: self._inner.produce(partition, records, offsets))
 
     def flush(self) -> None:
         """Wait until everything is written."""
+        self._become_zombie("flush")
         self._refused("flush", self._inner.flush)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
         """Make offsets part of the transaction."""
+        self._become_zombie("send_offsets")
         self._abort_by_chance("send_offsets")
         self._refused("send_offsets", lambda: self._inner.send_offsets(offsets, group))
 

@@ -33,7 +33,7 @@ its group all the same."""
 CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
     {
         "session.timeout.ms": 6_000,  # the partitions of a killed member wait for this long; brokers allow no less
-        "heartbeat.interval.ms": 1_500,
+        "heartbeat.interval.ms": 200,  # a member learns of a rebalance by its next heartbeat, and all wait for the last
         "fetch.queue.backoff.ms": 1,  # the default of 1 s stalls a fast consumer whose queue was full for a moment
         "fetch.wait.max.ms": 10,  # an end-of-partition event is never older than this
         "fetch.error.backoff.ms": 50,

@@ -235,6 +235,12 @@ class HealthObserver(Observer):
         self._committed[task] = committed
         self._change(task, state=TaskState.ASSIGNED, restored=None, problem=None, assigned_s=now_s)
 
+    def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:
+        """Record that a task came back as it was."""
+        super().continued(task, sequence, committed)
+        self._committed[task] = committed
+        self._change(task, state=TaskState.LIVE, saved_s=self._clock.monotonic_s())
+
     def restoring(self, task: int, state: TaskState, offsets: tuple[int, int] | None, goal: tuple[int, int]) -> None:
         """Record the progress of a task's restore."""
         super().restoring(task, state, offsets, goal)

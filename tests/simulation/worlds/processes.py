@@ -57,6 +57,11 @@ class Notes(Observer):
         self._world.faults.events[Event.RESTORED] += records > 0
         self._world.faults.events[Event.LOADED] += snapshot >= 0
 
+    def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:
+        """Count a task that came back as it was."""
+        super().continued(task, sequence, committed)
+        self._world.faults.events[Event.CONTINUED] += 1
+
     def damaged(self, task: int, problem: str) -> None:
         """Count a frozen process whose snapshot the next owners have dropped in the meantime."""
         super().damaged(task, problem)
@@ -77,10 +82,10 @@ class Notes(Observer):
         super().repaired(task, records)
         self._world.faults.events[Event.REPAIRED] += 1
 
-    def taken_over(self, task: int, transactional_ids: Sequence[str]) -> None:
-        """Count hanging transactions of a lost instance that were ended."""
-        super().taken_over(task, transactional_ids)
-        self._world.faults.events[Event.TAKEN_OVER] += len(transactional_ids)
+    def taken_over(self, tasks: Sequence[int], transactional_id: str) -> None:
+        """Count transactions of a lost instance that were ended."""
+        super().taken_over(tasks, transactional_id)
+        self._world.faults.events[Event.TAKEN_OVER] += 1
 
     def parked(self, task: int, problem: StateError) -> None:
         """Record a parked task; only a loss of inputs may park one."""

@@ -11,9 +11,9 @@ import pytest
 from stream_app.admin.inspect_tasks import inspect
 from stream_app.backends.clock import ManualClock
 from stream_app.backends.topics import DEFAULT_MESSAGE_BYTES
+from stream_app.cli.machine_memory import memory_limit_bytes
 from stream_app.config import Config
 from stream_app.config.memory_bound import PROCESS_BYTES, MemoryBound, bound_of
-from stream_app.worker.machine_memory import memory_limit_bytes
 from stream_app.worker.observer import Observer
 from stream_app.worker.pages.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns

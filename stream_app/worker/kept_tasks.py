@@ -1,0 +1,56 @@
+"""Tasks that stay in memory from a rebalance's revocation to its assignment.
+
+Rebalances are eager: the group takes back all tasks and then assigns most of them to the same workers again. A task
+that comes back unchanged continues without a restore.
+"""
+
+from collections.abc import Collection, Mapping
+
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.task_state import TaskState
+from stream_app.worker.owned_task import OwnedTask
+
+
+class KeptTasks:
+    """The revoked tasks of a worker, until the group's next assignment."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, OwnedTask] = {}
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._tasks
+
+    def keep(self, task: OwnedTask) -> None:
+        """Keep a task if its state is what it last committed; close it otherwise.
+
+        While a snapshot is being written, another owner may write the same chunks to the changelog, so such a task is
+        not kept.
+        """
+        if task.state is not TaskState.LIVE or task.is_saving:
+            task.close()
+            return
+        self._tasks[task.number] = task
+
+    def close_others(self, numbers: Collection[int]) -> None:
+        """Close all tasks but these: the group assigned the others to other workers."""
+        for number in [number for number in self._tasks if number not in numbers]:
+            self._tasks.pop(number).close()
+
+    def take(self, number: int, committed: Mapping[TopicPartition, Committed | None]) -> OwnedTask | None:
+        """Return a kept task if nobody has committed anything for it since; close it otherwise.
+
+        Every commit moves the offsets or changes their metadata, so equal offsets with equal metadata mean that the
+        state in memory is the committed state. Offsets that an open transaction holds are not known; the caller waits
+        until they are.
+
+        Args:
+            number: The number of the task.
+            committed: The group's committed offsets, of this task's inputs at least.
+        """
+        task = self._tasks.pop(number, None)
+        if task is None:
+            return None
+        if tuple(committed.get(partition) for partition in task.inputs) == task.committed:
+            return task
+        task.close()
+        return None

@@ -1,0 +1,77 @@
+"""Rebalances: a task that stays continues as it is, unless another worker has committed for it."""
+
+from collections.abc import Sequence
+
+from stream_app.task_state import TaskState
+from stream_app.worker.observer import Observer
+from stream_app.worker.worker import Worker
+from tests.support.world import World, _all_at, _config, _started, _turns, _undisturbed
+
+
+class _Starts(Observer):
+    """Records how each task became live."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock)
+        self.continued_tasks: list[int] = []
+        self.restored_tasks: list[int] = []
+
+    def continued(self, task: int, sequence: int, committed: tuple[int, int]) -> None:
+        """Record a task that continues without a restore."""
+        super().continued(task, sequence, committed)
+        self.continued_tasks.append(task)
+
+    def restored(self, task: int, sequence: int, snapshot: int, records: int) -> None:
+        """Record a restored task."""
+        super().restored(task, sequence, snapshot, records)
+        self.restored_tasks.append(task)
+
+
+def _live(members: Sequence[Worker], offset: int) -> bool:
+    tasks = [task for member in members for task in member.tasks]
+    return len(tasks) == 2 and all(task.state is TaskState.LIVE and task.offsets == (offset, offset) for task in tasks)
+
+
+def test_a_task_that_stays_is_not_restored() -> None:
+    """Two workers join and one leaves again: only the task that moves is restored, and nothing else changes."""
+    world = World()
+    first, second = _Starts(world), _Starts(world)
+    world.send(20)
+    stays = _started(world.worker(observer=first))
+    _turns(stays, until=_all_at(stays, 20))
+    assert sorted(first.restored_tasks) == [0, 1]
+
+    other = _config(application={"instance": "other"})
+    comes = _started(world.worker(other, observer=second, joins=True))
+    world.send(20, first=20)
+    _turns(stays, comes, until=lambda: bool(comes.tasks) and _live([stays, comes], 40))
+    assert len(second.restored_tasks) == 1
+    assert {*first.continued_tasks, *second.restored_tasks} == {0, 1}
+    assert sorted(first.restored_tasks) == [0, 1]
+
+    comes._close()
+    world.send(20, first=40)
+    _turns(stays, until=_all_at(stays, 60))
+    assert sorted(first.restored_tasks) == sorted([0, 1, *second.restored_tasks])
+    assert world.outputs() == _undisturbed(20, 20, 20)
+
+
+def test_a_task_is_restored_if_another_worker_has_committed_for_it() -> None:
+    """A worker that stood still keeps its tasks in memory, and finds that the group's offsets are not its own."""
+    world = World(_config(worker={"snapshot_after_ms": 0}))
+    starts = _Starts(world)
+    world.send(20)
+    frozen = _started(world.worker(observer=starts))
+    _turns(frozen, until=lambda: _all_at(frozen, 20)() and not any(task.is_saving for task in frozen.tasks))
+
+    other = _config(application={"instance": "other"}, worker={"snapshot_after_ms": 0})
+    world.send(20, first=20)
+    newer = _started(world.worker(other))
+    _turns(newer, until=_all_at(newer, 40))
+    newer._close()
+
+    world.send(20, first=40)
+    _turns(frozen, until=_all_at(frozen, 60))
+    assert starts.continued_tasks == []
+    assert sorted(starts.restored_tasks) == [0, 0, 1, 1]
+    assert world.outputs() == _undisturbed(20, 20, 20)
