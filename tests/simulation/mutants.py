@@ -339,9 +339,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "never-taken-over": Mutant(
         "a worker does not end the hanging transactions of a process that is gone",
         "stream_app/worker/transaction_watch.py",
-        "TransactionWatch._end_hanging",
-        "taken = take_over(gone,",
-        "taken = take_over((),",
+        "TransactionWatch._take_over",
+        "for name, chosen in places_of.items():",
+        "for name, chosen in ():",
     ),
     "offsets-unconfirmed": Mutant(
         "a worker does not check whether the offsets that it committed last can be read",
