@@ -169,6 +169,10 @@ class StateWatch:
             self._observer.figures.drop_streams(task.number)
         for task in self._lags.keys() - {*tasks}:
             del self._lags[task]
+        gone = self._passes.keys() - {*tasks}
+        if gone:
+            self._passes = {task: found for task, found in self._passes.items() if task not in gone}
+            self._left = [left for left in self._left if left.task not in gone]  # it may come back in this pass
         self._flagged.keep(tasks)
 
     # Tasks ----------------------------------------------------------------------------------------------------------

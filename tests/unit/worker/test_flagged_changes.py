@@ -75,6 +75,23 @@ def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert len(_lines(caplog)) == 1
 
 
+def test_a_task_that_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+    """A task can leave and come back without a restore, even in the middle of a pass over many streams."""
+    caplog.set_level("INFO", "areba")
+    world = _world(1)
+    member = _started(world.worker())
+    _process(world, member, 0)
+    _process(world, member, 1)
+    assert len(_lines(caplog)) == 1
+    watch, tasks = member._state_watch, member.tasks
+    assert watch._left == []
+    watch._begin_pass(tasks)
+    for shown in ([], tasks, tasks):
+        world.clock.advance(1.0)
+        watch.look(shown)
+    assert len(_lines(caplog)) == 1
+
+
 def test_few_lines_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Changes without a line are counted in the next line."""
     caplog.set_level("INFO", "areba")
