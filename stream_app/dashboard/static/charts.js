@@ -65,6 +65,7 @@ export class Chart {
     this.key = null;
     this.marks = [];
     this.drifts = [];
+    this.tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
     new ResizeObserver(() => this.plot?.setSize(this.size())).observe(this.holder);
     dark.addEventListener("change", () => { this.key = null; if (this.last) this.show(...this.last); });
   }
@@ -86,7 +87,6 @@ export class Chart {
       this.plot?.destroy();
       this.key = key;
       this.plot = new uPlot(this.plotOptions(lines), data, this.holder);
-      this.tip = Object.assign(document.createElement("div"), { className: "tip", hidden: true });
       this.plot.over.append(this.tip);
     }
     this.holder.dataset.points = String(data[0].length);
