@@ -12,9 +12,14 @@ from stream_app.dashboard.model import (
     WORK_COLUMNS,
     DashboardModel,
 )
-from stream_app.dashboard.series import Series
+from stream_app.dashboard.series import Series, gaps
 from stream_app.monitor.colours import LearnerColours
 from stream_app.monitor.figures import Figures, StreamFigures
+
+
+def reading(application: str, share: float) -> str:
+    """Return what the page shows until the history is read; `share` is the part that was read, from 0 to 1."""
+    return _json({"application": application, "reading": share})
 
 
 def overview(application: str, model: DashboardModel, figures: Figures, wall_ms: int) -> str:
@@ -64,16 +69,16 @@ def details(model: DashboardModel, figures: StreamFigures, colours: LearnerColou
             "course": _curve(STREAM_COLUMNS, history.course),
             "work": _curve(WORK_COLUMNS, history.work),
             "marks": [mark._asdict() for mark in history.marks],
-            "drifts": history.drifts,
+            "drifts": [drift._asdict() for drift in history.drifts],
             "reasons": dict(history.reasons.most_common()),
             "is_cut": history.is_cut,
         }
     )
 
 
-def _curve(names: tuple[str, ...], series: Series | None) -> dict[str, list[float | None]]:
+def _curve(names: tuple[str, ...], series: Series | None) -> dict[str, list[float | None] | list[int]]:
     columns = series.columns() if series is not None else [[] for _ in names]
-    return dict(zip(names, columns, strict=True))
+    return {**dict(zip(names, columns, strict=True)), "gaps": gaps(columns[0])}
 
 
 def _json(document: dict[str, Any]) -> str:

@@ -79,10 +79,11 @@ class Feed:
         self._ended = threading.Event()
         self._problems: frozenset[str] = frozenset()
         self.published = Published()
+        self._publish_reading(0.0)
 
     def catch_up(self) -> None:
-        """Read the history."""
-        self._watcher.catch_up()
+        """Read the history, and publish how much was read until it is complete."""
+        self._watcher.catch_up(self._publish_reading)
         self._publish()
 
     def step(self) -> None:
@@ -125,6 +126,9 @@ class Feed:
                 self._viewed[stream] -= 1
                 if not self._viewed[stream]:
                     del self._viewed[stream]
+
+    def _publish_reading(self, share: float) -> None:
+        self.published = Published(self.published.number + 1, documents.reading(self._application, share))
 
     def _publish(self) -> None:
         wall_ms = self._clock.now_ms()

@@ -34,11 +34,28 @@ WORK_COLUMNS = ("time_ms", "labelled_per_s", "lag_s", "pending")
 
 
 class Mark(NamedTuple):
-    """A change that was flagged: by which learner, at which event time, and the learner's number of changes."""
+    """A change that a learner flagged: it recognises a class worse than before.
+
+    Attributes:
+        learner: Which learner flagged the change.
+        time_ms: Event time of the learner's first metric with the change.
+        changes: The learner's number of changes, with this change.
+        labelled: Number of labels when it was flagged; None if another program wrote the metric.
+        gmean_before: G-mean before the change; None if it is not known.
+    """
 
     learner: str
     time_ms: int
     changes: int
+    labelled: int | None
+    gmean_before: float | None
+
+
+class Drift(NamedTuple):
+    """A known drift: its event time, and the number of examples before it."""
+
+    time_ms: float
+    examples: int
 
 
 @dataclass(slots=True)
@@ -50,7 +67,7 @@ class StreamHistory:
         course: Class sizes and label delays of the champion along event time, with `STREAM_COLUMNS`.
         work: Throughput and lag along wall time, with `WORK_COLUMNS`; nulls while the stream was stalled.
         marks: The newest changes that were flagged.
-        drifts: Event times of the known drifts that were reached.
+        drifts: The known drifts that were reached.
         reached: Examples and event time of the champion's newest metric; None before the first.
         reasons: Dead letters by reason.
         changes: Changes of each learner at its newest metric.
@@ -61,7 +78,7 @@ class StreamHistory:
     course: Series = field(default_factory=lambda: Series(len(STREAM_COLUMNS), MAX_POINTS))
     work: Series = field(default_factory=lambda: Series(len(WORK_COLUMNS), MAX_POINTS))
     marks: deque[Mark] = field(default_factory=lambda: deque(maxlen=MAX_MARKS))
-    drifts: list[float] = field(default_factory=list)
+    drifts: list[Drift] = field(default_factory=list)
     reached: tuple[int, int] | None = None
     reasons: Counter[str] = field(default_factory=Counter)
     changes: dict[str, int] = field(default_factory=dict)
@@ -114,11 +131,13 @@ class DashboardModel(Model):
                 time_ms, metric.positive_size, metric.delay_ms_p50, metric.delay_ms_p90, metric.delay_ms_p99
             )
         if metric.changes > history.changes.get(metric.learner, metric.changes):
-            history.marks.append(Mark(metric.learner, time_ms, metric.changes))
+            history.marks.append(
+                Mark(metric.learner, time_ms, metric.changes, metric.change_flagged, metric.gmean_before)
+            )
         history.changes[metric.learner] = metric.changes
 
     def _add_drifts(self, history: StreamHistory, metric: Metric, time_ms: int) -> None:
-        """Add the event times of the known drifts since the champion's last metric, between the times of both metrics.
+        """Add the known drifts since the champion's last metric, at event times between those of both metrics.
 
         A drift before the first metric has no known time.
         """
@@ -129,7 +148,7 @@ class DashboardModel(Model):
         for number in self._drifts.get(metric.stream, ()):
             if examples <= number < metric.examples:
                 share = (number - examples) / (metric.examples - examples)
-                history.drifts.append(before_ms + share * (time_ms - before_ms))
+                history.drifts.append(Drift(before_ms + share * (time_ms - before_ms), number))
 
     def _forget_learners(self, history: StreamHistory, known: Mapping[str, object]) -> None:
         """Forget the curves of learners that the figures have forgotten."""

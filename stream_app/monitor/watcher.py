@@ -1,6 +1,6 @@
 """Read the topics of a running application into the model, from their ends on and in bounded steps."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from stream_app.backends.base import Clock, Fetched, TopicPartition
@@ -110,9 +110,14 @@ class Watcher:
     def _tail(self, partition: TopicPartition) -> int:
         return self._tails[self._kinds[partition.topic]]
 
-    def catch_up(self) -> None:
-        """Read what was in the topics when the watcher was made; from then on, rates are measured."""
+    def catch_up(self, on_progress: Callable[[float], None] = lambda _: None) -> None:
+        """Read what was in the topics when the watcher was made; from then on, rates are measured.
+
+        Args:
+            on_progress: Is called after each poll with the part that was read, from 0 to 1.
+        """
         waiting = {partition for partition, end in self._ends_at_start.items() if self._positions[partition] < end}
+        total = self._left(waiting)
         deadline_s = self._clock.monotonic_s() + CATCH_UP_S
         while waiting and self._clock.monotonic_s() < deadline_s:
             for fetched in self._follower.poll(POLL_RECORDS, POLL_S):
@@ -120,7 +125,12 @@ class Watcher:
                 place = fetched.partition
                 if fetched.at_end or self._positions[place] >= self._ends_at_start[place]:
                     waiting.discard(place)
+            on_progress(1 - self._left(waiting) / total)
         self.model.tick(self._clock.monotonic_s())
+
+    def _left(self, waiting: Iterable[TopicPartition]) -> int:
+        """Return the number of offsets from the positions to the ends that these partitions had at the start."""
+        return sum(self._ends_at_start[partition] - self._positions[partition] for partition in waiting)
 
     def update(self) -> None:
         """Read what has arrived since, without waiting."""

@@ -103,8 +103,7 @@ def test_the_page_shows_what_the_topics_hold(
     _send(world, 0, EXAMPLES)
     worker = _started(world.worker())
     _process(worker, EXAMPLES)
-    feed = Feed(world.cluster, world.config, SystemClock())
-    feed.catch_up()
+    feed = Feed(world.cluster, world.config, SystemClock(), {"s0": [DRIFT]})
     with closing(listen("127.0.0.1", 0)) as listening:
         serving = server(feed, "127.0.0.1")
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]})
@@ -117,6 +116,25 @@ def test_the_page_shows_what_the_topics_hold(
     assert [line.message for line in caplog.records if line.name.startswith("uvicorn")] == [], "it ends quietly"
 
 
+def _marks_have_texts(page: "Page", feed: Feed) -> None:
+    """Point at the places of all marks in the chart of the G-mean; the text there must name each."""
+    details = json.loads(feed.published.details["s0"])
+    [drift] = details["drifts"]
+    times = [time_ms for learner in details["learners"] for time_ms in learner["curve"]["time_ms"]]
+    over = page.locator("#gmean .u-over")
+    box = over.bounding_box()
+    assert box is not None
+    for wanted, time_ms in [
+        *((f"change {mark['changes']} of {mark['learner']}, ", mark["time_ms"]) for mark in details["marks"]),
+        (f"after example {DRIFT:,}", drift["time_ms"]),
+    ]:
+        share = (time_ms - min(times)) / (max(times) - min(times))
+        over.hover(position={"x": share * box["width"], "y": box["height"] / 2})
+        assert wanted in page.locator("#gmean .tip").inner_text()
+    over.hover(position={"x": 5, "y": 5})
+    assert page.locator("#gmean .tip").is_hidden()
+
+
 def _evil(metric: Metric) -> Metric:
     fields = {name: getattr(metric, name) for name in Metric.__slots__}
     return Metric(**{**fields, "stream": EVIL, "learner": EVIL, "champion": True})
@@ -125,6 +143,10 @@ def _evil(metric: Metric) -> Metric:
 def _compare(page: "Page", feed: Feed, world: World, worker: Worker, url: str) -> None:
     page.goto(url)
     page.locator("#application:text('app')").wait_for()
+    page.locator("#empty progress").wait_for()
+    assert page.locator("main").is_hidden()
+    feed.catch_up()
+    page.locator("main").wait_for()
     feed.step()
     page.locator("#learners tbody tr").first.wait_for()
     assert _shown(page) == _expected(world)
@@ -132,6 +154,7 @@ def _compare(page: "Page", feed: Feed, world: World, worker: Worker, url: str) -
     assert changes > 0, "the drift is seen"
     assert page.locator("#gmean").get_attribute("data-marks") == str(changes)
     assert page.locator("#gmean canvas").count() == 1
+    _marks_have_texts(page, feed)
 
     _send(world, EXAMPLES, 200)  # nobody processes them
     for _ in range(4):

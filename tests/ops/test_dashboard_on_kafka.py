@@ -138,8 +138,9 @@ def test_the_page_of_an_application(own_kafka: LocalKafka, tmp_path: Path) -> No
         _send(app, start_ms)
         details = page.wait_for("idle")
         _is_that_of_the_topic(details, app)
-        [drift_ms] = details["drifts"]
-        assert abs(drift_ms - (start_ms + DRIFT * INTERVAL_MS)) <= INTERVAL_MS
+        [drift] = details["drifts"]
+        assert drift["examples"] == DRIFT
+        assert abs(drift["time_ms"] - (start_ms + DRIFT * INTERVAL_MS)) <= INTERVAL_MS
 
         _survives_a_kill(page, app, worker, start_ms)
 

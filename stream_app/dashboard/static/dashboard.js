@@ -5,7 +5,8 @@ const element = (id) => document.getElementById(id);
 const share = (number) => (number === null || number === undefined ? "–" : number.toFixed(3));
 const count = (number) => (number === null || number === undefined ? "–" : Math.round(number).toLocaleString("en"));
 const rate = (number) => (number === null || number === undefined ? "–" : number < 10 ? number.toFixed(1) : count(number));
-const percent = (number) => `${(number * 100).toFixed(number < 0.1 ? 1 : 0)} %`;
+const digits = (number) => String(Number(number.toPrecision(3)));
+const moment = (ms) => new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
 function make(tag, text = null, attributes = {}) {
   const made = document.createElement(tag);
@@ -24,18 +25,19 @@ const pair = ([name, value, bad]) => holding("div", make("dt", name), make("dd",
 const unit = () => [0, 1];
 const fromZero = (_, __, most) => [0, most > 0 ? most * 1.08 : 1];
 const charts = {
-  gmean: new Chart("gmean", { range: unit, value: (n) => n.toFixed(2), legend: true }),
-  recall: new Chart("recall", { range: unit, value: (n) => n.toFixed(2) }),
-  specificity: new Chart("specificity", { range: unit, value: (n) => n.toFixed(2) }),
+  gmean: new Chart("gmean", { range: unit, value: share, tick: digits, legend: true }),
+  recall: new Chart("recall", { range: unit, value: share, tick: digits }),
+  specificity: new Chart("specificity", { range: unit, value: share, tick: digits }),
   rate: new Chart("rate", { range: fromZero, value: rate }),
   lag: new Chart("lag", { range: fromZero, value: (s) => duration(s * 1000), steps: DURATIONS }),
-  size: new Chart("size", { range: fromZero, value: percent }),
+  size: new Chart("size", { range: fromZero, value: digits }),
   delay: new Chart("delay", { range: fromZero, value: (ms) => duration(ms), legend: true, steps: DURATIONS.map((s) => s * 1000) }),
 };
 
 let chosen = new URLSearchParams(location.hash.slice(1)).get("stream");
 let source = null;
 let newest_ms = 0;
+let isReading = false;
 
 function connect() {
   source?.close();
@@ -53,17 +55,24 @@ function choose(stream) {
 // Says how old the page is: a figure that no longer changes must not look live.
 function showAge() {
   const age_s = (Date.now() - newest_ms) / 1000;
-  const [state, text] = newest_ms === 0 ? ["connecting", "connecting"]
+  const [state, text] = newest_ms === 0 ? ["connecting", isReading ? "reading" : "connecting"]
     : age_s < 5 ? ["live", `live ${new Date(newest_ms).toLocaleTimeString("en-GB")}`] : ["lost", `no news for ${duration(age_s * 1000)}`];
   element("connection").dataset.state = state;
   element("connection").lastChild.textContent = text;
 }
 
 function showOverview(found) {
-  if (found.streams === undefined) return; // the history is being read
+  document.title = element("application").textContent = found.application;
+  isReading = found.reading !== undefined;
+  if (isReading) {
+    newest_ms = 0;
+    showAge();
+    showReading(found.reading);
+    return;
+  }
   newest_ms = Date.now();
   showAge();
-  document.title = element("application").textContent = found.application;
+  document.querySelector("nav").hidden = false;
   const known = found.streams;
   const sum = (name) => known.reduce((total, stream) => total + (stream[name] ?? 0), 0);
   const stalled = known.filter((stream) => stream.state === "stalled" || stream.state === "tripped").length;
@@ -73,8 +82,13 @@ function showOverview(found) {
   ].map(pair));
   element("notes").replaceChildren(...found.notes.map((note) => make("li", note)));
   showStreams(known);
-  if (known.length === 0) element("empty").textContent = "No stream is configured, and none has an output yet.";
-  else if (!known.some((stream) => stream.name === chosen)) choose(known[0].name);
+  element("empty").textContent = known.length === 0 ? "No stream is configured, and none has an output yet." : "Waiting for the first figures.";
+  if (known.length === 0) return;
+  if (!known.some((stream) => stream.name === chosen)) choose(known[0].name);
+}
+
+function showReading(part) {
+  element("empty").replaceChildren(make("div", `Reading the topics: ${Math.floor(part * 100)} %`), make("progress", null, { value: part }));
 }
 
 function showStreams(known) {
@@ -143,14 +157,19 @@ function learnerRow({ metric, colour }) {
   return made;
 }
 
+function flagged({ learner, time_ms, changes, labelled, gmean_before }) {
+  return `change ${count(changes)} of ${learner}, flagged at label ${count(labelled)}, ${moment(time_ms)}; G-mean before: ${share(gmean_before)}`;
+}
+
 function showCharts(found) {
-  const colours = new Map(found.learners.map((learner) => [learner.metric.learner, learner.colour]));
-  const marks = found.marks.filter((mark) => colours.has(mark.learner)).map((mark) => ({ time: mark.time_ms, colour: colours.get(mark.learner) }));
+  const learners = new Set(found.learners.map((learner) => learner.metric.learner));
+  const marks = found.marks.filter((mark) => learners.has(mark.learner)).map((mark) => ({ time: mark.time_ms, text: flagged(mark) }));
+  const drifts = found.drifts.map(({ time_ms, examples }) => ({ time: time_ms, text: `known drift after example ${count(examples)}, ${moment(time_ms)}` }));
   for (const figure of ["gmean", "recall", "specificity"]) {
-    const lines = found.learners.map(({ metric, colour, curve }) => ({ name: metric.learner, colour, times: curve.time_ms, values: curve[figure], width: metric.champion ? 2 : 1.5 }));
-    charts[figure].show(lines, marks, found.drifts);
+    const lines = found.learners.map(({ metric, colour, curve }) => ({ name: metric.learner, colour, times: curve.time_ms, values: curve[figure], gaps: curve.gaps, width: metric.champion ? 2 : 1.5 }));
+    charts[figure].show(lines, marks, drifts);
   }
-  const line = (curve, values, name, colour, more = {}) => ({ name, colour, times: curve.time_ms, values: curve[values], ...more });
+  const line = (curve, values, name, colour, more = {}) => ({ name, colour, times: curve.time_ms, values: curve[values], gaps: curve.gaps, ...more });
   charts.rate.show([line(found.work, "labelled_per_s", "labels/s", "#3a8f6f", { fill: true })]);
   charts.lag.show([line(found.work, "lag_s", "lag", "#e08214", { fill: true })]);
   charts.size.show([line(found.course, "positive_size", "class 1", "#0b5fa5", { fill: true })]);

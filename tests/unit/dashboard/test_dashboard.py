@@ -9,16 +9,22 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPResponse
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from stream_app.backends.base import TopicPartition
 from stream_app.cli.commands.dashboard import parse_drifts
+from stream_app.cli.main import cli
+from stream_app.config import load
+from stream_app.dashboard import documents
 from stream_app.dashboard import model as module
 from stream_app.dashboard.feed import Feed
-from stream_app.dashboard.model import STALLED_S, DashboardModel
-from stream_app.dashboard.series import Series
+from stream_app.dashboard.model import STALLED_S, DashboardModel, Mark
+from stream_app.dashboard.series import Series, gaps
 from stream_app.dashboard.server import STATIC, listen, server
 from stream_app.errors import ConfigurationError
 from stream_app.records import Metric
@@ -33,6 +39,8 @@ UPLOT = {
     "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
 }
 """SHA-256 of the files of uPlot 1.6.32, which are part of the package as they were published."""
+
+PASSWORD = "kept-from-everybody"  # noqa: S105  (made up)
 
 
 @pytest.fixture
@@ -187,9 +195,80 @@ def test_known_drifts_are_marked_at_their_event_time() -> None:
     for examples, time_ms in ((10, 1_000), (20, 2_000), (30, 4_000), (40, 5_000)):
         model.add_metric(replace(metric(stream="s"), examples=examples), 0, time_ms)
         model.add_metric(replace(metric(stream="s", learner="other"), examples=examples), 0, time_ms)
-    assert model.history("s").drifts == [3_000.0], (
-        "the one before the first metric has no known time, 40 is not reached"
+    assert model.history("s").drifts == [(3_000.0, 25)], (
+        "the drift before the first metric has no known time, 40 is not reached"
     )
+
+
+def test_a_mark_says_what_was_flagged() -> None:
+    """A line in a chart without learner and time leads nowhere."""
+    model = DashboardModel(["s"])
+    for changes, flagged, before, time_ms in ((1, 40, 0.8, 1_000), (1, 40, 0.8, 2_000), (2, 90, 0.7, 3_000)):
+        found = replace(metric(stream="s"), changes=changes, change_flagged=flagged, gmean_before=before)
+        model.add_metric(found, 0, time_ms)
+    assert list(model.history("s").marks) == [Mark(metric().learner, 3_000, 2, 90, 0.7)]
+
+
+@pytest.mark.parametrize(("times", "rows"), [
+    ([], []),
+    ([5], []),
+    ([5, 5, 5], []),
+    ([0, 10, 20, 120, 130], []),
+    ([0, 10, 20, 121, 131, 500], [3, 5]),
+    ([0, 0, 0, 10, 20, 20, 150], [6]),
+])  # fmt: skip
+def test_a_pause_is_a_gap(times: list[float | None], rows: list[int]) -> None:
+    """A line through a night without labels would show a G-mean that nobody measured."""
+    assert gaps(times) == rows
+
+
+def test_the_document_has_the_gaps(world: World, feed: Feed) -> None:
+    """The page draws no line where the document has a gap."""
+    newest = _metrics(world, "s1", "areba")[-1]
+    world.put("metrics", 1, b"s1", codec.encode(newest), 1_000_000)
+    learners = {one["metric"]["learner"]: one["curve"] for one in _details(feed, "s1")["learners"]}
+    assert learners["areba"]["gaps"] == [len(learners["areba"]["time_ms"]) - 1]
+    assert learners["baseline"]["gaps"] == []
+
+
+def test_the_page_says_that_the_topics_are_being_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty page looks broken: its first state is there before the history is read."""
+    feed = Feed(world.cluster, world.config, world.clock)
+    assert json.loads(feed.published.overview) == {"application": "app", "reading": 0}
+    shares: list[float] = []
+
+    def reading(application: str, share: float) -> str:
+        shares.append(share)
+        return f"{application} {share}"
+
+    monkeypatch.setattr(documents, "reading", reading)
+    feed.catch_up()
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert "reading" not in json.loads(feed.published.overview)
+
+
+def test_no_page_shows_a_secret(tmp_path: Path) -> None:
+    """Pages have no password, and the output of a command ends in tickets."""
+    file = tmp_path / "areba.yaml"
+    secret = {"sasl.password": PASSWORD, "ssl.key.password": PASSWORD, "sasl.username": "name"}
+    file.write_text(yaml.safe_dump({"application": {"id": "app", "instance": "w"}, "kafka": {"all": secret}}))
+    world = World(load(file, {}))
+    feed = Feed(world.cluster, world.config, world.clock)
+    feed.catch_up()
+    seen = []
+    with _serving(feed, "127.0.0.1") as port:
+        for page in ("", "config", "metrics", *(f"static/{found.name}" for found in STATIC.iterdir())):
+            with _get(port, page) as answer:
+                seen.append(f"{answer.headers} {answer.read().decode()}")
+        with _get(port, "events?stream=s0") as answer:
+            assert answer.readline() == b"event: overview\n"
+            seen.append(answer.readline().decode())
+    for options in ([], ["--json"]):
+        shown = CliRunner().invoke(cli, ["config", "show", "-c", str(file), *options])
+        assert "sasl.username" in shown.output
+        seen.append(shown.output)
+    assert [place for place in seen if PASSWORD in place] == []
 
 
 def test_the_addresses_of_a_page_that_listens_everywhere(feed: Feed) -> None:
