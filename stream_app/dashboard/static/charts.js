@@ -132,7 +132,7 @@ export class Chart {
     const scale = devicePixelRatio;
     ctx.save();
     for (const drift of this.drifts) {
-      const x = plot.valToPos(drift / 1000, "x", true);
+      const x = plot.valToPos(drift.time / 1000, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.fillStyle = token("--drift");
       ctx.fillRect(x - scale, bbox.top, 2 * scale, bbox.height);
