@@ -37,7 +37,8 @@ LOG_READ_BYTES = 1 << 16
 """How much of the end of a worker's log is read, in bytes; a complete demo writes less."""
 
 ASSIGNED = re.compile(r"(assigned|revoked) tasks=(\S+)")
-RESTORED = re.compile(r"restored task=(\d+) sequence=(-?\d+) reprocessed=(\d+)")
+LIVE = re.compile(r"(?:restored|continued) task=(\d+) sequence=-?\d+(?: reprocessed=(\d+))?")
+"""A task is live: restored, or continued without a restore."""
 
 
 class Workers(Protocol):

@@ -22,7 +22,7 @@ from ops.demo.replaying import ReplayThread
 from ops.demo.streams import CONFIGURATION_FILE, configuration, environment, replay_plan
 from ops.demo.view import PARTITIONS, View, panels_of
 from ops.keeper import unless_interrupted
-from ops.workers import RESTORED, ProcessWorkers, ThreadWorkers, Workers, tasks_of
+from ops.workers import LIVE, ProcessWorkers, ThreadWorkers, Workers, tasks_of
 from producers.manifest import Manifest
 from stream_app.backends import topics as topic_plan
 from stream_app.backends.base import Sender
@@ -223,17 +223,19 @@ def _watch(view: View, sending: ReplayThread, workers: Workers, interruption: In
 
 
 class _Restorations:
-    """Finds out from the workers' logs when all tasks are restored after a rebalance of the group."""
+    """Finds out from the workers' logs when all tasks are live again after a rebalance of the group."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._known: dict[str, int] = {}
 
-    def _found(self) -> dict[str, list[tuple[int, int]]]:
-        """Return task and number of re-processed records of every restoration, by worker."""
+    def _found(self) -> dict[str, list[tuple[int, int | None]]]:
+        """Return every task that became live, by worker, with its re-processed records; None if it just continued."""
         return {
             name: [
-                (int(match[1]), int(match[3])) for line in self._workers.lines(name) if (match := RESTORED.search(line))
+                (int(match[1]), None if match[2] is None else int(match[2]))
+                for line in self._workers.lines(name)
+                if (match := LIVE.search(line))
             ]
             for name in WORKERS
         }
@@ -243,15 +245,16 @@ class _Restorations:
         self._known = {name: len(found) for name, found in self._found().items()}
 
     def report(self, view: View) -> None:
-        """Print a message if all tasks were restored."""
+        """Print a message if all tasks are live."""
         news = {name: found[self._known.get(name, 0) :] for name, found in self._found().items()}
         tasks = {task: records for found in news.values() for task, records in found}
         if len(tasks) == PARTITIONS:
             self.restart()
+            restored = [records for records in tasks.values() if records is not None]
             names = " and ".join(name for name in WORKERS if news[name])
             view.say(
-                f"All tasks are restored, by {names}: {sum(tasks.values()):,} records re-processed, "
-                "each commit's digest compared",
+                f"All tasks are live again, on {names}: {len(restored)} restored with {sum(restored):,} records "
+                f"re-processed and each commit's digest compared, {len(tasks) - len(restored)} continued as they were",
                 "magenta",
             )
 

@@ -11,8 +11,9 @@ is a sweep, and so is the first transaction for each task that the process is gi
 transactional id in the progress of the task, where readers of uncommitted records find it. A task is restored only once
 everything that was open in its partitions has ended. What stays open for longer than a transaction may last is swept by
 the owner of the task, under its own transactional id and under those that progress names, unless a member of the group
-uses them. The new owner of a task does not wait so long for a process that has left the group: it sweeps under the id
-of that process at once. `settle` then decides which of the ended transactions had been committed.
+uses them. The new owner of a task does not wait so long for a process that has left the group: it has the coordinator
+abort the open transaction of that process at once. `settle` then decides which of the ended transactions had been
+committed.
 """
 
 import logging
@@ -243,13 +244,30 @@ def _writer_of(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, bo
         yield record.transactional_id, True
 
 
+def end_open(transactional_id: str, open_transaction: Callable[[str], Transaction]) -> bool:
+    """Abort what a process that is gone has open, by a newer producer of its id; return whether that was done.
+
+    This asks the coordinator alone, not the leaders of the partitions, of which one may be away.
+    """
+    transaction = open_transaction(transactional_id)
+    try:
+        transaction.initialise()
+    except (FencedError, UnknownOutcomeError) as problem:
+        events.log(events.TAKEOVER_POSTPONED, LOGGER, transactional_id=transactional_id, problem=problem)
+        return False
+    else:
+        return True
+    finally:
+        transaction.close()
+
+
 def take_over(
     transactional_id: str,
     open_transaction: Callable[[str], Transaction],
     places: Sequence[TopicPartition],
     mark: GroupOffset,
 ) -> bool:
-    """End the open and the hanging records of this id, whose process is gone; return whether that was done.
+    """End the hanging records of this id, whose process is gone; return whether that was done.
 
     Another worker may do the same at the same time: then the broker fences the worker that began first, and the other
     worker ends the rest.

@@ -5,7 +5,7 @@ end is hanging (see `recovery.hanging_transactions`): the worker ends it, under 
 ids of processes that are gone.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stream_app.backends.base import TopicPartition
 from stream_app.config import Config
@@ -16,6 +16,7 @@ from stream_app.recovery.hanging_transactions import (
     LOOK_INTERVAL_S,
     GroupOffset,
     OpenTransactions,
+    end_open,
     sweep,
     take_over,
     writers_of,
@@ -181,17 +182,21 @@ class TransactionWatch:
         places = [place for place in places if place.partition not in self._searched]
         if places:
             self._searched.update(place.partition for place in places)
-            self._take_over(places)
+            for name, chosen in self._gone(places).items():
+                if end_open(name, self._ports.open_transaction):
+                    self._observer.taken_over(sorted({place.partition for place in chosen}), name)
 
     def _end_hanging(self, places: Sequence[TopicPartition]) -> None:
         """End hanging records in these partitions, of our own id and of the ids of processes that are gone."""
         self._held |= {place.partition for place in places}
         self._observer.hanging(places)
         self.sweep(places)
-        self._take_over(places)
+        for name, chosen in self._gone(places).items():
+            if take_over(name, self._ports.open_transaction, chosen, self._group_mark()):
+                self._observer.taken_over(sorted({place.partition for place in chosen}), name)
 
-    def _take_over(self, places: Sequence[TopicPartition]) -> None:
-        """End the transactions in these partitions whose processes are no members of the group any more."""
+    def _gone(self, places: Sequence[TopicPartition]) -> Mapping[str, Sequence[TopicPartition]]:
+        """Return the transactional ids of processes that wrote here and have left the group, with their partitions."""
         members = self._ports.cluster.members(self._config.group_id)
         alive = {member.rpartition("/")[2] for member in members} | {self._config.application.instance}
         places_of: dict[str, list[TopicPartition]] = {}
@@ -200,9 +205,7 @@ class TransactionWatch:
                 if name.rpartition("/")[2] not in alive:
                     chosen = [place for place in places if place.partition == number]
                     places_of.setdefault(name, []).extend(chosen)
-        for name, chosen in places_of.items():
-            if take_over(name, self._ports.open_transaction, chosen, self._group_mark()):
-                self._observer.taken_over(sorted({place.partition for place in chosen}), name)
+        return places_of
 
     def sweep(self, places: Sequence[TopicPartition]) -> None:
         """End hanging records of our own id in these partitions and among the group's offsets, and wait for the end."""

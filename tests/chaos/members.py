@@ -42,7 +42,7 @@ TIME_FORMAT = "%Y-%m-%d %H:%M:%S,%f"
 
 LINE = re.compile(r"^(\d+-\d+-\d+ \d+:\d+:\d+,\d+) (\w+) \S+ (.*)$")
 ASSIGNED = re.compile(r"assigned tasks=(\S+)")
-OF_TASK = re.compile(r"(restored|snapshot-started|snapshot-complete) task=(\d+)")
+OF_TASK = re.compile(r"(restored|continued|snapshot-started|snapshot-complete) task=(\d+)")
 
 WRONG = ("Traceback", "parked task", "tripped task", "damaged task")
 """No fault may cause these log lines."""
@@ -97,7 +97,7 @@ class State:
             self._read_of_task(found[1], int(found[2]))
 
     def _read_of_task(self, what: str, task: int) -> None:
-        if what == "restored":
+        if what in {"restored", "continued"}:
             self.waiting.discard(task)
             if not self.waiting:
                 self.stage = "live"

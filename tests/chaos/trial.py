@@ -245,10 +245,11 @@ class Trial:
 
         def has_all() -> bool:
             said = last.log.rpartition(everything)
-            return bool(said[1]) and said[2].count("restored task") >= self._app.partitions
+            live = said[2].count("restored task") + said[2].count("continued task")
+            return bool(said[1]) and live >= self._app.partitions
 
         for _ in range(LAST_STOPS):
-            last.wait_for(has_all, CALM_DEADLINE_S, "restored tasks, all of them")
+            last.wait_for(has_all, CALM_DEADLINE_S, "all tasks live")
             if last.stop() == 0:
                 return last.models()
             last.start()

@@ -339,8 +339,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "never-taken-over": Mutant(
         "a worker does not end the hanging transactions of a process that is gone",
         "stream_app/worker/transaction_watch.py",
-        "TransactionWatch._take_over",
-        "for name, chosen in places_of.items():",
+        "TransactionWatch._end_hanging",
+        "for name, chosen in self._gone(places).items():",
         "for name, chosen in ():",
     ),
     "offsets-unconfirmed": Mutant(

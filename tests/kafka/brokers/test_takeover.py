@@ -94,6 +94,6 @@ def test_tasks_of_a_worker_that_never_returns(kafka3: LocalKafka, prefix: str, t
         progress.wait_for_ends(app.input_ends())
         assert first_ms is not None
         assert first_ms / 1000 - back_s < LIVE_AGAIN_S
-        assert f"transactional_id={app.config_of('gone').transactional_id}: its hanging transaction" in stays.log()
+        assert f"transactional_id={app.config_of('gone').transactional_id}: its open transaction" in stays.log()
         assert stays.stop() == 0
     check_exactly_once(app)
