@@ -170,7 +170,7 @@ def prepare_plan(folder: Path, brokers: int) -> ClusterPlan:
     plan = ClusterPlan.load(folder)
     if plan is not None and len(plan.brokers) != brokers:
         raise ConfigurationError(
-            f"{folder} holds a cluster of {len(plan.brokers)} brokers, not {brokers}; use another folder"
+            f"{folder} holds a cluster with --brokers {len(plan.brokers)}, not {brokers}; use another folder"
         )
     if plan is not None and any(processes.broker_pid(folder, broker.node) for broker in plan.brokers):
         raise ConfigurationError(f"{folder}: a Kafka is already running from this folder, at {plan.bootstrap_servers}")

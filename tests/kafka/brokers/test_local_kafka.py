@@ -58,7 +58,7 @@ def test_up_status_down_keep_the_data(tmp_path: Path) -> None:
         assert (again.returncode, again.stdout) == (0, first.stdout), "it runs already, and says so"
         other = _command("up", "--brokers", "3", "--folder", folder)
         assert other.returncode == 2
-        assert other.stderr.strip() == f"{folder} holds a cluster of 1 brokers, not of 3; use another folder"
+        assert other.stderr.strip() == f"{folder} holds a cluster with --brokers 1, not 3; use another folder"
         assert _command("down", "--folder", folder).returncode == 0
         assert _command("status", "--folder", folder).returncode == 1
         second = _command("up", "--folder", folder)
