@@ -5,11 +5,12 @@ end is hanging (see `recovery.hanging_transactions`): the worker ends it, under 
 ids of processes that are gone.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stream_app.backends.base import TopicPartition
 from stream_app.config import Config
-from stream_app.errors import UnstableOffsetsError
+from stream_app.errors import UnknownOutcomeError, UnstableOffsetsError
 from stream_app.recovery.hanging_transactions import (
     GONE_AFTER_S,
     HANGS_AFTER_S,
@@ -25,6 +26,8 @@ from stream_app.worker.observer import Observer
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 from stream_app.worker.round_transaction import Part, output_partition
+
+LOGGER = logging.getLogger("areba.worker")
 
 UNREAD_INTERVAL_S = 1.0
 """Interval at which the worker asks whether its commits can be read; a snapshot takes two intervals."""
@@ -182,7 +185,12 @@ class TransactionWatch:
         places = [place for place in places if place.partition not in self._searched]
         if places:
             self._searched.update(place.partition for place in places)
-            for name, chosen in self._gone(places).items():
+            try:
+                gone = self._gone(places)
+            except UnknownOutcomeError as problem:  # it is only sooner than the broker would do it
+                LOGGER.debug("who has left the group is not known: %s", problem)
+                return
+            for name, chosen in gone.items():
                 if end_open(name, self._ports.open_transaction):
                     self._observer.taken_over(sorted({place.partition for place in chosen}), name)
 
@@ -197,15 +205,17 @@ class TransactionWatch:
 
     def _gone(self, places: Sequence[TopicPartition]) -> Mapping[str, Sequence[TopicPartition]]:
         """Return the transactional ids of processes that wrote here and have left the group, with their partitions."""
-        members = self._ports.cluster.members(self._config.group_id)
-        alive = {member.rpartition("/")[2] for member in members} | {self._config.application.instance}
         places_of: dict[str, list[TopicPartition]] = {}
         for number in sorted({place.partition for place in places}):
             for name in writers_of(self._ports.cluster, TopicPartition(self._topics.progress, number)):
-                if name.rpartition("/")[2] not in alive:
-                    chosen = [place for place in places if place.partition == number]
-                    places_of.setdefault(name, []).extend(chosen)
-        return places_of
+                chosen = [place for place in places if place.partition == number]
+                places_of.setdefault(name, []).extend(chosen)
+        places_of.pop(self._config.transactional_id, None)
+        if not places_of:
+            return {}
+        members = self._ports.cluster.members(self._config.group_id)
+        alive = {member.rpartition("/")[2] for member in members}
+        return {name: chosen for name, chosen in places_of.items() if name.rpartition("/")[2] not in alive}
 
     def sweep(self, places: Sequence[TopicPartition]) -> None:
         """End hanging records of our own id in these partitions and among the group's offsets, and wait for the end."""
