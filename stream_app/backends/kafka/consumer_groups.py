@@ -13,7 +13,6 @@ from stream_app.backends.kafka.errors import (
     GROUP_CHANGED_CODES,
     NO_COORDINATOR_CODES,
     REFUSED_CODES,
-    TIMED_OUT,
     error_text,
     failed_request,
     kafka_error,
@@ -61,14 +60,14 @@ def member_client_ids(admin: AdminClient, group_id: str) -> Sequence[str]:
     """Return the `client.id` of each member; see `base.Cluster.members`."""
     deadline = time.monotonic() + timeouts.REQUEST_S
     while True:
-        futures = admin.describe_consumer_groups([group_id], request_timeout=timeouts.LEADER_REQUEST_S)
+        futures = admin.describe_consumer_groups([group_id], request_timeout=timeouts.REQUEST_S)
         try:
-            return [member.client_id for member in answer(futures[group_id], timeouts.LEADER_REQUEST_S).members]
+            return [member.client_id for member in answer(futures[group_id], timeouts.REQUEST_S).members]
         except KafkaException as problem:
             code = kafka_error(problem).code()
             if code == KafkaError.GROUP_ID_NOT_FOUND:
                 return ()
-            if code not in {*NO_COORDINATOR_CODES, TIMED_OUT} or time.monotonic() > deadline:
+            if code not in NO_COORDINATOR_CODES or time.monotonic() > deadline:
                 raise failed_request(problem, f"members of {group_id}", f"group {group_id}", "Describe") from None
         time.sleep(10 * timeouts.RETRY_PAUSE_S)
 
