@@ -33,16 +33,17 @@ demo: setup ## run the application on a real Kafka with six streams and a killed
 test: setup ## run every test, including Kafka, and the first 2,000 seeds of the simulation
 	$(MAKE) --no-print-directory -j2 kafka-tests other-tests
 
-# Kafka tests wait most of the time, for brokers and worker processes. What computes fills the pauses, in one process and
-# at low priority: a broker that gets no CPU for seconds is fenced, and tests with a time limit fail.
+# Kafka tests wait most of the time, for brokers and worker processes, so two files run side by side, each with brokers of its
+# own; they run in the order of the folders, so that no long file comes last. What computes fills the pauses, at low priority:
+# a broker that gets no CPU for seconds is fenced, and tests with a time limit fail.
 kafka-tests: setup
-	$(BIN)/python -m pytest -m kafka
+	$(BIN)/python -m pytest -m kafka -n 2 --dist loadfile --no-loadscope-reorder
 
 other-tests: setup
 	@mkdir -p .local
 	@echo "the tests without Kafka and 2,000 seeds write to .local/other-tests.log"
-	@{ nice -n 19 $(BIN)/python -m pytest -m "not kafka" && \
-		nice -n 19 $(BIN)/python -m tests.simulation --seeds 0:2000 --processes 1; } > .local/other-tests.log 2>&1; \
+	@{ nice -n 19 $(BIN)/python -m pytest -m "not kafka" -n 2 && \
+		nice -n 19 $(BIN)/python -m tests.simulation --seeds 0:2000 --processes 2; } > .local/other-tests.log 2>&1; \
 		status=$$?; cat .local/other-tests.log; exit $$status
 
 test-ops: setup ## test with the real tools of others: a container engine with compose, Prometheus, npm, Java, pip

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from stream_app.monitor.table import UNKNOWN, percentage
+from stream_app.monitor.table import UNKNOWN, share
 from stream_app.records import Metric
 from stream_app.terminal import simple_table
 
 HEADINGS = ("stream", "learner", "examples", "labelled", "unlab.", "recall", "specif.", "G-mean", "delay")
 
-CAPTION = "* champion; recall, specificity and G-mean in percent; the delay of labels is the median"
+CAPTION = "* champion; the delay of labels is the median"
 
 
 def duration(milliseconds: int | None) -> str:
@@ -34,9 +34,9 @@ def final_table(metrics: Sequence[Metric]) -> Table:
             f"{metric.examples:,}",
             f"{metric.labelled:,}",
             f"{metric.unlabelled:,}",
-            percentage(metric.recall),
-            percentage(metric.specificity),
-            percentage(metric.gmean),
+            share(metric.recall),
+            share(metric.specificity),
+            share(metric.gmean),
             duration(metric.delay_ms_p50),
         )
         stream = metric.stream

@@ -11,6 +11,7 @@ from producers.cli import main as replay_command
 from stream_app.cli.main import cli as areba_command
 from stream_app.errors import ErrorCode
 from stream_app.task_state import TaskState
+from stream_app.verify.results import Code
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
@@ -22,7 +23,8 @@ def page() -> str:
         "`python -m ops.reference` writes this page from the code; do not edit it.\n",
         (
             "[Settings](#settings) · [Commands](#commands) · [Exit statuses](#exit-statuses) · "
-            "[Error codes](#error-codes) · [Task states](#task-states) · [Metrics](#metrics) · "
+            "[Error codes](#error-codes) · [Findings of verify](#findings-of-verify) · [Task states](#task-states) · "
+            "[Metrics](#metrics) · "
             "[Log lines](#log-lines) · [Dead-letter reasons](#dead-letter-reasons) · [Topics](#topics) · "
             "[Records](#records)\n"
         ),
@@ -46,6 +48,9 @@ def page() -> str:
             "brackets. `areba inspect --json` and a log in JSON have the code as field `code`.\n"
         ),
         *words_section("code", ErrorCode),
+        "## Findings of verify\n",
+        "A line of the report of `areba verify` that says what is wrong begins with one of these codes.\n",
+        *words_section("code", Code),
         "## Task states\n",
         "The words are the same in the log, `/metrics`, `/ready` and `areba inspect`.\n",
         *words_section("state", TaskState),

@@ -255,8 +255,11 @@ def explain(place: Place, stream: str, id_: str, task: int | None) -> Explanatio
     batch = _batch(place, history, recorded)
     values = rebuilt_task.step(*batch).topics["predictions"].values
     predictions = codec.decode_many([value or b"" for value in values], format_of(rebuilt_task.settings))
-    published = _of_id(place, TopicPartition(topics.predictions, number), stream, id_)
-    outcomes = _of_id(place, TopicPartition(topics.outcomes, number), stream, id_)
+    starts = recorded.commit.predictions_start, recorded.commit.outcomes_start
+    partitions = TopicPartition(topics.predictions, number), TopicPartition(topics.outcomes, number)
+    published, outcomes = (
+        _of_id(place, partition, start, stream, id_) for partition, start in zip(partitions, starts, strict=True)
+    )
     return Explanation(
         example,
         offset,
@@ -362,9 +365,10 @@ def _range(place: Place, partition: TopicPartition, start: int, end: int) -> Raw
     return waiting.take(rows)
 
 
-def _of_id(place: Place, partition: TopicPartition, stream: str, id_: str) -> Iterator[object]:
+def _of_id(place: Place, partition: TopicPartition, start: int, stream: str, id_: str) -> Iterator[object]:
+    """Yield the predictions or outcomes of an example; none is older than the commit that processed the example."""
     wanted = id_.encode()
-    for _, value in records_of(place.cluster, partition):
+    for _, value in records_of(place.cluster, partition, max(start, place.cluster.watermarks(partition).low)):
         if value and wanted in value:
             record = _decoded(value, place)
             if isinstance(record, Prediction | Outcome) and (record.stream, record.id) == (stream, id_):

@@ -11,7 +11,7 @@ from stream_app.terminal import printable, simple_table
 COLUMNS = ("stream", "learner", "G-mean", "recall", "specif.", "labels/s", "lag s", "pending", "dead", "changes")
 """`labels/s`, `lag s`, `pending` and `dead` belong to the stream and are in the row of its first learner."""
 
-CAPTION = "* champion; G-mean, recall and specificity in percent; lag in event time"
+CAPTION = "* champion; lag in event time"
 
 UNKNOWN = "-"
 
@@ -19,9 +19,9 @@ LINES_AROUND = 6
 """Lines of a terminal that title, headings, caption and prompt take."""
 
 
-def percentage(value: float | None) -> str:
-    """Format a share as a percentage, such as `97.3`; a dash if both classes were not seen yet."""
-    return UNKNOWN if value is None else f"{100 * value:.1f}"
+def share(value: float | None) -> str:
+    """Format a metric from 0 to 1, such as `0.973`; a dash for None: the class has not been seen yet."""
+    return UNKNOWN if value is None else f"{value:.3f}"
 
 
 def count(number: float | None) -> str:
@@ -82,14 +82,14 @@ def _metric_cells(learner: LearnerFigures | None) -> tuple[str, ...]:
         return (UNKNOWN,) * 5
     metric = learner.metric
     name = f"{metric.learner} *" if metric.champion else metric.learner
-    shares = map(percentage, (metric.gmean, metric.recall, metric.specificity))
+    shares = map(share, (metric.gmean, metric.recall, metric.specificity))
     return (name, *shares, count(metric.changes))
 
 
 def summary(figures: Figures) -> str:
-    """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 91.2; ...`."""
+    """Return one line about the champions, for logs and pipes: `fraud 12,000 labelled G-mean 0.912; ...`."""
     return "; ".join(
-        f"{stream.stream} {learner.metric.labelled:,} labelled G-mean {percentage(learner.metric.gmean)}"
+        f"{stream.stream} {learner.metric.labelled:,} labelled G-mean {share(learner.metric.gmean)}"
         for stream in figures.streams
         for learner in stream.learners
         if learner.metric.champion

@@ -205,7 +205,7 @@ class Collector:
         """Return all outputs, encoded.
 
         Raises:
-            ConfigurationError: The format has no number for the schema of an output.
+            ConfigurationError: The format has no schema id for an output.
         """
         wire_format = form.wire_format
         topics = {

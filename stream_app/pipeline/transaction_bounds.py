@@ -27,7 +27,7 @@ from stream_app.pipeline.batch import InputBatch
 from stream_app.records import DEAD_LETTER_BYTES, NO_LONG, Bytes, Integers, Kind, Longs, MarkKind, Side
 
 NUMBERS_BYTES = 150
-"""The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema's number."""
+"""The most bytes of the value of a prediction or outcome, without its names: an id, numbers, the schema id."""
 
 METRIC_BYTES = 350
 """The most bytes of the value of a record of metrics, without its names."""

@@ -1,10 +1,10 @@
-"""How values begin: the headers that name their schemas, in both formats that input and output topics may have; pure.
+"""How values begin: the headers that name their schemas, in the two formats of input and output topics; pure.
 
     avro_single_object   `C3 01`, then the CRC-64-AVRO fingerprint of the schema (8 bytes, little-endian)
-    confluent            `00`, then the number that a schema registry has given the schema (4 bytes, big-endian)
+    confluent            `00`, then the schema id, which a schema registry has given the schema (4 bytes, big-endian)
 
-The record follows, with the same bytes in both. The numbers are settings, so no result depends on what a registry
-answers later. Progress and changelog always have single objects.
+The bytes of the record follow, which are the same in both formats. The schema ids are settings, so no result depends on
+later answers of a registry. Progress and changelog always have single objects.
 """
 
 import json
@@ -23,7 +23,7 @@ from stream_app.serialization.avro import HEADER_BYTES, MAGIC, Record, Schema, c
 
 CONFLUENT_MAGIC = b"\x00"
 CONFLUENT_HEADER_BYTES = 5
-"""Length of `CONFLUENT_MAGIC` and of the number of a schema."""
+"""Length of `CONFLUENT_MAGIC` and a schema id."""
 
 TABLE_BYTES = 16
 """Bytes of a header in a `HeaderTable`: two words, of which a mask takes as many bytes as a header has."""
@@ -35,12 +35,12 @@ PUBLIC_TYPES: Sequence[type[Record]] = (Example, Label, Mark, Prediction, Outcom
 OUTPUT_VERSIONS: Mapping[int, Mapping[type[Record], int]] = MappingProxyType(
     {1: {Prediction: 1, Metric: 1}, 2: {Prediction: 2, Metric: 2}}
 )
-"""By `output_schemas`, the versions with which outputs are written; all other types are written with the newest."""
+"""By `output_schemas`, the versions with which outputs are written; other types have their newest version."""
 
 NEWEST_OUTPUT_SCHEMAS = max(OUTPUT_VERSIONS)
 
 MAX_NEW_IDS = 100
-"""Numbers of schemas that are looked up for one batch: a producer of garbage must not keep a worker busy with them."""
+"""Schema ids that are looked up for one batch: a producer of garbage must not keep a worker busy with lookups."""
 
 
 class FormatSettings(Protocol):
@@ -48,7 +48,7 @@ class FormatSettings(Protocol):
 
     @property
     def wire_format(self) -> str | None:
-        """`avro_single_object` or `confluent`; None is the first, as older versions recorded it."""
+        """`avro_single_object` or `confluent`; None means `avro_single_object`, as older versions recorded it."""
 
     @property
     def output_schemas(self) -> int:
@@ -56,7 +56,7 @@ class FormatSettings(Protocol):
 
     @property
     def schema_ids(self) -> Mapping[str, Sequence[int]]:
-        """The registry's numbers of each schema, by names such as `example.v1`; the first one is written."""
+        """The schema ids of each schema, by names such as `example.v1`; values are written with the first id."""
 
 
 class HeaderTable(NamedTuple):
@@ -94,28 +94,28 @@ class WireFormat:
     explains: bool = True
 
     def schema_of(self, value: bytes) -> Schema | None:
-        """Return the schema that a value's header names; None if it names none."""
+        """Return the schema that a value's header names; None if there is no such schema."""
         return self.schemas.get(value[: self.header_bytes])
 
     def header(self, record: type[Record]) -> bytes:
         """Return the header of the values of a record type.
 
         Raises:
-            ConfigurationError: The settings have no number for the schema of this type.
+            ConfigurationError: The settings have no schema id for this type.
         """
         header = self.written.get(record)
         if header is None:
-            raise ConfigurationError(f"serialization.schema_ids: no number for the schema of {record.__name__}")
+            raise ConfigurationError(f"serialization.schema_ids: there is no id for the schema of {record.__name__}")
         return header
 
     def unknown_id(self, value: bytes | None) -> int | None:
-        """Return the number of a schema that a value begins with and the settings do not have; None if it has none."""
+        """Return the schema id with which a value begins if the settings do not have it; else None."""
         if self.header_bytes != CONFLUENT_HEADER_BYTES or not _looks_confluent(value) or self.schema_of(value or b""):
             return None
         return _id_of(value or b"")
 
     def explanation(self, value: bytes | None) -> str:
-        """Return why a value has no right header, as far as its first bytes tell; else an empty text."""
+        """Return why the header of a value is wrong, if its first bytes show the reason; else an empty text."""
         if self.header_bytes == HEADER_BYTES:
             return "looks like Confluent's wire format" if _looks_confluent(value) else ""
         if (value or b"").startswith(MAGIC):
@@ -131,19 +131,25 @@ def new_schema_ids(
     wire_format: WireFormat,
     names_of: Callable[[Sequence[int]], Mapping[int, str] | None],
 ) -> Mapping[str, Sequence[int]] | None:
-    """Return the numbers of our schemas that values begin with and a format does not have; None while nobody answers.
+    """Return the new ids of the application's schemas with which values begin; None while the registry does not answer.
 
     Args:
         values: Values that were refused for their schema.
         wire_format: The format by which they were read.
-        names_of: Returns the names of our schemas among some numbers; None: nobody answers.
+        names_of: Returns the names of those of some schema ids that belong to the application's schemas; None: the
+            registry does not answer.
+
+    Returns:
+        The schema ids that the format does not have, by the names of their schemas.
     """
     unknown = map(wire_format.unknown_id, values)
-    numbers = dict.fromkeys(number for number in unknown if number is not None)
-    named = names_of(list(numbers)[:MAX_NEW_IDS]) if numbers else {}
+    ids = dict.fromkeys(schema_id for schema_id in unknown if schema_id is not None)
+    named = names_of(list(ids)[:MAX_NEW_IDS]) if ids else {}
     if named is None:
         return None
-    return {name: [number for number in named if named[number] == name] for name in dict.fromkeys(named.values())}
+    return {
+        name: [schema_id for schema_id in named if named[schema_id] == name] for name in dict.fromkeys(named.values())
+    }
 
 
 def name_of(schema: Schema) -> str:
@@ -152,10 +158,10 @@ def name_of(schema: Schema) -> str:
 
 
 def schema_in(text: str) -> Schema | None:
-    """Return our schema that a text in JSON is: their parsing canonical forms are equal; None if it is another."""
+    """Return the application's schema whose parsing canonical form a schema in JSON has; None if there is none."""
     try:
         digest = fingerprint(to_parsing_canonical_form(parse_schema(json.loads(text))), "CRC-64-AVRO")
-    except Exception:  # noqa: BLE001  (somebody else's text: a parser that fails has found that it is not ours)
+    except Exception:  # noqa: BLE001  (any text: if the parser fails, the schema is not the application's)
         return None
     return catalogue().get(MAGIC + bytes.fromhex(digest))
 
@@ -179,7 +185,7 @@ def format_of(settings: FormatSettings) -> WireFormat:
     """Return the format that settings choose.
 
     Raises:
-        ConfigurationError: `schema_ids` names a schema that this version does not have, or uses a number twice.
+        ConfigurationError: `schema_ids` names a schema that this version does not have, or has an id twice.
     """
     if settings.wire_format != "confluent":
         return single_object(output_schemas=settings.output_schemas, explains=settings.wire_format is not None)
@@ -187,18 +193,18 @@ def format_of(settings: FormatSettings) -> WireFormat:
 
 
 def confluent(schema_ids: Mapping[str, Sequence[int]], output_schemas: int = NEWEST_OUTPUT_SCHEMAS) -> WireFormat:
-    """Return the format `confluent` with the numbers of schemas by their names; raise as `format_of` does."""
+    """Return the format `confluent` with these schema ids by the names of schemas; raise as `format_of` does."""
     known = {name_of(schema): schema for schema in catalogue().values()}
     schemas: dict[bytes, Schema] = {}
     written: dict[type[Record], bytes] = {}
-    for name, numbers in schema_ids.items():
+    for name, ids in schema_ids.items():
         schema = known.get(name)
         if schema is None:
             raise ConfigurationError(f"serialization.schema_ids: this version has no schema {name!r}")
-        headers = [CONFLUENT_MAGIC + number.to_bytes(4, "big") for number in numbers]
-        twice = [number for number, header in zip(numbers, headers, strict=True) if header in schemas]
+        headers = [CONFLUENT_MAGIC + schema_id.to_bytes(4, "big") for schema_id in ids]
+        twice = [schema_id for schema_id, header in zip(ids, headers, strict=True) if header in schemas]
         if twice:
-            raise ConfigurationError(f"serialization.schema_ids: {twice[0]} is the number of two schemas")
+            raise ConfigurationError(f"serialization.schema_ids: {twice[0]} is the id of two schemas")
         schemas.update(dict.fromkeys(headers, schema))
         if written_schemas(output_schemas)[schema.record] is schema:
             written[schema.record] = headers[0]
@@ -213,7 +219,7 @@ def _format(
 
 
 def _table(length: int, schemas: Mapping[bytes, Schema], data: type[Record]) -> HeaderTable:
-    """Return the headers of the newest schemas of one input's records: of `data` first, which nearly all are."""
+    """Return the headers of the newest schemas of one input, first those of `data`: nearly all values have them."""
     kinds = {data: Kind.DATA, Mark: Kind.MARK}
     rows = [
         (header, kind)

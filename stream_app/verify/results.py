@@ -13,14 +13,51 @@ MAX_FINDINGS = 1_000
 
 
 class Code(StrEnum):
-    """The kinds of findings; a line of the report begins with the code."""
+    """The kinds of findings; a line of the report begins with the code.
 
-    # Records of a topic
-    UNREADABLE_RECORD = "unreadable-record"  # the value or the headers do not belong to a record of this topic
-    DELETED_RECORDS = "deleted-records"  # the beginning or the end of a partition is gone
-    UNREAD_PARTITION = "unread-partition"  # an input has records in a partition that no task reads
-    SPLIT_STREAM = "split-stream"  # a stream has records in several partitions
-    # Outputs against the reference join
+    Attributes:
+        UNREADABLE_RECORD: The value or the headers do not belong to a record of this topic.
+        DELETED_RECORDS: The beginning or the end of a partition is gone.
+        UNREAD_PARTITION: An input has records in a partition that no task reads.
+        SPLIT_STREAM: A stream has records in several partitions.
+        MISSING_PREDICTION: The reference join has a prediction that the topic lacks.
+        UNEXPECTED_PREDICTION: The topic has a prediction that the reference join does not have.
+        MISPLACED_PREDICTION: A prediction is in another place of the order.
+        WRONG_PREDICTION: A prediction has another field than the example demands.
+        MISSING_OUTCOME: The reference join has an outcome that the topic lacks.
+        UNEXPECTED_OUTCOME: The topic has an outcome that the reference join does not have.
+        MISPLACED_OUTCOME: An outcome is in another place of the order.
+        WRONG_OUTCOME: An outcome has another field than the example and its label demand.
+        MISSING_DEAD_LETTER: The reference join has a dead letter that the topic lacks.
+        UNEXPECTED_DEAD_LETTER: The topic has a dead letter that the reference join does not have.
+        MISPLACED_DEAD_LETTER: A dead letter is in another place of the order.
+        WRONG_DEAD_LETTER: A dead letter has another reason, value or header than its record demands.
+        WRONG_SCORE: An outcome has another score than the champion's prediction.
+        WRONG_TOTALS: The records of a stream do not add up.
+        WRONG_RECORD_COUNT: The topics have more or fewer records than the commit records say.
+        SENT_BACK_TWICE: A dead letter was sent back to its input twice, or two records say that it was sent back.
+        SENT_BACK_UNMARKED: An input record was a dead letter, but no dead letter says that it was sent back.
+        WRONG_SEQUENCE: Commits or acts are missing, or are repeated.
+        WRONG_RANGE: A commit does not start where the previous commit ended.
+        MISSING_CONFIGURATION: No configuration is recorded before the first commit.
+        INVALID_ACT: The text of an act cannot be read.
+        WRONG_COMMITTED_OFFSETS: The group's offsets or their metadata do not belong to a commit.
+        WRONG_DIGEST: A commit record or the committed offsets have another digest than a second run, or than before.
+        WRONG_METRIC: Predictions and outcomes give another figure.
+        DECREASED_METRIC: A count is smaller than in the previous record.
+        WRONG_CHANGE: What a metric says about changes contradicts itself or the previous record.
+        NOT_REPRODUCED: A second run writes another record.
+        MISSING_FROM_TOPIC: A second run writes a record that the topic lacks.
+        NOT_WRITTEN_BY_RERUN: The topic has a record that a second run does not write.
+        WRONG_MODELS: A second run ends with other models than `--models` says.
+        WRONG_MANIFEST_COUNT: The topics have more or fewer records than were sent.
+        WRONG_MANIFEST_DIGEST: The records are not those that were sent.
+    """
+
+    UNREADABLE_RECORD = "unreadable-record"
+    DELETED_RECORDS = "deleted-records"
+    UNREAD_PARTITION = "unread-partition"
+    SPLIT_STREAM = "split-stream"
     MISSING_PREDICTION = "missing-prediction"
     UNEXPECTED_PREDICTION = "unexpected-prediction"
     MISPLACED_PREDICTION = "misplaced-prediction"
@@ -33,31 +70,26 @@ class Code(StrEnum):
     UNEXPECTED_DEAD_LETTER = "unexpected-dead-letter"
     MISPLACED_DEAD_LETTER = "misplaced-dead-letter"
     WRONG_DEAD_LETTER = "wrong-dead-letter"
-    WRONG_SCORE = "wrong-score"  # an outcome has another score than the champion's prediction
-    WRONG_TOTALS = "wrong-totals"  # the records of a stream do not add up
-    WRONG_RECORD_COUNT = "wrong-record-count"  # the topics have more or fewer records than the commit records say
-    # Dead letters that were sent back
+    WRONG_SCORE = "wrong-score"
+    WRONG_TOTALS = "wrong-totals"
+    WRONG_RECORD_COUNT = "wrong-record-count"
     SENT_BACK_TWICE = "sent-back-twice"
-    SENT_BACK_UNMARKED = "sent-back-unmarked"  # an input record is a dead letter, but the dead-letters topic is silent
-    # Progress and committed offsets
+    SENT_BACK_UNMARKED = "sent-back-unmarked"
     WRONG_SEQUENCE = "wrong-sequence"
-    WRONG_RANGE = "wrong-range"  # a commit does not start where the previous one ended
+    WRONG_RANGE = "wrong-range"
     MISSING_CONFIGURATION = "missing-configuration"
-    INVALID_ACT = "invalid-act"  # the text of an act cannot be read
+    INVALID_ACT = "invalid-act"
     WRONG_COMMITTED_OFFSETS = "wrong-committed-offsets"
     WRONG_DIGEST = "wrong-digest"
-    # Metrics
-    WRONG_METRIC = "wrong-metric"  # predictions and outcomes give another figure
-    DECREASED_METRIC = "decreased-metric"  # a count is smaller than in the previous record
-    WRONG_CHANGE = "wrong-change"  # what a metric says about changes contradicts itself or the previous record
-    # A fresh run
-    NOT_REPRODUCED = "not-reproduced"  # a fresh run writes another record
-    MISSING_FROM_TOPIC = "missing-from-topic"  # a fresh run writes a record that the topic lacks
-    NOT_WRITTEN_BY_RERUN = "not-written-by-rerun"  # the topic has a record that a fresh run does not write
+    WRONG_METRIC = "wrong-metric"
+    DECREASED_METRIC = "decreased-metric"
+    WRONG_CHANGE = "wrong-change"
+    NOT_REPRODUCED = "not-reproduced"
+    MISSING_FROM_TOPIC = "missing-from-topic"
+    NOT_WRITTEN_BY_RERUN = "not-written-by-rerun"
     WRONG_MODELS = "wrong-models"
-    # Manifests
-    WRONG_MANIFEST_COUNT = "wrong-manifest-count"  # the topics have more or fewer records than were sent
-    WRONG_MANIFEST_DIGEST = "wrong-manifest-digest"  # the records are not those that were sent
+    WRONG_MANIFEST_COUNT = "wrong-manifest-count"
+    WRONG_MANIFEST_DIGEST = "wrong-manifest-digest"
 
 
 @dataclass(frozen=True, slots=True)

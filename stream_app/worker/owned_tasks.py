@@ -34,7 +34,7 @@ from stream_app.worker.transaction_watch import TransactionWatch
 MAX_ABORTS_IN_A_ROW = 10
 """Aborts without a commit between them, after which the worker restarts: rebalances alone do not cause this many."""
 
-OFFSETS_TIMEOUT_S = 1.0
+OFFSETS_TIMEOUT_S = 0.5
 """Longest wait for committed offsets that an open transaction holds: the loop has other tasks to serve."""
 
 
@@ -134,45 +134,53 @@ class OwnedTasks:
     def own_new(self) -> None:
         """Own the new tasks in whose partitions no transaction is open any more.
 
-        A task that comes back as it was continues; all others begin to be restored.
+        A task that comes back as it was continues at once; all others begin to be restored.
         """
+        self._continue_kept()
         unannounced = self.unannounced
         if unannounced:
             self.note_transaction()
             self._watch.announce(unannounced)
             return
         self._watch.end_own(self.new)
-        inputs = {
-            number: (TopicPartition(self._input_topics[0], number), TopicPartition(self._input_topics[1], number))
-            for number in self.new
-            if not self._watch.is_open(number)
-        }
-        if not inputs:
+        free = [number for number in self.new if number not in self._kept and not self._watch.is_open(number)]
+        committed = self._committed(free)
+        if not committed:
             return
+        self._look_at_topics()
+        self.new = [number for number in self.new if number not in free]
+        self._restore({number: self._inputs_of(number) for number in free}, committed)
+
+    def _continue_kept(self) -> None:
+        """Continue the tasks that come back as they were; the others are new tasks like any other."""
+        kept = [number for number in self.new if number in self._kept and not self._watch.is_open(number)]
+        committed = self._committed(kept)
+        for number in kept if committed else ():
+            task = self._kept.take(number, committed)
+            if task is None:
+                continue
+            self.new.remove(number)
+            task.generation = self._generation
+            self._add(task)
+            self.inputs.start(task)
+            self._observer.continued(number, task.point.sequence, task.offsets)
+
+    def _inputs_of(self, number: int) -> tuple[TopicPartition, TopicPartition]:
+        examples, labels = self._input_topics
+        return TopicPartition(examples, number), TopicPartition(labels, number)
+
+    def _committed(self, numbers: Sequence[int]) -> Mapping[TopicPartition, Committed | None]:
+        """Return the committed offsets of the inputs of these tasks; empty while an open transaction holds one."""
+        inputs = [partition for number in numbers for partition in self._inputs_of(number)]
+        if not inputs:
+            return {}
         try:
-            committed = self._ports.source.committed(
-                [partition for pair in inputs.values() for partition in pair], OFFSETS_TIMEOUT_S
-            )
+            committed = self._ports.source.committed(inputs, OFFSETS_TIMEOUT_S)
         except UnstableOffsetsError:
             self._watch.offsets_are_unstable()
-            return
+            return {}
         self._watch.offsets_are_stable()
-        self._look_at_topics()
-        for number in [number for number in inputs if number in self._kept]:
-            inputs.pop(number)
-            task = self._kept.take(number, committed)
-            if task is not None:
-                self.new.remove(number)
-                self._continue(task)
-        self.new = [number for number in self.new if number not in inputs]
-        self._restore(inputs, committed)
-
-    def _continue(self, task: OwnedTask) -> None:
-        """Continue a task that comes back as it was."""
-        task.generation = self._generation
-        self._add(task)
-        self.inputs.start(task)
-        self._observer.continued(task.number, task.point.sequence, task.offsets)
+        return committed
 
     def _restore(
         self,

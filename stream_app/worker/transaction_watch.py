@@ -182,6 +182,8 @@ class TransactionWatch:
     def _end_of_gone(self, new: Sequence[int]) -> None:
         """End what processes that have left the group had open where new tasks wait, once in each assignment."""
         places = [place for place in self._open.held(GONE_AFTER_S) if place.partition in new]
+        if self._unstable_s is not None:  # a process that sent its offsets may have been killed before it wrote records
+            places += [TopicPartition(self._topics.progress, number) for number in new]
         places = [place for place in places if place.partition not in self._searched]
         if places:
             self._searched.update(place.partition for place in places)

@@ -343,6 +343,14 @@ MUTANTS: Mapping[str, Mutant] = {
         "for name, chosen in self._gone(places).items():",
         "for name, chosen in ():",
     ),
+    "held-offsets-awaited": Mutant(
+        "a worker waits for the offsets of a killed worker until the broker aborts the transaction",
+        "stream_app/worker/transaction_watch.py",
+        "TransactionWatch._end_of_gone",
+        "if self._unstable_s is not None:",
+        "if False:",
+        ("tests/unit/worker/test_rebalances.py::test_offsets_of_a_killed_worker_are_not_waited_for",),
+    ),
     "offsets-unconfirmed": Mutant(
         "a worker does not check whether the offsets that it committed last can be read",
         "stream_app/worker/transaction_watch.py",
@@ -466,7 +474,7 @@ MUTANTS: Mapping[str, Mutant] = {
         ("tests/unit/worker/test_wire_formats.py::test_a_new_schema_id_is_recorded_and_never_asked_for_again",),
     ),
     "registry-unawaited": Mutant(
-        "while the registry is away, records with a new number become dead letters",
+        "while the registry is away, records with a new schema id become dead letters",
         "stream_app/recovery/live_task.py",
         "LiveTask._knows_schemas",
         "return ids is not None and not ids",

@@ -46,7 +46,7 @@ def test_what_cannot_be(tmp_path: Path, text: str, setting: str) -> None:
     assert any(setting in line for line in faults(tmp_path, f"serialization: {{{text}}}"))
 
 
-def test_numbers_without_a_registry() -> None:
+def test_schema_ids_without_a_registry() -> None:
     """A worker that cannot reach the registry can be given the schema ids."""
     ids = {**CONFLUENT, "AREBA__SERIALIZATION__SCHEMA_IDS": "{example.v1: [3, 4]}"}
     assert load(None, ids).task_settings().schema_ids == {"example.v1": (3, 4)}

@@ -34,7 +34,7 @@ def test_every_number_is_in_its_column() -> None:
     """A figure below the wrong heading is worse than none; the stream's figures appear once."""
     lines = _shown(Figures((FRAUD, StreamFigures("pumps"))))
     assert _cells(lines, "stream") == "stream learner G-mean recall specif. labels/s lag s pending dead changes"
-    assert _cells(lines, "fraud") == "fraud areba * 91.4 83.6 100.0 812 2.5 3 7+ 12"
+    assert _cells(lines, "fraud") == "fraud areba * 0.914 0.836 1.000 812 2.5 3 7+ 12"
     assert _cells(lines, "baseline") == "baseline - - - 12"
     assert _cells(lines, "pumps") == "pumps - - - - - - - 0 -"
 
@@ -96,4 +96,4 @@ def test_numbers_have_six_characters(number: float | None, text: str) -> None:
 
 def test_the_summary_names_champions() -> None:
     """A log has one line for each update; the challengers would bury it."""
-    assert summary(Figures((FRAUD, StreamFigures("pumps")))) == "fraud 900 labelled G-mean 91.4"
+    assert summary(Figures((FRAUD, StreamFigures("pumps")))) == "fraud 900 labelled G-mean 0.914"

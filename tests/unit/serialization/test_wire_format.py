@@ -101,11 +101,11 @@ def test_settings_choose() -> None:
     """A wrong schema id is found before the first prediction."""
     twice = {"example.v1": (1,), "label.v1": (1,)}
     settings = Config.model_validate({"serialization": {"wire_format": "confluent", "schema_ids": twice}})
-    with pytest.raises(ConfigurationError, match="1 is the number of two schemas"):
+    with pytest.raises(ConfigurationError, match="1 is the id of two schemas"):
         format_of(settings.serialization)
     with pytest.raises(ConfigurationError, match=r"example\.v9"):
         confluent({"example.v9": (1,)})
-    with pytest.raises(ConfigurationError, match=r"no number .* Prediction"):
+    with pytest.raises(ConfigurationError, match=r"no id .* Prediction"):
         confluent({"example.v1": (1,)}).header(Prediction)
     assert confluent(SCHEMA_IDS).header(Metric)
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+from stream_app.backends.base import Committed, TopicPartition
+from stream_app.backends.memory.broker import TRANSACTION_TIMEOUT_S
+from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.task_state import TaskState
 from stream_app.worker.observer import Observer
 from stream_app.worker.worker import Worker
@@ -75,3 +78,28 @@ def test_a_task_is_restored_if_another_worker_has_committed_for_it() -> None:
     assert starts.continued_tasks == []
     assert sorted(starts.restored_tasks) == [0, 0, 1, 1]
     assert world.outputs() == _undisturbed(20, 20, 20)
+
+
+def test_offsets_of_a_killed_worker_are_not_waited_for() -> None:
+    """A worker that is killed after it sent its offsets, before any record, has nothing open in a partition."""
+    world = World()
+    world.send(20)
+    other = _config(application={"instance": "other"})
+    killed = _started(world.worker(other))
+    heir = _started(world.worker(joins=True))
+    _turns(killed, heir, until=lambda: bool(killed.tasks) and bool(heir.tasks) and _live([killed, heir], 20))
+
+    examples = TopicPartition(world.config.topics.examples, killed.tasks[0].number)
+    transaction = world.open_transaction(other.transactional_id)
+    transaction.initialise()
+    transaction.begin()
+    source = killed._ports.source
+    assert isinstance(source, EmbeddedSource)
+    transaction.send_offsets({examples: Committed(20, "")}, source.group_metadata())
+    world.broker.groups.leave(world.config.group_id, source._name)
+
+    world.send(20, first=20)
+    killed_s = world.clock.monotonic_s()
+    _turns(heir, until=_all_at(heir, 40))
+    assert world.clock.monotonic_s() - killed_s < TRANSACTION_TIMEOUT_S / 2
+    assert world.outputs() == _undisturbed(20, 20)
