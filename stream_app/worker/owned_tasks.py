@@ -155,7 +155,10 @@ class OwnedTasks:
         """Continue the tasks that come back as they were; the others are new tasks like any other."""
         kept = [number for number in self.new if number in self._kept and not self._watch.is_open(number)]
         committed = self._committed(kept)
-        for number in kept if committed else ():
+        if not committed:
+            return
+        self._look_at_topics()  # the group also assigns when an input has grown
+        for number in kept:
             task = self._kept.take(number, committed)
             if task is None:
                 continue
