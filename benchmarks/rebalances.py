@@ -1,4 +1,4 @@
-"""What a rebalance costs: a third worker joins and leaves two others, with a steady flow of records.
+"""What a rebalance costs: a third worker joins and leaves two others, then all three are replaced, under a steady flow.
 
 A commit gap is the time between two batches of predictions of a task, as a reader of committed records sees them. The
 start of a worker takes CPU from the others, so the same gaps are measured while a process starts that does the same
@@ -38,6 +38,9 @@ EVENTS = 20
 """Joins, leaves, and starts of the other process."""
 
 KILLS = 5
+UPDATES = 3
+"""Rolling updates of three workers."""
+
 PARTITIONS = 6
 FEATURES = 10
 PAIRS_PER_S = 1_000
@@ -122,11 +125,15 @@ class Result:
         stays_ms: By kind of event, the longest gap of each task that kept its owner.
         moves_s: By kind of event, seconds from its revocation (a kill: from the kill) until a task was live again.
         restores: Restores of tasks that kept their owner.
+        updates_ms: The longest gap of each task in each rolling update.
+        updates_s: Seconds of each rolling update, from the first SIGTERM until all tasks were live at the new workers.
     """
 
     stays_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     moves_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     restores: int = 0
+    updates_ms: list[float] = field(default_factory=list)
+    updates_s: list[float] = field(default_factory=list)
 
 
 class Flow:
@@ -227,14 +234,18 @@ class Trial:
         _wait(is_whole)
         return [member.tasks() for member in members]
 
+    def _wait_until_joined(self, new: Member, members: Sequence[Member]) -> list[frozenset[int]]:
+        """Wait until a new worker has live tasks, then as `wait_until_live` does."""
+        _wait(lambda: bool(new.tasks()))
+        return self.wait_until_live(members)
+
     def join_and_leave(self, end: Callable[[Member], None], left: str) -> None:
         """Let a third worker join, then end it."""
         before = self.wait_until_live(self.first)
         time.sleep(SETTLE_S)
         third = self._start("three")
         everyone = [*self.first, third]
-        _wait(lambda: bool(third.tasks()))
-        after = self.wait_until_live(everyone)
+        after = self._wait_until_joined(third, everyone)
         joined_s = third.since(0.0, "assigned")[0].at_s
         time.sleep(SETTLE_S)
         self._note("join", joined_s, before, after, everyone)
@@ -265,6 +276,24 @@ class Trial:
         for task in sorted(owned[0] | owned[1]):
             gap_ms = self._flow.longest_gap_ms(task, max(begin_s, ready_s - SETTLE_S), ready_s + SETTLE_S)
             self.result.stays_ms["other process"].append(gap_ms)
+
+    def rolling_update(self) -> None:
+        """Replace three workers, one after the other: SIGTERM, then a process with the same instance name."""
+        members = [*self.first, self._start("three")]
+        self._wait_until_joined(members[2], members)
+        time.sleep(SETTLE_S)
+        begin_s = time.time()
+        for index, name in enumerate(("one", "two", "three")):
+            members[index].process.end(LIMIT_S)
+            members[index] = self._start(name)
+            self._wait_until_joined(members[index], members)
+        end_s = time.time()
+        time.sleep(SETTLE_S)
+        self.result.updates_s.append(end_s - begin_s)
+        for task in range(PARTITIONS):
+            self.result.updates_ms.append(self._flow.longest_gap_ms(task, begin_s, end_s + SETTLE_S))
+        members[2].process.end(LIMIT_S)
+        self.first = members[:2]
 
     def _note(
         self,
@@ -301,8 +330,8 @@ def _wait(condition: Callable[[], bool]) -> None:
         time.sleep(5 * POLL_S)
 
 
-def measure(events: int = EVENTS, kills: int = KILLS) -> Result:
-    """Measure joins, leaves and kills of a third worker on a local broker."""
+def measure(events: int = EVENTS, kills: int = KILLS, updates: int = UPDATES) -> Result:
+    """Measure joins, leaves and kills of a third worker, and rolling updates of three, on a local broker."""
     with start_kafka(1) as kafka, temporary_folder("areba-rebalances-") as folder:
         settings = _configuration(kafka.bootstrap_servers)
         (folder / "areba.yaml").write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
@@ -318,6 +347,8 @@ def measure(events: int = EVENTS, kills: int = KILLS) -> Result:
                     trial.start_other()
                 for _ in range(kills):
                     trial.join_and_leave(lambda third: third.process.send_signal(signal.SIGKILL), "kill")
+                for _ in range(updates):
+                    trial.rolling_update()
             finally:
                 trial.close()
         return trial.result
@@ -337,6 +368,13 @@ def rows() -> list[Row]:
         name = f"a task that moves is live again after, {kind}, {len(moves)} moves"
         result.append(Row(f"{name}: p50", FEATURES, float(np.median(moves)), None, None, "printed", None, "s"))
         result.append(below(f"{name}: longest", FEATURES, max(moves), "s", limit_s))
+    update = f"rolling update of three workers, {len(found.updates_s)} times"
+    for name, figure, unit in (
+        (f"{update}: longest commit gap of a task, p50", float(np.median(found.updates_ms)), "ms"),
+        (f"{update}: longest commit gap of a task, longest", max(found.updates_ms), "ms"),
+        (f"{update}: duration, p50", float(np.median(found.updates_s)), "s"),
+    ):
+        result.append(Row(name, FEATURES, figure, None, None, "printed", None, unit))
     return result
 
 

@@ -294,7 +294,7 @@ def _prepared(module: torch.nn.Module, features: int) -> torch.nn.Module:
         ConfigurationError: It cannot, or Torch has more than one thread.
     """
     require_one_thread()
-    torch.use_deterministic_algorithms(mode=True)
+    torch.set_deterministic_debug_mode("error")  # `use_deterministic_algorithms` also imports the compiler, for 2 s
     _refuse_unrepeatable(module.to(torch.float32).train(), features)
     return module
 
