@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from stream_app.backends.base import Committed, Fetched, TopicPartition
+from stream_app.backends.base import Cluster, Committed, Fetched, TopicPartition
 from stream_app.backends.partition_count import grown, partitions_of
 from stream_app.backends.partitioner import Placement
 from stream_app.backends.topics import largest_batch_bytes
-from stream_app.config import Config
+from stream_app.config import Config, Topics
 from stream_app.errors import (
     ErrorCode,
     OwnCodeError,
@@ -36,6 +36,39 @@ MAX_ABORTS_IN_A_ROW = 10
 
 OFFSETS_TIMEOUT_S = 0.5
 """Longest wait for committed offsets that an open transaction holds: the loop has other tasks to serve."""
+
+
+class TopicWatch:
+    """The number of partitions that the application uses, and what the cluster says about its topics.
+
+    Attributes:
+        partitions: The number of all tasks, recorded in progress; 0 before `begin`.
+        input_ids: The topic ids of examples and labels when they were last read.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Topics, observer: Observer) -> None:
+        self.partitions = 0
+        self.input_ids = UNKNOWN.topic_ids
+        self._cluster = cluster
+        self._topics = topics
+        self._observer = observer
+        self._reported: tuple[str, ...] = ()  # the lines about grown topics that were logged last
+
+    def begin(self) -> None:
+        """Read the number of tasks and the topics."""
+        self.partitions = partitions_of(self._cluster, self._topics)
+        self.read()
+
+    def read(self) -> None:
+        """Read the ids of the input topics, and report topics that have grown."""
+        found = self._cluster.topics(self._topics)
+        inputs = (self._topics.examples, self._topics.labels)
+        examples, labels = (found[name].topic_id if name in found else "" for name in inputs)
+        self.input_ids = (examples, labels)
+        lines = grown(found, self._topics, self.partitions)
+        if lines != self._reported:
+            self._observer.grown(lines)
+        self._reported = lines
 
 
 class OwnedTasks:
@@ -76,9 +109,7 @@ class OwnedTasks:
         self._by_partition: dict[TopicPartition, OwnedTask] = {}
         self._generation = 0
         self._group: object = None
-        self._partitions = 0  # the number of all tasks
-        self._topic_ids = UNKNOWN.topic_ids
-        self._grown: tuple[str, ...] = ()  # the grown topics that were reported
+        self._topic_watch = TopicWatch(ports.cluster, config.topics, observer)
 
     @property
     def all(self) -> Sequence[OwnedTask]:
@@ -93,10 +124,9 @@ class OwnedTasks:
 
     def begin(self) -> int:
         """Read the number of the application's tasks and the limits of its topics, and return that number."""
-        self._partitions = partitions_of(self._ports.cluster, self._topics)
-        self._look_at_topics()
+        self._topic_watch.begin()
         self._limit_dead_letters(self._dead_letter_bytes())
-        return self._partitions
+        return self._topic_watch.partitions
 
     def note_transaction(self) -> None:
         """Note that a transaction begins now."""
@@ -147,7 +177,7 @@ class OwnedTasks:
         committed = self._committed(free)
         if not committed:
             return
-        self._look_at_topics()
+        self._topic_watch.read()
         self.new = [number for number in self.new if number not in free]
         self._restore({number: self._inputs_of(number) for number in free}, committed)
 
@@ -157,7 +187,7 @@ class OwnedTasks:
         committed = self._committed(kept)
         if not committed:
             return
-        self._look_at_topics()  # the group also assigns when an input has grown
+        self._topic_watch.read()  # the group also assigns when an input has grown
         for number in kept:
             task = self._kept.take(number, committed)
             if task is None:
@@ -195,7 +225,7 @@ class OwnedTasks:
         for number, pair in inputs.items():
             target: RestoreTarget | None = None
             try:
-                target = committed_target(pair, committed, self._topic_ids)
+                target = committed_target(pair, committed, self._topic_watch.input_ids)
             except StateError as error:
                 problems[number] = error
             known = committed.get(pair[0]), committed.get(pair[1])
@@ -210,21 +240,11 @@ class OwnedTasks:
         for number, problem in problems.items():
             self.park(self._tasks[number], problem)
 
-    def _look_at_topics(self) -> None:
-        """Read the ids of the input topics, and report topics that have grown."""
-        found = self._ports.cluster.topics(self._topics)
-        examples, labels = (found[name].topic_id if name in found else "" for name in self._input_topics)
-        self._topic_ids = (examples, labels)
-        lines = grown(found, self._topics, self._partitions)
-        if lines != self._grown:
-            self._observer.grown(lines)
-        self._grown = lines
-
     def _created(
         self, inputs: tuple[TopicPartition, TopicPartition], target: RestoreTarget | None, committed: tuple[int, int]
     ) -> OwnedTask:
         number, settings, ports = inputs[0].partition, self._config.worker, self._ports
-        identity = Identity(self._partitions, self._topic_ids)
+        identity = Identity(self._topic_watch.partitions, self._topic_watch.input_ids)
         restore = Restore(
             RestoreRequest(inputs, self._settings, target, committed, self._writer, identity, ports.schemas),
             logs_of(ports.cluster, self._topics, number),
@@ -234,7 +254,9 @@ class OwnedTasks:
         )
         progress = TopicPartition(self._topics.progress, number)
         trimmer = ProgressTrimmer(ports.cluster, ports.clock, inputs, progress)
-        return OwnedTask(restore, self._generation, ports.clock, trimmer, Placement(number, self._partitions))
+        return OwnedTask(
+            restore, self._generation, ports.clock, trimmer, Placement(number, self._topic_watch.partitions)
+        )
 
     def _add(self, task: OwnedTask) -> None:
         self._tasks[task.number] = task
