@@ -15,7 +15,7 @@ from stream_app.backends.base import Ends, LogReader, TopicPartition
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.records import REPAIR, Act, Commit, Header, Longs
-from stream_app.serialization.dead_letter import SENT_BACK, START
+from stream_app.serialization.dead_letter import is_of_a_replay
 
 POLL_RECORDS = 1_000
 """Records of one poll: some milliseconds of work."""
@@ -67,11 +67,6 @@ def windows_of(record: Commit | Act) -> Mapping[str, Window]:
         for topic in OUTPUT_TOPICS
         for name in [topic.replace("-", "_")]
     }
-
-
-def is_by_task(headers: Sequence[Header]) -> bool:
-    """Say whether a task wrote this record of an output topic; `areba dlq replay` writes to `dead-letters`, too."""
-    return not any(name in (SENT_BACK, START) for name, _ in headers)
 
 
 def repair_text(windows: Mapping[str, Window], commits: Mapping[str, frozenset[int]]) -> str:
@@ -170,7 +165,7 @@ class OutputPartition:
         found: list[int] = []
 
         def take(offset: int, _: object, __: object, headers: Sequence[Header]) -> bool:
-            if is_by_task(headers):
+            if not is_of_a_replay(headers):  # the dead-letters topic has records of `areba dlq replay`, too
                 found.append(offset)
             return len(found) <= expected
 

@@ -11,11 +11,12 @@ from stream_app.errors import ForeignRecordsError, TransactionAbortedError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
 from stream_app.records import Act, Commit, OutputRecords
 from stream_app.recovery.live_task import ProcessedBatch
-from stream_app.recovery.output_logs import OutputLogs, is_by_task
+from stream_app.recovery.output_logs import OutputLogs
 from stream_app.recovery.restore import Repair
 from stream_app.recovery.restore_request import Logs
 from stream_app.recovery.snapshot_writer import TRANSACTION_BYTES as SNAPSHOT_BYTES
 from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import is_of_a_replay
 from stream_app.worker.owned_task import OwnedTask
 from stream_app.worker.ports import Ports
 
@@ -196,7 +197,7 @@ class RoundTransaction:
                     self._abort(f"{where}: records before offset {first} were not read in time")
                 offsets = fetched.records.offsets.tolist()
                 for row, offset in enumerate(offsets):
-                    if offset < first and not self._adopts and is_by_task(fetched.records.headers.get(row, ())):
+                    if offset < first and not self._adopts and not is_of_a_replay(fetched.records.headers.get(row, ())):
                         self._ports.transaction.abort()
                         raise ForeignRecordsError(partition.topic, partition.partition, offset)
                 is_read = fetched.at_end or max(offsets, default=-1) >= first - 1

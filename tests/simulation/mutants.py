@@ -351,6 +351,13 @@ MUTANTS: Mapping[str, Mutant] = {
         "if False:",
         ("tests/unit/worker/test_rebalances.py::test_offsets_of_a_killed_worker_are_not_waited_for",),
     ),
+    "replay-headers-anywhere": Mutant(
+        "a dead letter whose input record has a header of `areba dlq replay` is taken for a record of a replay",
+        "stream_app/recovery/output_logs.py",
+        "OutputPartition._load",
+        "if not is_of_a_replay(headers):",
+        'if not any(name.startswith("areba.replay") for name, _ in headers):',
+    ),
     "offsets-unconfirmed": Mutant(
         "a worker does not check whether the offsets that it committed last can be read",
         "stream_app/worker/transaction_watch.py",

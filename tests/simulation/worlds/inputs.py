@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from stream_app.records import Example, Header, Label, Mark, MarkKind, Side
 from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import SENT_BACK, START
 from tests.simulation.schedule import START_MS
 from tests.support.rows import Sent
 
@@ -140,7 +141,13 @@ def _garbage(draw: Random, stream: StreamOf, now_ms: int) -> Sent:
         codec.encode(Label(nobody, "x", 1)),
         b"\x00" * 300,
     ]
-    headers = ((("source", b"a scale"),), (("source", None), ("source", b"")), ())
+    headers = (
+        (("source", b"a scale"),),
+        (("source", None), ("source", b"")),
+        ((START, b"x"), ("source", b"")),
+        ((SENT_BACK, b"3"),),
+        (),
+    )
     keys = (key, key, nobody.encode(), b"x", None)
     return Sent(
         side,

@@ -47,7 +47,8 @@ def run_until(worker: Worker, condition: Callable[[Worker], bool], deadline_s: f
     deadline = time.monotonic() + deadline_s
 
     def should_stop() -> bool:
-        assert time.monotonic() < deadline, f"the condition did not hold within {deadline_s:g} s"
+        tasks = [(task.number, task.state, task.offsets) for task in worker.tasks]
+        assert time.monotonic() < deadline, f"the condition did not hold within {deadline_s:g} s: {tasks}"
         return condition(worker)
 
     worker.run(should_stop)

@@ -10,6 +10,7 @@ from stream_app.errors import ForeignRecordsError, UnknownOutcomeError
 from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit
 from stream_app.recovery.settle import _attempts
 from stream_app.serialization import codec
+from stream_app.serialization.dead_letter import SENT_BACK, START
 from stream_app.task_state import TaskState
 from stream_app.worker.worker import Worker
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
@@ -134,6 +135,25 @@ def test_a_worker_that_adopts_continues_after_outputs_of_somebody_else() -> None
     again = _started(world.worker())
     _turns(again, until=_all_at(again, 20))
     assert len(_adopted(world)) == PARTITIONS
+
+
+@pytest.mark.parametrize("name", [SENT_BACK, START])
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "with another"])
+def test_a_header_of_a_producer_does_not_hide_a_dead_letter(name: str, others: int) -> None:
+    """A header of `areba dlq replay` in an input must not make a dead letter seem lost after a kill.
+
+    It would be published twice, or park the task.
+    """
+    world = World()
+    records = [(b"s", b"no record", 1, ((name, b"3"),)), (b"s", b"no record", 1, ())][: 1 + others]
+    for number in range(PARTITIONS):
+        world.broker.append(TopicPartition(world.config.topics.examples, number), records)
+    killed = _started(world.worker())
+    _turns(killed, until=lambda: [task.offsets for task in killed.tasks] == [(len(records), 0)] * PARTITIONS)
+    world.send(10)
+    heir = _started(world.worker())
+    _turns(heir, until=lambda: [task.offsets for task in heir.tasks] == [(len(records) + 10, 10)] * PARTITIONS)
+    assert [len(world.rows("dead-letters", number)) for number in range(PARTITIONS)] == [len(records)] * PARTITIONS
 
 
 def test_what_an_operator_writes_belongs_to_no_transaction() -> None:
