@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none of them should have to parse the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test kafka-tests other-tests test-ops simulate mutants check fast recut bench chaos study-quick reference format clean help
+.PHONY: setup demo test kafka-tests other-tests test-ops simulate mutants fuzz check fast recut bench bench-peers chaos study-quick reference format clean help
 
 N ?= 30
 SEED ?= 1
@@ -55,6 +55,9 @@ simulate: setup ## simulate faults at every call of a port, for SEEDS (10000) se
 mutants: setup ## break the code in known ways; the simulation or a named test must find each
 	$(BIN)/python -m tests.simulation --mutants
 
+fuzz: setup ## damage 50,000 stored states with SEED (1); none may crash the interpreter
+	$(BIN)/python -m tests.fuzz.test_state $(SEED) 50000
+
 fast: setup ## run the unit tests, and some seeds of the simulation
 	$(BIN)/python -m pytest -q -n 2 tests/unit tests/simulation -m "not slow and not kafka"
 
@@ -73,6 +76,9 @@ recut: setup ## compare the shipped data with the publishers' files in AREBA_DAT
 
 bench: setup ## measure speeds and write benchmarks/results.json (a quarter of an hour)
 	$(BIN)/python -m benchmarks
+
+bench-peers: setup ## compare with Kafka Streams, Quix Streams and plain loops, and write docs/benchmarks.md (20 minutes)
+	$(BIN)/python -m benchmarks.peers
 
 study-quick: setup ## run a part of the study, 10 repetitions each, and compare it with the committed results
 	rm -rf .local/study-quick

@@ -206,14 +206,6 @@ def test_damaged_state(originals: list[Original]) -> None:
     assert fates["no manifest"] > 1_000
 
 
-@pytest.mark.slow(55)
-@pytest.mark.parametrize("seed", range(2, 7))
-def test_much_damaged_state(originals: list[Original], seed: int) -> None:
-    """Ten thousand inputs for each seed: a hundred thousand in total, half of them manifests."""
-    fates = run(seed=seed, count=10_000, originals=originals)
-    assert fates["refused"] + fates["loaded"] == 10_000
-
-
 class _Records:
     """A reader of these records."""
 

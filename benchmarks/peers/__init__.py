@@ -1,0 +1,1 @@
+"""Other stream processors on the same records: `make bench-peers` writes docs/benchmarks.md."""
