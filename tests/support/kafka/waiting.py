@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 """The longest wait for a condition; it takes some seconds, unless the machine is very busy."""
 
 START_DEADLINE_S = 180.0
