@@ -24,7 +24,9 @@ def main(servers: str, examples: str, labels: str, output: str, folder: str) -> 
         auto_create_topics=True,
     )
     inputs = [
-        application.dataframe(application.topic(name, key_deserializer="bytes", value_deserializer="bytes"))
+        application.dataframe(application.topic(name, key_deserializer="bytes", value_deserializer="bytes")).apply(
+            lambda value: value.decode("latin-1")  # state is stored as JSON, which has no bytes
+        )
         for name in (examples, labels)
     ]
     joined = inputs[0].join_interval(

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from stream_app.learners.registry import METHODS
-from tests.simulation.faults import Event
+from tests.simulation.faults import Event, Fault
 from tests.simulation.hunt import hunt_one
 from tests.simulation.many import run_seed
 from tests.simulation.mutants import MUTANTS, ROOT, change
@@ -21,7 +21,8 @@ def test_some_seeds() -> None:
     """Committed outputs equal those of an undisturbed process, no matter what is killed, stalled, fenced or lost."""
     results = [run_seed(seed) for seed in range(FEW_SEEDS)]
     assert [(result.seed, result.wrong) for result in results if result.wrong] == []
-    assert sum(sum(result.hits.values()) for result in results) > 9 * FEW_SEEDS
+    kinds_hit = {fault for result in results for fault, hits in result.hits.items() if hits}
+    assert len(kinds_hit) > len(Fault) // 2, "faults are drawn, not only configured"
 
 
 def test_a_seed_is_one_story() -> None:
