@@ -354,10 +354,10 @@ class Sender(Protocol):
 
 
 class SchemaNames(Protocol):
-    """Names the schemas of ids that a task meets for the first time."""
+    """Looks up schema ids that a task meets for the first time."""
 
     def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of our schemas by those of these ids that have one; None while nobody answers."""
+        """Return the names of the application's schemas by id; None while the registry does not answer."""
 
 
 class _NoRegistry:

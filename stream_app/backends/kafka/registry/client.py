@@ -95,7 +95,7 @@ class SchemaRegistry:
         return {name: tuple(ids) for name, ids in found.items()}
 
     def names_of(self, schema_ids: Sequence[int]) -> Mapping[int, str] | None:
-        """Return the names of our schemas by those of these ids that have one; None if nobody answers."""
+        """Return the names of the application's schemas by id; None while the registry does not answer."""
         begun_s = self._clock.monotonic_s()
         if begun_s < self._retry_s:
             return None
