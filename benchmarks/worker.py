@@ -74,6 +74,11 @@ def configuration(servers: str, prefix: str, instance: str = "worker-1") -> Conf
     )
 
 
+def loop_prefix(prefix: str) -> str:
+    """Return the prefix of the loop's output topics: a worker refuses topics with records of others."""
+    return f"{prefix}loop."
+
+
 def send(servers: str, config: Config, count: int) -> None:
     """Send the stream to the topics, each label a hundred examples late."""
     inputs = Inputs(fraud(count))
@@ -133,7 +138,8 @@ def run_loop(servers: str, prefix: str, count: int) -> float:
         source.start_at(dict.fromkeys(assigned, 0))
 
     source.subscribe((topics.examples, topics.labels), on_assign, lambda _: None, 100)
-    outputs = {topics.examples: (topics.predictions, bytes(75)), topics.labels: (topics.outcomes, bytes(75))}
+    own = configuration(servers, loop_prefix(prefix)).topics
+    outputs = {topics.examples: (own.predictions, bytes(75)), topics.labels: (own.outcomes, bytes(75))}
     done, cpu = 0, 0.0
     end = time.monotonic() + LIMIT_S
     while done < 2 * count and time.monotonic() < end:
@@ -179,6 +185,7 @@ def _throughput(servers: str) -> Row:
         prefix = f"bench{number}."
         config = configuration(servers, prefix)
         create_topics(config, 1, 1)
+        create_topics(configuration(servers, loop_prefix(prefix)), 1, 1)
         send(servers, config, COUNT)
         loop.append(_side("loop", servers, prefix, COUNT) / COUNT * 1e6)
         ours.append(_side("ours", servers, prefix, COUNT) / COUNT * 1e6)
