@@ -79,7 +79,7 @@ format: setup ## format the sources
 recut: setup ## compare the shipped data with the publishers' files in AREBA_DATA_DIR
 	$(BIN)/python -m pytest tests/publishers
 
-bench: setup ## measure speeds and write benchmarks/results.json (a quarter of an hour)
+bench: setup ## measure speeds and write benchmarks/results.json (half an hour)
 	$(BIN)/python -m benchmarks
 
 bench-peers: setup ## compare with Kafka Streams, Quix Streams and plain loops, and write docs/benchmarks.md (20 minutes)
