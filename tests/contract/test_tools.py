@@ -201,7 +201,7 @@ def test_topics_are_described_with_the_settings_in_force(backend: Backend, prefi
     settings = found[names[0]].settings
     assert settings["cleanup.policy"] == "compact"
     assert settings["message.timestamp.type"] == "CreateTime"
-    assert settings["message.timestamp.after.max.ms"] == "3600000"
+    assert int(settings["message.timestamp.after.max.ms"]) >= 3_600_000  # the default of Kafka 4; 3.9 has no limit
     assert settings["max.message.bytes"] == "1048588"
 
 
