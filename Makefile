@@ -82,7 +82,7 @@ recut: setup ## compare the shipped data with the publishers' files in AREBA_DAT
 bench: setup ## measure speeds and write benchmarks/results.json (half an hour)
 	$(BIN)/python -m benchmarks
 
-bench-peers: setup ## compare with Kafka Streams, Quix Streams and plain loops, and write docs/benchmarks.md (20 minutes)
+bench-peers: setup ## compare with Kafka Streams, Quix Streams and plain loops, and write docs/benchmarks.md (6 minutes)
 	$(BIN)/python -m benchmarks.peers
 
 study-quick: setup ## run a part of the study, 10 repetitions each, and compare it with the committed results

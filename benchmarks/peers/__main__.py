@@ -1,5 +1,6 @@
 """`make bench-peers`: run every program on the same records in turns, and write the table into docs/benchmarks.md."""
 
+import argparse
 import json
 import os
 import platform
@@ -132,15 +133,17 @@ def write(built: Mapping[str, Program], found: Measured, rounds: int) -> None:
     _, _, after = rest.partition(END)
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     counts = ", ".join(f"{program.pairs:,} for {name}" for name, program in built.items())
-    caption = f"Medians of {rounds} rounds (lowest to highest), {machine}. Examples: {counts}.\n"
+    caption = f"Medians of {rounds} rounds (lowest to highest), {machine}.\nExamples: {counts}.\n"
     PAGE.write_text(before + BEGIN + caption + "\n" + "\n".join(_rows(built, found)) + "\n" + END + after, "utf-8")
     figures = {name: [[asdict(part) for part in parts] for parts in rounds] for name, rounds in found.items()}
     RESULTS.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Measure, print and write; `--short` runs one small round and writes nothing."""
-    is_short = "--short" in arguments
+def main() -> None:
+    """Measure, print, and write docs/benchmarks.md."""
+    parser = argparse.ArgumentParser(prog="benchmarks.peers", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="run one small round, and write nothing")
+    is_short = parser.parse_args().short
     built, found = measure(1, 20_000, 5_000) if is_short else measure(ROUNDS, PAIRS, PAIRS_OF_QUIX)
     sys.stdout.write("\n".join(_rows(built, found)) + "\n")
     if not is_short:
@@ -148,4 +151,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
