@@ -53,15 +53,15 @@ class Terminal(Console):
         return Text(printable(text), style=style, justify=justify, overflow=overflow)
 
 
-def simple_table(title: str, headings: Sequence[str], caption: str = "", *, names: int = 1) -> Table:
+def simple_table(title: str, headings: Sequence[str], caption: Sequence[str] = (), *, names: int = 1) -> Table:
     """Return an empty table in the style of all commands.
 
     The first `names` columns hold texts, the others numbers. Where the terminal is too narrow, the widest columns are
-    wrapped, and nothing is cut.
+    wrapped, and nothing is cut. `caption` has the lines below the table.
     """
     table = Table(
         title=printable(title) or None,
-        caption=caption or None,
+        caption=Text("\n".join(map(printable, caption)), style="table.caption") if caption else None,
         box=box.SIMPLE_HEAD,
         padding=0,
         title_justify="left",

@@ -25,7 +25,7 @@ def duration(milliseconds: int | None) -> str:
 
 def final_table(metrics: Sequence[Metric]) -> Table:
     """Return the table of the last metric of each learner, in the given order."""
-    table = simple_table("Every stream and learner", HEADINGS, CAPTION, names=2)
+    table = simple_table("Every stream and learner", HEADINGS, [CAPTION], names=2)
     stream = None
     for metric in metrics:
         table.add_row(

@@ -168,7 +168,7 @@ class Inspection:
         caption = (
             f"memory: at most {self.memory_bound_bytes >> 20:,} MB; snapshots hold {snapshot_bytes / (1 << 20):,.1f} MB"
         )
-        result = simple_table(title, COLUMNS, "\n".join((caption, *self._legend())), names=2)
+        result = simple_table(title, COLUMNS, (caption, *self._legend()), names=2)
         for view in self.tasks:
             offsets = [
                 text

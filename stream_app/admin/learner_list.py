@@ -50,7 +50,7 @@ def table(config: Config, task: int, rebuilt: Rebuilt) -> Table:
     offsets = pair(rebuilt.offsets)
     title = f"{config.application.id}, task {task} at offsets {offsets}, sequence {rebuilt.sequence}"
     headings = ("stream", "learner", "method", "digest", "features", "parameters", "updates")
-    result = simple_table(title, headings, "* champion", names=4)
+    result = simple_table(title, headings, ["* champion"], names=4)
     for one in learners_of(config, task, rebuilt):
         name = f"{one.learner} *" if one.champion else one.learner
         numbers = (f"{number:,}" for number in (one.features, one.parameters, one.updates))

@@ -76,7 +76,9 @@ def preflight(config: Config, cluster: CheckedCluster, try_transaction: Callable
         yield Result(Level.WRONG, "connection", cluster.no_answer_text)
         yield from _machine()
         return
-    yield Result(Level.OK, "connection", f"{brokers} brokers at {config.kafka.bootstrap_servers}")
+    yield Result(
+        Level.OK, "connection", f"{brokers} broker{'' if brokers == 1 else 's'} at {config.kafka.bootstrap_servers}"
+    )
     found: Mapping[str, TopicInfo] = {}
     try:
         found = cluster.topics(config.topics)

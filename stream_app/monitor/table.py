@@ -49,7 +49,7 @@ def figures_table(figures: Figures, title: str, lines: int | None = None) -> Gro
     hidden = len(figures.streams) - len(shown)
     if hidden:
         notes.append(f"{hidden:,} of {len(figures.streams):,} streams are not shown; --stream NAME chooses")
-    table = simple_table(title, COLUMNS, CAPTION, names=2)
+    table = simple_table(title, COLUMNS, [CAPTION], names=2)
     for stream in shown:
         own = (
             count(stream.labelled_per_s),

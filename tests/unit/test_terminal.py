@@ -10,7 +10,7 @@ import pytest
 from rich.progress import Progress, TextColumn
 from rich.table import Table
 
-from stream_app.terminal import LogFormatter, Terminal, printable, say
+from stream_app.terminal import LogFormatter, Terminal, printable, say, simple_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +49,13 @@ def test_a_table_is_no_markup() -> None:
     Terminal(file=out, width=400).print(HOSTILE, style="red")
     assert out.getvalue().count(SHOWN) == 5
     _check(out.getvalue())
+
+
+def test_each_line_below_a_table_is_a_line() -> None:
+    """Operators read explanations below the table; a name in one of them must not forge another."""
+    out = io.StringIO()
+    Terminal(file=out, width=400).print(simple_table("t", ["n" * 100], ["one", HOSTILE]))
+    assert [line.strip() for line in out.getvalue().splitlines()[-2:]] == ["one", SHOWN]
 
 
 def test_progress_is_no_markup() -> None:

@@ -84,7 +84,7 @@ class Listing:
         total = self.counts.total()
         if total > len(self.lines):
             yield f"the newest {len(self.lines):,} of {total:,}; --limit shows more"
-        yield f"{total:,} dead letters, {self.sent_back.total():,} of them sent back"
+        yield f"{total:,} dead letter{'' if total == 1 else 's'}, {self.sent_back.total():,} of them sent back"
         for reason, count in self.counts.most_common():
             yield f"{count:>9,} {reason}" + (f", {back:,} sent back" if (back := self.sent_back[reason]) else "")
 
