@@ -10,6 +10,7 @@ import fastavro
 import numpy as np
 
 from benchmarks.rows import Row, faster, median_cpu_us
+from stream_app.record_columns import BinaryColumn
 from stream_app.records import (
     Example,
     Longs,
@@ -98,9 +99,9 @@ def _outcomes(predictions: PredictionColumns) -> OutcomeColumns:
     )
 
 
-def encode_columns(name: str, encode: Callable[[], list[bytes]]) -> Row:
-    """Measure encoding from columns to a list of bytes; the reference starts from dictionaries."""
-    records = codec.decode_many(encode())
+def encode_columns(name: str, encode: Callable[[], BinaryColumn]) -> Row:
+    """Measure encoding from columns to a column of bytes; the reference starts from dictionaries."""
+    records = codec.decode_many(value or b"" for value in encode())
     schema = avro.newest()[type(records[0])]
     plain: list[Mapping[str, Any]] = [
         {field.name: getattr(record, field.name) for field in fields(record)} for record in records

@@ -5,7 +5,8 @@ import numpy as np
 from benchmarks.rows import Row, below, median_cpu_us
 from stream_app.config import Config
 from stream_app.pipeline.task import Task
-from stream_app.records import Example, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example
 from stream_app.serialization import codec
 
 STREAMS = 10_000
@@ -14,7 +15,7 @@ FEATURES = 3
 REPETITIONS = 3
 MOST_US = 300.0
 TIME_MS = 1_700_000_000_000
-NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), [], [])
+NO_RECORDS = RawRecords.of(np.zeros(0, np.int64), np.zeros(0, np.int64), [], [])
 
 
 def _batch(start: int) -> RawRecords:
@@ -22,7 +23,7 @@ def _batch(start: int) -> RawRecords:
     offsets = np.arange(start, start + BATCH)
     names = [f"shop-{number:05}" for number in offsets.tolist()]
     values = [codec.encode(Example(name, "first", [1.0] * FEATURES)) for name in names]
-    return RawRecords(offsets, np.full(BATCH, TIME_MS), [name.encode() for name in names], values)
+    return RawRecords.of(offsets, np.full(BATCH, TIME_MS), [name.encode() for name in names], values)
 
 
 def _opened(methods: tuple[str, ...]) -> Row:

@@ -18,7 +18,8 @@ from producers import datasets
 from stream_app.config import Config
 from stream_app.learners.networks.autograd import require_one_thread
 from stream_app.pipeline.task import Task
-from stream_app.records import Label, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples, encode_labels
 
@@ -70,7 +71,7 @@ class Inputs:
         key = self.stream.name.encode()
 
         def raw(values: list[bytes], times: NDArray[np.int64]) -> RawRecords:
-            return RawRecords(numbers, times, [key] * BATCH, values)
+            return RawRecords.of(numbers, times, [key] * BATCH, values)
 
         return (
             raw(self.examples[start : start + BATCH], numbers * 10),
@@ -113,8 +114,8 @@ class Dealt:
         numbers = np.arange(part.start, part.stop, dtype=np.int64)
         keys = [self.names[stream].encode() for stream in self._of[part]]
         return (
-            RawRecords(numbers, numbers * 10, keys, self._examples[part]),
-            RawRecords(numbers, (numbers + DELAY_EXAMPLES) * 10 + 5, keys, self._labels[part]),
+            RawRecords.of(numbers, numbers * 10, keys, self._examples[part]),
+            RawRecords.of(numbers, (numbers + DELAY_EXAMPLES) * 10 + 5, keys, self._labels[part]),
         )
 
 

@@ -31,7 +31,8 @@ from stream_app.cli.topic_setup import create_topics
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
-from stream_app.records import Label, OutputRecords
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
 from stream_app.testing.local_kafka.cluster import LocalKafka
@@ -154,7 +155,8 @@ def run_loop(servers: str, prefix: str, count: int) -> float:
             rows = len(part.records)
             times = part.records.timestamps.tolist()
             transaction.produce(
-                TopicPartition(topic, part.partition.partition), OutputRecords(part.records.keys, [value] * rows, times)
+                TopicPartition(topic, part.partition.partition),
+                OutputRecords.of(part.records.keys, [value] * rows, times),
             )
             offsets[part.partition] = Committed(int(part.records.offsets[-1]) + 1, "")
             done += rows

@@ -3,8 +3,8 @@
 Event time is the CreateTime of the Kafka record, in milliseconds since 1970. A class is 0 or 1, where 1 is positive.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -296,28 +296,6 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
-class RawRecords:
-    """Undecoded records of one input partition, n rows in the order of their offsets.
-
-    Attributes:
-        offsets: int64 `[n]`, ascending, with gaps at the control records of transactions.
-        timestamps: int64 `[n]`, milliseconds since 1970; -1 for a record without CreateTime.
-        keys: n keys.
-        values: n values; None is a tombstone, which is malformed in an input.
-        headers: By row; rows without headers are absent.
-    """
-
-    offsets: Longs
-    timestamps: Longs
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Headers = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-@dataclass(frozen=True, slots=True)
 class Decoded:
     """The decoded values of `RawRecords`, n rows in the same order.
 
@@ -353,36 +331,6 @@ class Decoded:
 
 NO_LONG = np.iinfo(np.int64).min
 """Stands for null in a column of longs."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputRecords:
-    """Records for one output topic, in the order in which they are sent to the task's partition.
-
-    Attributes:
-        keys: n keys.
-        values: n values.
-        timestamps: n event times in milliseconds, each taken from the input record that caused it.
-        headers: By row; rows without headers are absent.
-    """
-
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    timestamps: Sequence[int]
-    headers: Headers = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-def concatenated_headers(parts: Iterable[RawRecords | OutputRecords]) -> Headers:
-    """Return the headers of all parts, by row in their concatenation."""
-    headers: dict[int, Sequence[Header]] = {}
-    first = 0
-    for part in parts:
-        headers.update({first + row: cells for row, cells in part.headers.items()})
-        first += len(part)
-    return headers
 
 
 def pack_id(text: str) -> Words:

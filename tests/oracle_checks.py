@@ -7,7 +7,8 @@ from struct import pack
 from typing import NamedTuple, TypeVar
 
 from stream_app.config import TaskSettings
-from stream_app.records import Header, Metric, Outcome, OutputRecords, Prediction, Reason
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Header, Metric, Outcome, Prediction, Reason
 from stream_app.serialization import codec
 from stream_app.verify.reference_join import merge
 from stream_app.verify.reference_state import Dead, Event, Predicted, Record, Reported, Settled
@@ -35,7 +36,7 @@ class Row(NamedTuple):
 
 def rows_of(records: OutputRecords) -> Iterator[Row]:
     """Yield the rows of one topic."""
-    cells = zip(records.keys, records.values, records.timestamps, strict=True)
+    cells = zip(records.keys, records.values, records.timestamps.tolist(), strict=True)
     for number, (key, value, time_ms) in enumerate(cells):
         yield Row(key, value, int(time_ms), tuple(records.headers.get(number, ())))
 

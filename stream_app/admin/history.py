@@ -19,7 +19,6 @@ from stream_app.errors import ErrorCode, StateError, UnknownOutcomeError
 from stream_app.pipeline.task import Task
 from stream_app.records import CONFIGURATION, RESUME, Act, Commit
 from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.buffers import rows_of
 from stream_app.recovery.changelog import manifests_of
 from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, committed_target, progress_record
 from stream_app.recovery.live_task import LiveTask
@@ -268,7 +267,7 @@ class _Until:
         if fetched is None or not len(fetched.records) or fetched.records.offsets[-1] < self._last:
             return fetched
         rows = int(np.searchsorted(fetched.records.offsets, self._last + 1))
-        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True)
+        return Fetched(fetched.partition, fetched.records.rows(0, rows), at_end=True)
 
     def close(self) -> None:
         """Release the client."""

@@ -21,7 +21,8 @@ from stream_app.config import Config, TaskSettings
 from stream_app.errors import ConfigurationError, ErrorCode, StateError, TopicError, UndecodableError, WrongSchemaError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
-from stream_app.records import Example, Outcome, Prediction, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example, Outcome, Prediction
 from stream_app.recovery.buffers import NO_RECORDS, WaitingRecords
 from stream_app.serialization import codec
 from stream_app.serialization.wire_format import WireFormat, format_of

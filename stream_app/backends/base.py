@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from stream_app import __version__
-from stream_app.records import OutputRecords, RawRecords
+from stream_app.record_columns import OutputRecords, RawRecords
 
 MAX_BATCH_BYTES = 1_000_000
 """The largest batch that a transaction sends, unless one record alone is larger. Brokers limit the size of batches."""

@@ -21,7 +21,8 @@ from stream_app.config import TaskSettings
 from stream_app.errors import ConfigurationError
 from stream_app.jit.cache import base_folder, is_read_only
 from stream_app.jit.compiler import reporting_compiled
-from stream_app.records import Example, Label, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.worker.observer import Observer
 
@@ -186,4 +187,4 @@ def _rehearsal_records(feature_counts: dict[str, int], count: int) -> tuple[RawR
 def _raw(records: Sequence[Example | Label]) -> RawRecords:
     numbers = np.arange(1, len(records) + 1, dtype=np.int64)
     keys = [record.stream.encode() for record in records]
-    return RawRecords(numbers, numbers.copy(), keys, list(map(codec.encode, records)))
+    return RawRecords.of(numbers, numbers.copy(), keys, list(map(codec.encode, records)))

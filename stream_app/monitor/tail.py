@@ -17,7 +17,8 @@ from stream_app.backends.following import FollowableCluster
 from stream_app.backends.reading import READ_TIMEOUT_S, Row
 from stream_app.config import Topics, or_nearest
 from stream_app.errors import ConfigurationError, TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
-from stream_app.records import Example, Mark, Outcome, Prediction, RawRecords, stream_of_key
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example, Mark, Outcome, Prediction, stream_of_key
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter
 from stream_app.serialization.wire_format import WireFormat

@@ -9,7 +9,8 @@ from stream_app.config import Config
 from stream_app.errors import TopicError, UndecodableError, UnknownOutcomeError, WrongSchemaError
 from stream_app.monitor.figures import Figures
 from stream_app.monitor.model import Model
-from stream_app.records import Act, Commit, Metric, Outcome, RawRecords, stream_of_key
+from stream_app.record_columns import RawRecords
+from stream_app.records import Act, Commit, Metric, Outcome, stream_of_key
 from stream_app.serialization.avro import Record
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.dead_letter import read_dead_letter

@@ -3,17 +3,18 @@
 A position is an index into the merged sequence. Every result of a batch refers to a record by its position.
 """
 
-import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.jit.compiler import compiled
+from stream_app.jit.compiler import compiled, compiled_without_refcounts
 from stream_app.join.input import JoinInput
 from stream_app.pipeline import merge
+from stream_app.record_columns import BinaryColumn, CellArrays, RawRecords
 from stream_app.records import (
     DEAD_LETTER_BYTES,
     Bytes,
@@ -24,18 +25,20 @@ from stream_app.records import (
     Kind,
     Longs,
     Mark,
-    RawRecords,
     Reason,
     Side,
 )
 from stream_app.serialization.decode import DecodeLimits, decode
-from stream_app.serialization.names import NameList
+from stream_app.serialization.names import NameList, NameTable
 
 TRACE_HEADER = "traceparent"
 """The header of W3C Trace Context. If the record that causes an output has a valid one, the output carries it."""
 
 MAX_TRACE_BYTES = 128
 """The longest header that is carried: a later version may append fields, and each output of a record has them."""
+
+MALFORMED = int(Kind.MALFORMED)
+WRONG_KEY = int(Reason.WRONG_KEY)
 
 _TRACE_BYTES = 55
 _TRACE = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[\x21-\x7e]*)?")
@@ -175,28 +178,43 @@ def open_batch(examples: RawRecords, labels: RawRecords, limits: DecodeLimits, k
     return InputBatch((examples, labels), decoded, merged, times, known, sizes, traces, sum(dropped))
 
 
-def _refuse_wrong_keys(decoded: Decoded, keys: Sequence[bytes | None], known: NameList) -> None:
-    """Mark records whose key is not the name of their stream as malformed.
+def _refuse_wrong_keys(decoded: Decoded, keys: BinaryColumn, known: NameList) -> None:
+    """Mark records whose key is not the name of their stream as malformed: the key decides the partition."""
+    new = NameList(decoded.stream_names).table()
+    _compare_keys(keys.arrays, _Named(decoded.streams, decoded.kinds, decoded.reasons), known.table(), new)
 
-    The key brings all records of a stream to one partition. If all keys are right, one comparison of two lists shows
-    it, which takes less time than to look up every key.
-    """
-    names = known.encoded
-    if decoded.stream_names:
-        names = np.concatenate([names, NameList(decoded.stream_names).encoded])
-    if not len(names):
-        return
-    wanted = names[decoded.streams].tolist()
-    if keys == wanted:
-        return
-    wrong = np.fromiter(map(operator.ne, keys, wanted), np.bool_, len(wanted)) & (decoded.kinds != Kind.MALFORMED)
-    decoded.kinds[wrong] = Kind.MALFORMED
-    decoded.reasons[wrong] = Reason.WRONG_KEY
+
+class _Named(NamedTuple):
+    """Columns of `Decoded`: what the values name, and what the comparison of keys changes."""
+
+    streams: Integers
+    kinds: Bytes
+    reasons: Bytes
+
+
+@compiled_without_refcounts
+def _compare_keys(keys: CellArrays, named: _Named, known: NameTable, new: NameTable) -> None:
+    """Compare each key with the name of its stream, whose number counts on from the known names to the new ones."""
+    for row in range(len(keys.starts)):
+        if named.kinds[row] == MALFORMED:
+            continue
+        number = named.streams[row]
+        names = known if number < len(known.hashes) else new
+        place = number if number < len(known.hashes) else number - len(known.hashes)
+        first = names.ends[place]
+        length = names.ends[place + 1] - first
+        differs = np.uint8(keys.lengths[row] != length)
+        if differs == 0:
+            for i in range(length):
+                differs |= keys.buffer[np.uintp(keys.starts[row] + i)] ^ names.bytes[np.uintp(first + i)]
+        if differs != 0:
+            named.kinds[row] = MALFORMED
+            named.reasons[row] = WRONG_KEY
 
 
 def sizes_of(records: RawRecords) -> Longs:
     """Return int64 `[n]`, the bytes of each record as a dead letter: key, value, headers, and `DEAD_LETTER_BYTES`."""
-    sizes = _lengths(records.values) + _lengths(records.keys)
+    sizes: Longs = records.values.lengths.clip(0) + records.keys.lengths.clip(0)
     sizes += DEAD_LETTER_BYTES
     for row, headers in records.headers.items():
         sizes[row] += sum(map(_header_bytes, headers))
@@ -212,13 +230,6 @@ def size_of(record: OriginalRecord) -> int:
 def _header_bytes(header: Header) -> int:
     name, value = header
     return (len(name) if name.isascii() else len(name.encode(errors="surrogatepass"))) + len(value or b"")
-
-
-def _lengths(cells: Sequence[bytes | None]) -> Longs:
-    try:
-        return np.fromiter(map(len, cells), np.int64, len(cells))  # type: ignore[arg-type]
-    except TypeError:  # a None, which is too rare to look for first
-        return np.fromiter((len(cell or b"") for cell in cells), np.int64, len(cells))
 
 
 def is_trace(value: bytes | None) -> bool:

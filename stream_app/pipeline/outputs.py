@@ -15,18 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.pipeline.batch import InputBatch, OriginalRecord
-from stream_app.records import (
-    Bytes,
-    Floats,
-    Header,
-    Integers,
-    Longs,
-    Metric,
-    OutputRecords,
-    Reason,
-    Side,
-    Words,
-)
+from stream_app.record_columns import BinaryColumn, OutputRecords, binary_column
+from stream_app.records import Bytes, Floats, Header, Integers, Longs, Metric, Reason, Side, Words
 from stream_app.serialization import codec
 from stream_app.serialization.encode import OutcomeColumns, PredictionColumns, encode_outcomes, encode_predictions
 from stream_app.serialization.left_out import Fields, fitted
@@ -159,12 +149,12 @@ def _together(kind: type[Rows], chunks: Sequence[Rows]) -> Rows:
     return kind(*(column[order] for column in columns))
 
 
-NOTHING = OutputRecords((), (), ())
+NOTHING = OutputRecords.of((), (), ())
 
 
 def bytes_of(records: OutputRecords) -> int:
     """Return the bytes of keys, values and headers."""
-    cells = sum(map(len, filter(None, records.keys))) + sum(map(len, filter(None, records.values)))
+    cells = records.keys.bytes + records.values.bytes
     headers = (header for headers in records.headers.values() for header in headers)
     return cells + sum(len(name.encode(errors="surrogatepass")) + len(value or b"") for name, value in headers)
 
@@ -238,16 +228,15 @@ class Collector:
     def _encode_metrics(self, wire_format: WireFormat) -> OutputRecords:
         rows = sorted(self._metrics, key=_position)
         positions = np.array([position for position, _ in rows], np.int32)
-        keys = [metric.stream.encode() for _, metric in rows]
-        return self._records(positions, keys, [codec.encode(metric, wire_format) for _, metric in rows])
+        keys = binary_column([metric.stream.encode() for _, metric in rows])
+        return self._records(positions, keys, binary_column([codec.encode(metric, wire_format) for _, metric in rows]))
 
-    def _records(self, positions: Integers, keys: Sequence[bytes], values: Sequence[bytes]) -> OutputRecords:
+    def _records(self, positions: Integers, keys: BinaryColumn, values: BinaryColumn) -> OutputRecords:
         return OutputRecords(keys, values, self._times(positions), self._batch.traces(positions))
 
-    def _times(self, positions: Integers) -> list[int]:
+    def _times(self, positions: Integers) -> Longs:
         """Return the timestamps of outputs: at least 1, since a record may have none and the client takes 0 for now."""
-        times: list[int] = self._batch.times[positions].clip(min=1).tolist()
-        return times
+        return self._batch.times[positions].clip(min=1)
 
     def _encode_dead(self, form: OutputForm) -> OutputRecords:
         rows = sorted(self._dead, key=_position)
@@ -255,7 +244,7 @@ class Collector:
         letters = [
             fitted(_fields(letter.record), _dead_headers(letter, form), form.dead_letter_bytes) for _, letter in rows
         ]
-        return OutputRecords(
+        return OutputRecords.of(
             [letter.key for letter in letters],
             [letter.value for letter in letters],
             self._times(positions),
@@ -267,9 +256,11 @@ def _position(row: tuple[int, object]) -> int:
     return row[0]
 
 
-def _keys(names: Names, streams: Integers) -> list[bytes]:
-    keys: list[bytes] = names.streams.encoded[streams].tolist()
-    return keys
+def _keys(names: Names, streams: Integers) -> BinaryColumn:
+    """Return the names of these streams; all cells share the bytes of the names."""
+    table = names.streams.table()
+    starts = table.ends[streams]
+    return BinaryColumn(table.bytes, starts, table.ends[streams + 1] - starts)
 
 
 def _fields(record: OriginalRecord) -> Fields:
@@ -314,10 +305,9 @@ def chain_digest(previous: bytes, ranges: Sequence[int], outputs: Outputs) -> by
         digest.update(struct.pack("<q", len(records)))
         if not len(records):
             continue
-        digest.update(np.array(records.timestamps, np.int64).tobytes())
-        for columns in (records.keys, records.values):
-            lengths = np.fromiter((-1 if cell is None else len(cell) for cell in columns), np.int64, len(records))
-            digest.update(lengths.tobytes())
-            digest.update(b"".join(cell for cell in columns if cell is not None))
+        digest.update(np.ascontiguousarray(records.timestamps).data)
+        for column in (records.keys, records.values):
+            digest.update(np.ascontiguousarray(column.lengths).data)
+            digest.update(column.joined().data)
         digest.update(repr(sorted((row, list(headers)) for row, headers in records.headers.items())).encode())
     return digest.digest()

@@ -23,6 +23,7 @@ from stream_app.pipeline.stream import Stream
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
 from stream_app.pipeline.transaction_bounds import Room, Rules, columns_of, costs_of, fitting
+from stream_app.record_columns import RawRecords
 from stream_app.records import (
     ADOPT,
     CONFIGURATION,
@@ -34,7 +35,6 @@ from stream_app.records import (
     Act,
     Integers,
     Kind,
-    RawRecords,
     Reason,
     Side,
 )

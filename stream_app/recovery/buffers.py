@@ -8,12 +8,16 @@ from collections import deque
 import numpy as np
 
 from stream_app.backends.base import Fetched
-from stream_app.records import Longs, RawRecords, concatenated_headers
+from stream_app.record_columns import RawRecords, concatenated, concatenated_headers
+from stream_app.records import Longs
 
-ROW_BYTES = 120
-"""Memory of a waiting record, apart from its key and value: Python objects and columns, measured on CPython 3.11."""
+ROW_BYTES = 48
+"""Memory of a waiting record, apart from its key and value: six columns."""
 
-NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
+HEADER_BYTES = 120
+"""Memory of a header, apart from its name and value: Python objects, measured on CPython 3.11."""
+
+NO_RECORDS = RawRecords.of(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
 
 
 class WaitingRecords:
@@ -75,9 +79,9 @@ class WaitingRecords:
             chunk, size = self._chunks.popleft(), self._sizes.popleft()
             if len(chunk) > rows:
                 kept = size * (len(chunk) - rows) // len(chunk)
-                self._chunks.appendleft(rows_of(chunk, rows, len(chunk)))
+                self._chunks.appendleft(chunk.rows(rows, len(chunk)))
                 self._sizes.appendleft(kept)
-                chunk, size = rows_of(chunk, 0, rows), size - kept
+                chunk, size = chunk.rows(0, rows), size - kept
             taken.append(chunk)
             rows -= len(chunk)
             self._rows -= len(chunk)
@@ -117,22 +121,10 @@ class WaitingRecords:
 
 def _bytes(records: RawRecords) -> int:
     """Return the approximate memory of these records."""
-    size = sum(map(len, filter(None, records.values))) + sum(map(len, filter(None, records.keys)))
+    size = records.values.bytes + records.keys.bytes
     for headers in records.headers.values():
-        size += sum(ROW_BYTES + len(name) + len(value or b"") for name, value in headers)
+        size += sum(HEADER_BYTES + len(name) + len(value or b"") for name, value in headers)
     return size + ROW_BYTES * len(records)
-
-
-def rows_of(records: RawRecords, start: int, end: int) -> RawRecords:
-    """Return copies of the rows from `start` up to, but not including, `end`."""
-    headers = {row - start: headers for row, headers in records.headers.items() if start <= row < end}
-    return RawRecords(
-        records.offsets[start:end].copy(),
-        records.timestamps[start:end].copy(),
-        records.keys[start:end],
-        records.values[start:end],
-        headers,
-    )
 
 
 def concatenate(chunks: list[RawRecords]) -> RawRecords:
@@ -144,7 +136,7 @@ def concatenate(chunks: list[RawRecords]) -> RawRecords:
     return RawRecords(
         np.concatenate([chunk.offsets for chunk in chunks]),
         np.concatenate([chunk.timestamps for chunk in chunks]),
-        [key for chunk in chunks for key in chunk.keys],
-        [value for chunk in chunks for value in chunk.values],
+        concatenated([chunk.keys for chunk in chunks]),
+        concatenated([chunk.values for chunk in chunks]),
         concatenated_headers(chunks),
     )

@@ -30,7 +30,8 @@ from stream_app.errors import (
     UnknownOutcomeError,
     WrongSchemaError,
 )
-from stream_app.records import Commit, OutputRecords
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Commit
 from stream_app.recovery.settle import SWEEP_KEY
 from stream_app.serialization import codec
 
@@ -188,7 +189,7 @@ def sweep(
         FencedError: A newer producer has this id.
         UnknownOutcomeError: The broker did not answer in time.
     """
-    record = OutputRecords([SWEEP_KEY], [transactional_id.encode()], [0])
+    record = OutputRecords.of([SWEEP_KEY], [transactional_id.encode()], [0])
     try:
         transaction.initialise()  # in case a lost client was replaced by a new one
         transaction.begin()

@@ -14,9 +14,10 @@ from stream_app.pipeline.batch import InputBatch
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs, chain_digest
 from stream_app.pipeline.task import Task
 from stream_app.pipeline.transaction_bounds import Room
-from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit, OutputRecords, Reason, Side
+from stream_app.record_columns import OutputRecords
+from stream_app.records import ADOPT, CONFIGURATION, RESUME, Act, Commit, Reason, Side
 from stream_app.recovery.breaker import Breaker
-from stream_app.recovery.buffers import WaitingRecords, rows_of
+from stream_app.recovery.buffers import WaitingRecords
 from stream_app.recovery.commit_point import Anchor, CommitPoint, Position, progress_record
 from stream_app.recovery.restore_request import Logs, RestoreRequest
 from stream_app.recovery.snapshot_writer import SnapshotWriter
@@ -308,10 +309,10 @@ class LiveTask:
         if fitting == rows:
             return opened
         for waiting, records, count in zip(self._waiting, taken, fitting, strict=True):
-            waiting.put_back(rows_of(records, count, len(records)))
+            waiting.put_back(records.rows(count, len(records)))
         if not sum(fitting):
             return None
-        examples, labels = (rows_of(records, 0, count) for records, count in zip(taken, fitting, strict=True))
+        examples, labels = (records.rows(0, count) for records, count in zip(taken, fitting, strict=True))
         return self.task.open(examples, labels)
 
     def _knows_schemas(self, opened: InputBatch) -> bool:

@@ -2,12 +2,13 @@
 
 from collections import deque
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from stream_app import __version__
 from stream_app.backends.base import Clock, pair
 from stream_app.errors import ErrorCode, StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
-from stream_app.records import RESUME, SKIP, Act, Commit, OutputRecords, Side
+from stream_app.records import RESUME, SKIP, Act, Commit, Side
 from stream_app.recovery.commit_point import HINT_SKIP, Anchor, CommitPoint
 from stream_app.recovery.live_task import RestoredState
 from stream_app.recovery.restore_request import RestoreReport, RestoreRequest
@@ -15,6 +16,9 @@ from stream_app.recovery.settle import Recorded
 from stream_app.snapshot.identity import other_rules
 from stream_app.snapshot.parts import WholeActs
 from stream_app.snapshot.skipped_inputs import read_gap
+
+if TYPE_CHECKING:
+    from stream_app.record_columns import OutputRecords
 
 
 class Replay:

@@ -17,13 +17,16 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
+import numpy as np
+
 from stream_app import __version__
 from stream_app.backends.base import Clock, pair
 from stream_app.config import TaskSettings
 from stream_app.errors import ErrorCode, StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, REPAIR, Act, Commit, OutputRecords, concatenated_headers
+from stream_app.record_columns import OutputRecords, concatenated, concatenated_headers
+from stream_app.records import CONFIGURATION, REPAIR, Act, Commit
 from stream_app.recovery.breaker import Breaker
 from stream_app.recovery.buffers import WaitingRecords
 from stream_app.recovery.changelog import Loaded
@@ -293,8 +296,8 @@ class Restore:
 def _joined(parts: Sequence[OutputRecords]) -> OutputRecords:
     """Return all records, in order."""
     return OutputRecords(
-        [key for part in parts for key in part.keys],
-        [value for part in parts for value in part.values],
-        [time for part in parts for time in part.timestamps],
+        concatenated([part.keys for part in parts]),
+        concatenated([part.values for part in parts]),
+        np.concatenate([part.timestamps for part in parts]),
         concatenated_headers(parts),
     )

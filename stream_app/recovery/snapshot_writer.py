@@ -14,7 +14,7 @@ from typing import NamedTuple
 from stream_app import __version__
 from stream_app.config import TaskSettings
 from stream_app.pipeline.task import Task
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 from stream_app.recovery.changelog import KeyChunks, Loaded, key_chunks
 from stream_app.recovery.commit_point import Anchor
 from stream_app.snapshot.format import (
@@ -278,4 +278,4 @@ def _tombstones(garbage: KeyChunks) -> Iterable[_Chunk]:
 
 def _records(chunks: Sequence[_Chunk]) -> OutputRecords:
     keys = [chunk.record_key for chunk in chunks]
-    return OutputRecords(keys, [chunk.value for chunk in chunks], [0] * len(chunks))
+    return OutputRecords.of(keys, [chunk.value for chunk in chunks], [0] * len(chunks))

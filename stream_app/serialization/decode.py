@@ -17,15 +17,16 @@ The other fields of a mark are not checked. Later stages check timestamps, and w
 as its stream.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.record_columns import BinaryColumn, Cell, CellArrays, binary_column
 from stream_app.records import (
     ID_WORDS,
     MAX_ID_BYTES,
@@ -55,7 +56,7 @@ from stream_app.serialization.avro import (
 )
 from stream_app.serialization.codec import decode_one
 from stream_app.serialization.names import NameList, NameTable, NewNames, hash_of, intern, number_of, same_bytes
-from stream_app.serialization.wire_format import TABLE_BYTES, HeaderTable, WireFormat, single_object
+from stream_app.serialization.wire_format import HeaderTable, WireFormat, single_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ EXPONENT = np.uint32(0x7F800000)
 """The exponent bits of a float32; all are set in NaN and the infinities only."""
 
 
-def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, known: NameList | None = None) -> Decoded:
+def decode(values: Iterable[Cell], side: Side, limits: DecodeLimits, known: NameList | None = None) -> Decoded:
     """Decode the values of one input partition. A malformed value is a row with a reason, not an error.
 
     Args:
@@ -103,14 +104,15 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, kno
         known: Stream names that have numbers already; the names that are new in this batch are numbered after them.
 
     Returns:
-        n rows. Memory beside the input: 160 bytes for each row, and at most twice the size of the input.
+        n rows. Memory beside the input: 160 bytes for each row, and at most the size of the input.
     """
-    n = len(values)
+    cells = binary_column(values)
+    n = len(cells)
     reasons = np.zeros(n, np.uint8)
-    present, lengths = _bounded(values, limits.max_record_bytes, reasons)
-    # a bytearray: `frombuffer` makes a writable array of it; and `_kind` reads whole words, also of the last value
-    joined = bytearray().join([*present, bytes(TABLE_BYTES)])
-    features = np.empty(len(joined) // avro.FLOAT_BYTES if side is Side.EXAMPLES else 0, np.float32)
+    reasons[cells.lengths < 0] = Reason.UNDECODABLE
+    reasons[cells.lengths > limits.max_record_bytes] = Reason.TOO_LARGE
+    bounded = cells.lengths[reasons == 0]
+    features = np.empty(int(bounded.sum()) // avro.FLOAT_BYTES if side is Side.EXAMPLES else 0, np.float32)
     columns = _Columns(
         kinds=np.zeros(n, np.uint8),
         reasons=reasons,
@@ -125,13 +127,12 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, kno
     new = NewNames(np.empty((n, 2), np.int64), np.empty(n, np.uint64), np.full(2 << n.bit_length(), -1, np.int32))
     expected = _Expected(int(side), limits.max_features, limits.wire_format.tables[side])
     known = NameList() if known is None else known
-    buffer = np.frombuffer(joined, np.uint8)
-    distinct, total = _decode_rows(buffer, np.cumsum(lengths), expected, known.table(), new, columns)
+    distinct, total = _decode_rows(cells.arrays, expected, known.table(), new, columns)
     return Decoded(
         kinds=columns.kinds,
         reasons=reasons,
         known=len(known),
-        stream_names=tuple(joined[start:end].decode() for start, end in new.spans[:distinct].tolist()),
+        stream_names=tuple(cells.buffer[start:end].tobytes().decode() for start, end in new.spans[:distinct].tolist()),
         streams=columns.streams,
         ids=columns.ids,
         features=features[:total],
@@ -139,32 +140,15 @@ def decode(values: Sequence[bytes | None], side: Side, limits: DecodeLimits, kno
         feature_counts=columns.feature_counts,
         labels=columns.labels,
         revisions=columns.revisions,
-        marks=_marks(present, columns.kinds, limits.wire_format),
+        marks=_marks(cells, columns.kinds, limits.wire_format),
     )
 
 
-def _bounded(values: Sequence[bytes | None], max_record_bytes: int, reasons: Bytes) -> tuple[Sequence[bytes], Longs]:
-    """Return the values and their lengths; values that are absent or too large get a reason and become empty."""
-    try:
-        present = cast("Sequence[bytes]", values)
-        lengths = np.fromiter(map(len, present), np.int64, len(present))
-    except TypeError:  # a value is None, which is too rare to look for it each time
-        reasons[[row for row, value in enumerate(values) if value is None]] = Reason.UNDECODABLE
-        present = [value or b"" for value in values]
-        lengths = np.fromiter(map(len, present), np.int64, len(present))
-    large = lengths > max_record_bytes
-    if large.any():
-        reasons[large] = Reason.TOO_LARGE
-        present = [b"" if dropped else value for value, dropped in zip(present, large.tolist(), strict=True)]
-        lengths[large] = 0
-    return present, lengths
-
-
-def _marks(values: Sequence[bytes], kinds: Bytes, wire_format: WireFormat) -> MappingProxyType[int, Mark]:
+def _marks(values: BinaryColumn, kinds: Bytes, wire_format: WireFormat) -> MappingProxyType[int, Mark]:
     """Return the control records by row, which are few and have passed the checks."""
     marks = {}
     for row in np.flatnonzero(kinds == Kind.MARK).tolist():
-        mark = decode_one(values[row], wire_format)
+        mark = decode_one(values[row] or b"", wire_format)
         assert isinstance(mark, Mark)  # noqa: S101  (shows the type checker what `kinds` says)
         marks[row] = mark
     return MappingProxyType(marks)
@@ -174,8 +158,8 @@ def _marks(values: Sequence[bytes], kinds: Bytes, wire_format: WireFormat) -> Ma
 def _kind(buffer: Bytes, start: int, end: int, headers: HeaderTable) -> int:
     """Return the kind of record that the header of a value announces: `DATA`, `MARK`, or 0 for a wrong schema.
 
-    A header is compared as two words, whatever its length is: the masks take away what follows it, and the buffer has
-    `TABLE_BYTES` after its last value.
+    A header is compared as two words, whatever its length is: the masks take away what follows it, and a column has
+    `PADDING_BYTES` after its last cell.
     """
     if end - start < headers.length:
         return 0
@@ -286,7 +270,7 @@ class _Columns(NamedTuple):
 
 @compiled_without_refcounts
 def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
-    buffer: Bytes, ends: Longs, expected: _Expected, known: NameTable, new: NewNames, columns: _Columns
+    cells: CellArrays, expected: _Expected, known: NameTable, new: NewNames, columns: _Columns
 ) -> tuple[int, int]:
     """Fill the columns; rows that have a reason already are left alone.
 
@@ -295,9 +279,10 @@ def _decode_rows(  # noqa: C901, PLR0912, PLR0915  (one pass over the rows)
     """
     distinct, used = 0, 0
     stream, stream_start, stream_length = -1, 0, -1  # of the last row whose stream was read
-    end = 0
-    for row in range(len(ends)):
-        position, end = end, ends[row]
+    buffer = cells.buffer
+    for row in range(len(cells.starts)):
+        position = cells.starts[row]
+        end = position + cells.lengths[row]
         if columns.reasons[row] != 0:
             continue
         kind = _kind(buffer, position, end, expected.headers)

@@ -1,7 +1,6 @@
-"""Encode batches of records: columns become values (Avro), one list of bytes for a topic.
+"""Encode batches of records: columns become values (Avro), one column of bytes for a topic.
 
-The bytes equal the output of `codec.encode`. The rows are written by compiled code into one buffer, which is cut into
-values.
+The bytes equal the output of `codec.encode`. Compiled code writes the rows into one buffer.
 """
 
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.record_columns import PADDING_BYTES, BinaryColumn
 from stream_app.records import (
     MAX_ID_BYTES,
     MAX_STREAM_BYTES,
@@ -118,12 +118,20 @@ def _written(names: Sequence[str], prefix: bytes = b"") -> Texts:
     return (names if isinstance(names, NameList) else NameList(names)).written(prefix)
 
 
+def _column(out: Bytes, ends: Longs) -> BinaryColumn:
+    """Return the values that compiled code has written into a buffer, in a buffer of their size."""
+    total = int(ends[-1]) if len(ends) else 0
+    buffer = np.zeros(total + PADDING_BYTES, np.uint8)
+    buffer[:total] = out[:total]
+    starts = np.zeros(len(ends), np.int64)
+    starts[1:] = ends[:-1]
+    return BinaryColumn(buffer, starts, ends - starts)
+
+
 def _sliced(out: Bytes, ends: Longs) -> list[bytes]:
-    """Cut the values out of the buffer that compiled code has written."""
-    if not len(ends):
-        return []
-    written = out[: ends[-1]].tobytes()
+    """Return the values that compiled code has written into a buffer, as producers send them one by one."""
     stops = ends.tolist()
+    written = out[: stops[-1] if stops else 0].tobytes()
     return [written[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
 
 
@@ -139,7 +147,7 @@ class _PredictionRows(NamedTuple):
     model_versions: Longs
 
 
-def encode_predictions(columns: PredictionColumns, wire_format: WireFormat | None = None) -> list[bytes]:
+def encode_predictions(columns: PredictionColumns, wire_format: WireFormat | None = None) -> BinaryColumn:
     """Return n values for the topic of predictions, equal to the values of `codec.encode`."""
     streams = _written(columns.stream_names, _header(wire_format, Prediction))
     learners = _written(columns.learner_names)
@@ -157,7 +165,7 @@ def encode_predictions(columns: PredictionColumns, wire_format: WireFormat | Non
         model_versions=columns.model_versions,
     )
     _encode_predictions(out, ends, streams, learners, rows)
-    return _sliced(out, ends)
+    return _column(out, ends)
 
 
 @compiled_without_refcounts
@@ -190,7 +198,7 @@ class _OutcomeRows(NamedTuple):
     label_offsets: Longs
 
 
-def encode_outcomes(columns: OutcomeColumns, wire_format: WireFormat | None = None) -> list[bytes]:
+def encode_outcomes(columns: OutcomeColumns, wire_format: WireFormat | None = None) -> BinaryColumn:
     """Return n values for the topic of outcomes, equal to the values of `codec.encode`."""
     streams = _written(columns.stream_names, _header(wire_format, Outcome))
     learners = _written(columns.learner_names, b"\x02")  # each after the index of the union's second type
@@ -212,7 +220,7 @@ def encode_outcomes(columns: OutcomeColumns, wire_format: WireFormat | None = No
         label_offsets=columns.label_offsets,
     )
     _encode_outcomes(out, ends, streams, learners, rows)
-    return _sliced(out, ends)
+    return _column(out, ends)
 
 
 @compiled_without_refcounts

@@ -12,7 +12,8 @@ from stream_app.backends.partitioner import Misplaced
 from stream_app.config.memory_bound import MemoryBound
 from stream_app.errors import StateError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, DeadCount
-from stream_app.records import OutputRecords, Reason
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Reason
 from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
 from stream_app.worker.pages import metrics

@@ -9,7 +9,8 @@ from stream_app.backends.base import Cluster, Committed, Ends, TopicPartition
 from stream_app.config import Topics
 from stream_app.errors import ForeignRecordsError, TransactionAbortedError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, bytes_of
-from stream_app.records import Act, Commit, OutputRecords
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Act, Commit
 from stream_app.recovery.live_task import ProcessedBatch
 from stream_app.recovery.output_logs import OutputLogs
 from stream_app.recovery.restore import Repair
@@ -154,7 +155,7 @@ class RoundTransaction:
         values = [codec.encode(record) for record in progress]
         self._ports.transaction.produce(
             TopicPartition(self._topics.progress, number),
-            OutputRecords([None] * len(values), values, [0] * len(values)),
+            OutputRecords.of([None] * len(values), values, [0] * len(values)),
             part.progress_offsets,
         )
 

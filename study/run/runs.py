@@ -14,7 +14,7 @@ from producers.label_delay import parse_label_delay
 from producers.plan import Plan, StreamPlan
 from stream_app.config import MetricSettings, StreamSettings, TaskSettings
 from stream_app.pipeline.task import Task
-from stream_app.records import RawRecords
+from stream_app.record_columns import RawRecords
 from study.run.experiment import Run
 from study.run.reading import Answered, read_predictions
 from study.run.streams import application_id, data_of, data_seed
@@ -104,7 +104,7 @@ def batches(plan: Plan) -> Iterator[tuple[RawRecords, RawRecords]]:
 
 
 def _raw(records: list[Sent], first_offset: int) -> RawRecords:
-    return RawRecords(
+    return RawRecords.of(
         offsets=np.arange(first_offset, first_offset + len(records), dtype=np.int64),
         timestamps=np.array([record.timestamp_ms for record in records], np.int64),
         keys=[record.key for record in records],

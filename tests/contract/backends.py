@@ -22,7 +22,7 @@ from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.backends.memory.sender import EmbeddedSender
 from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 from tests.support.raw import RawProducer, RawRecord
 
 DEADLINE_S = 60.0
@@ -248,7 +248,7 @@ def outputs(
 ) -> OutputRecords:
     """Return records with the same key."""
     times = timestamps or [START_MS + row for row in range(len(values))]
-    return OutputRecords([b"key"] * len(values), values, times, headers or {})
+    return OutputRecords.of([b"key"] * len(values), values, times, headers or {})
 
 
 def numbered(count: int, prefix: str = "") -> list[bytes | None]:

@@ -12,7 +12,8 @@ from stream_app.backends.base import Cluster, TopicPartition, Transaction
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.reading import Row, read_rows
 from stream_app.config import Config
-from stream_app.records import Example, Header, OutputRecords
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Example, Header
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import DEAD_LETTER_HEADERS, SENT_BACK
 from stream_app.serialization.left_out import Fields, fitted
@@ -94,7 +95,7 @@ class DeadLetterTopics:
             fitted(Fields(letter.key, letter.value, letter.headers), self._headers(letter), letter.most_bytes)
             for letter in letters
         ]
-        records = OutputRecords(
+        records = OutputRecords.of(
             [letter.key for letter in written],
             [letter.value for letter in written],
             [letter.timestamp_ms for letter in letters],

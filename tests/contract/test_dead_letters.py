@@ -15,7 +15,8 @@ from stream_app.backends.base import TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.config import Config
 from stream_app.errors import BooksError, ConfigurationError, FencedError, TopicError
-from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label, OutputRecords
+from stream_app.record_columns import OutputRecords
+from stream_app.records import UNREADABLE_HEADERS, Example, Header, Label
 from stream_app.serialization import codec
 from stream_app.serialization.dead_letter import SENT_BACK, read_replay
 from tests.contract.backends import DEADLINE_S, START_MS, Backend, wait_for_records
@@ -95,9 +96,9 @@ def test_an_open_transaction_hides_nothing(world: Callable[..., DeadLetterTopics
         here.replay(mine, dies=lambda transaction: Dying(transaction, 1, dies_after=True))
     first = here.backend.transaction(here.config.replay_transactional_id)
     first.begin()
-    first.produce(TopicPartition(here.names.examples, 0), OutputRecords([None], [b"sent before"], [START_MS]))
+    first.produce(TopicPartition(here.names.examples, 0), OutputRecords.of([None], [b"sent before"], [START_MS]))
     marks: Mapping[int, Sequence[Header]] = {row: [(SENT_BACK, str(row).encode())] for row in range(3)}
-    first.produce(place, OutputRecords([None] * 3, [None] * 3, [START_MS] * 3, marks))
+    first.produce(place, OutputRecords.of([None] * 3, [None] * 3, [START_MS] * 3, marks))
     first.commit()
     results: list[ReplayResult] = []
     tool = threading.Thread(target=lambda: results.append(here.replay(mine)), daemon=True)

@@ -9,7 +9,8 @@ import pytest
 
 from stream_app.backends.base import Committed, TopicPartition
 from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
-from stream_app.records import UNREADABLE_HEADERS, Header, OutputRecords
+from stream_app.record_columns import OutputRecords
+from stream_app.records import UNREADABLE_HEADERS, Header
 from tests.contract.backends import (
     DEADLINE_S,
     START_MS,
@@ -343,7 +344,7 @@ def test_everything_in_a_record_is_kept(backend: Backend, topic: Callable[..., s
     keys = [None, b"", b"\xff", "ключ".encode()]
     transaction = backend.transaction(prefix + "a")
     transaction.begin()
-    transaction.produce(place, OutputRecords(keys, records.values, records.timestamps, headers))
+    transaction.produce(place, OutputRecords.of(keys, records.values, records.timestamps, headers))
     transaction.commit()
     reader = backend.cluster().reader(place)
     found = [fetched.records for fetched in read_log(reader) if len(fetched.records)]

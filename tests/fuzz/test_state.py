@@ -21,7 +21,7 @@ from stream_app.backends.base import Fetched, TopicPartition
 from stream_app.config import StreamSettings, TaskSettings
 from stream_app.errors import ConfigurationError, ErrorCode, StateError
 from stream_app.pipeline.task import Task
-from stream_app.records import RawRecords
+from stream_app.record_columns import RawRecords
 from stream_app.recovery import changelog
 from stream_app.snapshot.format import (
     FORMAT,
@@ -223,7 +223,7 @@ class _Records:
         self._is_read = True
         rows = [row for row in self._rows if row[0] >= self._from][:max_records]
         offsets = np.array([row[0] for row in rows], np.int64)
-        records = RawRecords(offsets, offsets.copy(), [row[1] for row in rows], [row[2] for row in rows])
+        records = RawRecords.of(offsets, offsets.copy(), [row[1] for row in rows], [row[2] for row in rows])
         return Fetched(TopicPartition("changelog", 0), records, at_end=True)
 
     def close(self) -> None:

@@ -14,7 +14,8 @@ from stream_app.config import BreakerSettings, TaskSettings
 from stream_app.pipeline.leftovers import leftovers_of
 from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, RESET, RESUME, SKIP, Act, Commit, Outcome, Prediction, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import CONFIGURATION, RESET, RESUME, SKIP, Act, Commit, Outcome, Prediction
 from stream_app.recovery.breaker import Breaker
 from stream_app.serialization import codec
 from stream_app.serialization.left_out import read_left_out
@@ -170,7 +171,7 @@ class Fresh:
             self.opinion.check(examples, labels, outputs)
         self.digest = chain_digest(self.digest, ranges, outputs)
         for topic, records in outputs.topics.items():
-            for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
+            for row, cells in enumerate(zip(records.timestamps.tolist(), records.keys, records.values, strict=True)):
                 self.outputs[topic].append((*cells, tuple(records.headers.get(row, ()))))
         return self.breaker.count(outputs.unreadable)
 

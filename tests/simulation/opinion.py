@@ -2,7 +2,8 @@
 
 from stream_app.config import TaskSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, Outputs
-from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reason, Side
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.verify.reference_state import Meaning, Record
 from tests.oracle_checks import SecondOpinion, rows_of
 from tests.support.formats.avro_reference import judge

@@ -7,7 +7,7 @@ from functools import partial
 from stream_app.backends.base import Committed, TopicPartition
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import FencedError, TransactionAbortedError, UnknownOutcomeError
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 from tests.simulation.faults import Event, Fault
 from tests.simulation.ports import TRANSACTION_TIMEOUT_S, Gate
 

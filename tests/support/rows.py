@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from stream_app.records import Header, RawRecords, Side
+from stream_app.record_columns import RawRecords
+from stream_app.records import Header, Side
 
 
 class Sent(NamedTuple):
@@ -56,7 +57,7 @@ class Row(Protocol):
 
 def columns(records: Sequence[Row]) -> RawRecords:
     """Return the records in columns, as a client returns them."""
-    return RawRecords(
+    return RawRecords.of(
         np.array([record.offset for record in records], np.int64),
         np.array([record.time_ms for record in records], np.int64),
         [record.key for record in records],
@@ -68,7 +69,7 @@ def columns(records: Sequence[Row]) -> RawRecords:
 def range_of(records: RawRecords, start: int, end: int) -> RawRecords:
     """Return the records at the offsets from `start` up to, but not including, `end`."""
     first, last = (bisect_left(records.offsets, offset) for offset in (start, end))
-    return RawRecords(
+    return RawRecords.of(
         records.offsets[first:last].copy(),
         records.timestamps[first:last].copy(),
         records.keys[first:last],

@@ -15,6 +15,7 @@ from stream_app.pipeline import merge
 from stream_app.pipeline import stream as stream_module
 from stream_app.pipeline.outputs import GENESIS, chain_digest
 from stream_app.pipeline.task import Task
+from stream_app.record_columns import RawRecords
 from stream_app.records import (
     Act,
     Commit,
@@ -28,7 +29,6 @@ from stream_app.records import (
     Operation,
     Outcome,
     Prediction,
-    RawRecords,
     Words,
 )
 from stream_app.recovery.commit_point import CommitPoint
@@ -166,7 +166,7 @@ class ListReader:
 
 def raw(records: Sequence[Stored], offsets: Sequence[int]) -> RawRecords:
     """Return the records in columns."""
-    return RawRecords(
+    return RawRecords.of(
         np.array(offsets, np.int64),
         np.array([stored.timestamp_ms for stored in records], np.int64),
         [stored.key for stored in records],
@@ -319,7 +319,7 @@ def processed(log: Log, batch: int, kept: float, config: Config = CONFIG) -> Log
         ranges = (at[0], end[0], at[1], end[1])
         digest = chain_digest(digest, ranges, outputs)
         for name, records in outputs.topics.items():
-            cells = zip(records.timestamps, records.keys, records.values, strict=True)
+            cells = zip(records.timestamps.tolist(), records.keys, records.values, strict=True)
             log.records[getattr(TOPICS, name.replace("-", "_"))] += [
                 Stored(*cell, tuple(records.headers.get(row, ()))) for row, cell in enumerate(cells)
             ]

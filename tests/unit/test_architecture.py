@@ -12,7 +12,7 @@ from tests.oversized import EXCEPTIONS
 ROOT = Path(__file__).parents[2]
 APPLICATION = ROOT / "stream_app"
 
-OPEN_TO_ALL = frozenset({"records", "errors", "terminal", "events", "task_state", "__version__"})
+OPEN_TO_ALL = frozenset({"records", "record_columns", "errors", "terminal", "events", "task_state", "__version__"})
 
 PURE = frozenset(
     {
@@ -24,6 +24,7 @@ PURE = frozenset(
         "jit",
         "config",
         "records",
+        "record_columns",
         "errors",
         "task_state",
     }

@@ -38,7 +38,8 @@ from stream_app.backends.base import Clock, Cluster, TopicPartition, Transaction
 from stream_app.backends.reading import Row
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, TopicError
-from stream_app.records import UNREADABLE_HEADERS, Header, OutputRecords, Reason
+from stream_app.record_columns import OutputRecords
+from stream_app.records import UNREADABLE_HEADERS, Header, Reason
 from stream_app.recovery.hanging_transactions import OpenTransactions, sweep
 from stream_app.serialization.dead_letter import (
     SENT_BACK,
@@ -232,7 +233,7 @@ class _Replay:
         transaction.begin()
         headers: dict[int, Sequence[Header]] = {0: [(START, name.encode())]}
         for partition in partitions:
-            records = OutputRecords([None], [None], [self._clock.now_ms()], headers)
+            records = OutputRecords.of([None], [None], [self._clock.now_ms()], headers)
             transaction.produce(TopicPartition(self.topic.name, partition), records)
         transaction.commit()
         return name
@@ -242,7 +243,7 @@ class _Replay:
         transaction.begin()
         for topic in dict.fromkeys(sending.record.dead_letter.topic for sending in batch):
             rows = [sending for sending in batch if sending.record.dead_letter.topic == topic]
-            records = OutputRecords(
+            records = OutputRecords.of(
                 [row.record.dead_letter.original.key for row in rows],
                 [row.record.dead_letter.original.value for row in rows],
                 [row.timestamp_ms for row in rows],
@@ -254,7 +255,7 @@ class _Replay:
             number: [(SENT_BACK, str(offset).encode())] for number, offset in enumerate(offsets)
         }
         keys = [sending.key for sending in batch]
-        records = OutputRecords(keys, [None] * len(batch), [now_ms] * len(batch), notes)
+        records = OutputRecords.of(keys, [None] * len(batch), [now_ms] * len(batch), notes)
         transaction.produce(TopicPartition(self.topic.name, partition), records)
         transaction.commit()
 

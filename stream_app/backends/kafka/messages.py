@@ -12,11 +12,12 @@ from stream_app import events
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.errors import AUTO_OFFSET_RESET, REFUSED_CODES, refusal_text
 from stream_app.errors import ConfigurationError, FencedError, OffsetGoneError, TopicError
-from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import UNREADABLE_HEADERS, Header
 
 LOGGER = logging.getLogger("areba.kafka")
 
-NO_RECORDS = RawRecords(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
+NO_RECORDS = RawRecords.of(np.zeros(0, np.int64), np.zeros(0, np.int64), (), ())
 
 
 def client_partitions(partitions: Iterable[TopicPartition]) -> list[ClientPartition]:
@@ -65,7 +66,7 @@ def columns(messages: Sequence[Message]) -> RawRecords:
     count = len(messages)
     stamps = np.fromiter(itertools.chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * count)
     kinds, times = stamps[0::2], stamps[1::2]
-    return RawRecords(
+    return RawRecords.of(
         offsets=np.fromiter(map(Message.offset, messages), np.int64, count),
         timestamps=np.where(kinds == TIMESTAMP_CREATE_TIME, times, -1),
         keys=list(map(Message.key, messages)),

@@ -39,7 +39,7 @@ from stream_app.errors import (
     TransactionAbortedError,
     UnknownOutcomeError,
 )
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 
 LOGGER = logging.getLogger("areba.kafka")
 
@@ -116,7 +116,7 @@ class KafkaTransaction:
         produce = self._producer.produce
         headers = records.headers
         on_delivery = None if offsets is None else _offset_collector(offsets)
-        rows = zip(records.values, records.keys, records.timestamps, strict=True)
+        rows = zip(records.values, records.keys, records.timestamps.tolist(), strict=True)
         try:
             for row, (value, key, timestamp) in enumerate(rows):
                 named = headers.get(row) if headers else None

@@ -20,7 +20,8 @@ from stream_app.backends.memory.log import (
     readable_headers,
 )
 from stream_app.errors import FencedError, OffsetGoneError, RecordTooLargeError, TopicError, UnstableOffsetsError
-from stream_app.records import Header, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Header
 from stream_app.serialization.left_out import Fields, batch_bytes
 
 TRANSACTION_TIMEOUT_S = 10.0

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_app.backends.base import Committed, TopicPartition
-from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import UNREADABLE_HEADERS, Header
 
 
 class TransactionState(Enum):
@@ -121,7 +122,7 @@ def _is_committed_record(entry: LogEntry) -> bool:
 
 def columns(entries: Sequence[LogEntry]) -> RawRecords:
     """Return the entries in columns, as a client of Kafka gives them."""
-    return RawRecords(
+    return RawRecords.of(
         offsets=np.array([entry.offset for entry in entries], np.int64),
         timestamps=np.array([entry.timestamp for entry in entries], np.int64),
         keys=[entry.key for entry in entries],

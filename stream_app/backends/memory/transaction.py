@@ -8,7 +8,7 @@ from stream_app.backends.memory.broker import TRANSACTION_TIMEOUT_S, EmbeddedBro
 from stream_app.backends.memory.groups import GroupMetadata
 from stream_app.backends.memory.log import LogTransaction, TransactionState
 from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 
 
 class EmbeddedTransaction:
@@ -62,7 +62,7 @@ class EmbeddedTransaction:
         """
         with self._current() as transaction:
             headers = records.headers
-            rows = enumerate(zip(records.keys, records.values, records.timestamps, strict=True))
+            rows = enumerate(zip(records.keys, records.values, records.timestamps.tolist(), strict=True))
             named = ((key, value, timestamp, headers.get(row, ())) for row, (key, value, timestamp) in rows)
             try:
                 written = self._broker.append(partition, named, transaction)

@@ -22,7 +22,8 @@ from stream_app.errors import StateError
 from stream_app.join.stream_join import HASH_KEY_BYTES
 from stream_app.pipeline.outputs import GENESIS, OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
-from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header, OutputRecords, RawRecords
+from stream_app.record_columns import OutputRecords, RawRecords
+from stream_app.records import CONFIGURATION, SKIP, Act, Commit, Header
 from stream_app.snapshot.identity import RULES
 from stream_app.verify.results import Code, Findings
 from stream_app.verify.second_run.checkpoint import TaskState, state_of
@@ -60,7 +61,7 @@ class _Topic:
 
     def expect(self, records: OutputRecords) -> None:
         """Add records that a fresh run writes, and compare as far as the lookahead allows."""
-        for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
+        for row, cells in enumerate(zip(records.timestamps.tolist(), records.keys, records.values, strict=True)):
             self.wanted.append(Cells(*cells, tuple(records.headers.get(row, ()))))
         while len(self.wanted) > AHEAD_RECORDS:
             self._compare()
@@ -183,7 +184,7 @@ class _Side:
                 break
             rows.append(row)
         self.end = max(end, self.end)
-        return RawRecords(
+        return RawRecords.of(
             np.array([row.offset for row in rows], np.int64),
             np.array([row.timestamp_ms for row in rows], np.int64),
             [row.key for row in rows],

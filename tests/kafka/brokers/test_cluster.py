@@ -13,7 +13,7 @@ from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.source import KafkaSource
 from stream_app.backends.kafka.transaction import KafkaTransaction
 from stream_app.errors import FencedError, RestartNeededError, TransactionAbortedError
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 from stream_app.recovery.hanging_transactions import GroupOffset, OpenTransactions, sweep
 from stream_app.testing.local_kafka.cluster import LocalKafka
 from tests.contract.backends import Member, log_values, settle
@@ -35,7 +35,7 @@ FOREVER = {"retention.ms": "-1"}
 
 def _outputs(number: int, side: int) -> OutputRecords:
     values = [f"{number}-{side}-{row}".encode() for row in range(ROUND_RECORDS)]
-    return OutputRecords([b"k"] * ROUND_RECORDS, values, [1_700_000_000_000 + number] * ROUND_RECORDS)
+    return OutputRecords.of([b"k"] * ROUND_RECORDS, values, [1_700_000_000_000 + number] * ROUND_RECORDS)
 
 
 def _start(transaction: KafkaTransaction, servers: str, written: list[TopicPartition], source: Source) -> None:

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 from stream_app.backends.base import TopicPartition
 from stream_app.backends.kafka.sender import KafkaSender
 from stream_app.errors import ErrorCode, StateError
-from stream_app.records import Commit, Prediction, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Commit, Prediction
 from stream_app.recovery.commit_point import CommitPoint, RestoreTarget, parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.identity import RULES

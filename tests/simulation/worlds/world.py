@@ -26,7 +26,8 @@ from stream_app.errors import (
 )
 from stream_app.errors import TopicError as WrongTopicError
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
-from stream_app.records import Act, Commit, OutputRecords, Side
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Act, Commit, Side
 from stream_app.recovery.commit_point import parse_metadata
 from stream_app.serialization import codec
 from stream_app.snapshot.format import read_manifest
@@ -501,7 +502,7 @@ class World:
         transaction.begin()
         for sent in records:
             headers = {0: sent.headers} if sent.headers else {}
-            one = OutputRecords([sent.key], [sent.value], [sent.time_ms], headers)
+            one = OutputRecords.of([sent.key], [sent.value], [sent.time_ms], headers)
             transaction.produce(self.input_places(sent.partition)[sent.side], one)
         self._open_inputs += 1
 

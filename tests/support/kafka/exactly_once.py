@@ -11,7 +11,8 @@ from stream_app.backends.base import TopicPartition
 from stream_app.config import TaskSettings
 from stream_app.pipeline.outputs import OUTPUT_TOPICS, chain_digest
 from stream_app.pipeline.task import Task
-from stream_app.records import Act, Commit, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Act, Commit
 from stream_app.serialization import codec
 from stream_app.snapshot.parts import WholeActs
 from tests.support.kafka.application import App
@@ -67,7 +68,7 @@ def reprocess(
         digest = chain_digest(digest, ranges, outputs)
         assert record.digest == digest, f"task {number}: the digest of sequence {sequence} is another one"
         for topic, records in outputs.topics.items():
-            for row, cells in enumerate(zip(records.timestamps, records.keys, records.values, strict=True)):
+            for row, cells in enumerate(zip(records.timestamps.tolist(), records.keys, records.values, strict=True)):
                 result.outputs[topic].append(Read(-1, *cells, tuple(records.headers.get(row, ()))))
         result.offsets = (record.examples_end, record.labels_end)
         result.commits += 1

@@ -5,7 +5,8 @@ from contextlib import closing
 from stream_app.backends.base import TopicInfo, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.transaction import KafkaTransaction
-from stream_app.records import Outcome, OutputRecords, Prediction
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Outcome, Prediction
 from stream_app.serialization import codec
 
 ABORTED = Prediction("pumps", "aborted", "areba", champion=True, score=0.5, predicted_class=0, model_version=0)
@@ -39,4 +40,4 @@ def publish(servers: str) -> None:
 
 def _records(*found: Prediction | Outcome) -> OutputRecords:
     values = [codec.encode(record) for record in found]
-    return OutputRecords([b"pumps"] * len(found), values, [_TIME_MS] * len(found))
+    return OutputRecords.of([b"pumps"] * len(found), values, [_TIME_MS] * len(found))

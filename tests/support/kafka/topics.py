@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stream_app.backends.base import LogReader, TopicPartition
 from stream_app.backends.kafka.cluster import KafkaCluster
-from stream_app.records import RawRecords
+from stream_app.record_columns import RawRecords
 from stream_app.recovery.buffers import concatenate
 from tests.support.kafka.waiting import DEADLINE_S
 from tests.support.rows import Read

@@ -14,7 +14,8 @@ from stream_app.backends.base import Cluster, TopicPartition
 from stream_app.cli import clients
 from stream_app.cli.main import cli
 from stream_app.errors import ConfigurationError, ErrorCode, TopicError
-from stream_app.records import RESUME, Act, Commit, Example, OutputRecords
+from stream_app.record_columns import OutputRecords
+from stream_app.records import RESUME, Act, Commit, Example
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from tests.support.damages.world import (
@@ -86,7 +87,7 @@ def test_markers_are_no_lag() -> None:
     replay.initialise()
     for turn in range(2):
         replay.begin()
-        replay.produce(place, OutputRecords([b"s0"], [example], [turn + 1]))
+        replay.produce(place, OutputRecords.of([b"s0"], [example], [turn + 1]))
         assert lag() > 0, "a transaction that is open may be committed"
         replay.commit()
         assert lag() > 0

@@ -17,7 +17,8 @@ from stream_app.backends.partitioner import partition_of as java_partition_of
 from stream_app.config import Config
 from stream_app.errors import ConfigurationError, UnknownOutcomeError
 from stream_app.pipeline import merge
-from stream_app.records import Mark, MarkKind, OutputRecords, RawRecords
+from stream_app.record_columns import OutputRecords, RawRecords
+from stream_app.records import Mark, MarkKind
 from stream_app.serialization import codec
 
 PARTITIONS = 5
@@ -124,7 +125,7 @@ def test_control_records_at_the_end_are_passed_over() -> None:
     transaction.initialise()
     count = 3 * FIRST_LOOK_RECORDS
     transaction.begin()
-    transaction.produce(PLACE, OutputRecords([b"k"] * count, [b"v"] * count, [then_ms + 9] * count))
+    transaction.produce(PLACE, OutputRecords.of([b"k"] * count, [b"v"] * count, [then_ms + 9] * count))
     transaction.abort()
     place, offset = world.promote()
     assert offset > count

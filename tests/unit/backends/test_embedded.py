@@ -11,7 +11,7 @@ from stream_app.backends.memory.source import EmbeddedSource
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.backends.partitioner import murmur2
 from stream_app.errors import FencedError, RecordTooLargeError, TransactionAbortedError
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 
 PLACE = TopicPartition("in", 0)
 
@@ -28,7 +28,7 @@ def _advance(broker: EmbeddedBroker, seconds: float) -> None:
 
 
 def _records(*values: bytes) -> OutputRecords:
-    return OutputRecords([b"k"] * len(values), values, [1] * len(values))
+    return OutputRecords.of([b"k"] * len(values), values, [1] * len(values))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_compaction_leaves_gaps_and_an_end() -> None:
     transaction.initialise()
     for number in range(5):
         transaction.begin()
-        records = OutputRecords([b"x", b"y%d" % number], [b"%d" % number, b""], [1, 1])
+        records = OutputRecords.of([b"x", b"y%d" % number], [b"%d" % number, b""], [1, 1])
         transaction.produce(PLACE, records)
         transaction.commit()
     broker.compact(PLACE)

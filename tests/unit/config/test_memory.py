@@ -84,7 +84,8 @@ from stream_app.config import Config
 from stream_app.recovery.buffers import WaitingRecords
 from stream_app.config.memory_bound import bound_of
 from stream_app.backends.base import Fetched, TopicPartition
-from stream_app.records import Example, Label, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import (Example, Label)
 from stream_app.pipeline.task import Task
 
 ROWS, FEATURES, T, NAME, HEADERS = 2000, 30, 1_700_000_000_000, "s" * 249, int(sys.argv[1])
@@ -104,7 +105,7 @@ def raw(records, time_ms, stream=NAME, headers=()):
     offsets, times = np.arange(offset - len(records), offset), np.full(len(records), time_ms)
     values = [codec.encode(record) for record in records]
     found = {row: [("h", bytes([row % 256]) * size) for size in headers] for row in range(len(records)) if headers}
-    return RawRecords(offsets, times, [stream.encode()] * len(records), values, found)
+    return RawRecords.of(offsets, times, [stream.encode()] * len(records), values, found)
 
 
 def example(number, stream=NAME):

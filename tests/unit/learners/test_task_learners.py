@@ -12,7 +12,8 @@ from stream_app.learners.shared_buffers import LearnerResources
 from stream_app.pipeline.outputs import OUTPUT_TOPICS
 from stream_app.pipeline.stream import Stream, TaskResources, seed_of
 from stream_app.pipeline.task import Task
-from stream_app.records import Example, Label, Metric, Prediction, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example, Label, Metric, Prediction
 from stream_app.serialization import codec
 from tests.support.learner_steps import stream
 
@@ -51,7 +52,7 @@ def raw(records: list[tuple[int, bytes]], start: int) -> RawRecords:
     """Return a range of a partition."""
     offsets = np.arange(start, start + len(records), dtype=np.int64)
     times = np.array([time for time, _ in records], np.int64)
-    return RawRecords(offsets, times, [b"s"] * len(records), [value for _, value in records])
+    return RawRecords.of(offsets, times, [b"s"] * len(records), [value for _, value in records])
 
 
 Values = dict[str, list[bytes | None]]

@@ -15,18 +15,8 @@ from stream_app.join.constants import MAX_EVICTIONS
 from stream_app.pipeline.outputs import bytes_of
 from stream_app.pipeline.task import Task
 from stream_app.pipeline.transaction_bounds import TRANSACTION, Room
-from stream_app.records import (
-    CONFIGURATION,
-    DEAD_LETTER_BYTES,
-    RESET,
-    Act,
-    Label,
-    Mark,
-    MarkKind,
-    Outcome,
-    OutputRecords,
-    RawRecords,
-)
+from stream_app.record_columns import OutputRecords, RawRecords
+from stream_app.records import CONFIGURATION, DEAD_LETTER_BYTES, RESET, Act, Label, Mark, MarkKind, Outcome
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
 from stream_app.verify.verify import verify
@@ -54,12 +44,12 @@ def _examples(stream: str, count: int, time_ms: int, first: int = 0, offset: int
     """Return this many examples of one time; ids begin at `first`."""
     features = np.zeros((count, 1), np.float32)
     values = encode_examples(stream, [f"{stream}-{number}" for number in range(first, first + count)], features)
-    return RawRecords(np.arange(offset, offset + count), np.full(count, time_ms), [stream.encode()] * count, values)
+    return RawRecords.of(np.arange(offset, offset + count), np.full(count, time_ms), [stream.encode()] * count, values)
 
 
 def _together(parts: Sequence[RawRecords]) -> RawRecords:
     rows = sum(map(len, parts))
-    return RawRecords(
+    return RawRecords.of(
         np.arange(rows),
         np.concatenate([part.timestamps for part in parts]) if parts else np.zeros(0, np.int64),
         [key for part in parts for key in part.keys],
@@ -91,7 +81,7 @@ def _rest(records: RawRecords, rows: int) -> RawRecords:
 
 
 def _some(records: RawRecords, rows: slice) -> RawRecords:
-    return RawRecords(records.offsets[rows], records.timestamps[rows], records.keys[rows], records.values[rows])
+    return RawRecords.of(records.offsets[rows], records.timestamps[rows], records.keys[rows], records.values[rows])
 
 
 @pytest.mark.slow(11)
@@ -131,7 +121,7 @@ def test_what_closes_a_stream(ends: str) -> None:
     if ends == "advance":
         marks = [codec.encode(Mark(name, MarkKind.ADVANCE, time_ms=1_000)) for name in STREAMS]
         keys = [name.encode() for name in STREAMS]
-        later = RawRecords(np.arange(len(marks)), np.full(len(marks), 2_000), keys, marks)
+        later = RawRecords.of(np.arange(len(marks)), np.full(len(marks), 2_000), keys, marks)
         sizes = _outputs_of(task, later, later, room)
     else:
         sizes = _outputs_of(task, _together([_examples(name, 1, LATER_MS, 100) for name in STREAMS]), NONE, room)
@@ -165,7 +155,7 @@ def test_ordinary_batches_are_not_cut() -> None:
 def _label(stream: str, number: int, time_ms: int, header: int) -> RawRecords:
     value = codec.encode(Label(stream, str(number), 1))
     headers = {0: [("h", b"x" * header)]}
-    return RawRecords(np.array([number]), np.array([time_ms]), [stream.encode()], [value], headers)
+    return RawRecords.of(np.array([number]), np.array([time_ms]), [stream.encode()], [value], headers)
 
 
 def test_waiting_labels_are_bounded_in_bytes() -> None:

@@ -10,7 +10,8 @@ from stream_app import events
 from stream_app.config import Config
 from stream_app.pipeline.label_flow import ENOUGH, WINDOW, LabelFlow, flow_of
 from stream_app.pipeline.task import Task
-from stream_app.records import Example, Label, Metric, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example, Label, Metric
 from stream_app.serialization import codec
 from stream_app.serialization.codec import decode_one
 from stream_app.task_state import TaskState
@@ -42,7 +43,7 @@ class _Fed:
         offsets = np.arange(len(rows), dtype=np.int64) + self._offsets[side]
         self._offsets[side] += len(rows)
         times = np.array([time for _, time in rows], np.int64)
-        return RawRecords(offsets, times, [b"s0"] * len(rows), [value for value, _ in rows])
+        return RawRecords.of(offsets, times, [b"s0"] * len(rows), [value for value, _ in rows])
 
 
 def _usual(fed: _Fed, count: int, interval_ms: int = 100, every: int = 1, delay_ms: int = DELAY_MS) -> int:

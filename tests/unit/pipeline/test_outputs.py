@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from stream_app.pipeline.outputs import NOTHING, OUTPUT_TOPICS, Outputs, chain_digest
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords, binary_column
 
-RECORDS = OutputRecords(
+RECORDS = OutputRecords.of(
     [b"a", b"b", None], [b"1", b"22", None], [10, 20, 30], {0: [("one", b"x"), ("two", None)], 2: [("one", b"")]}
 )
 
@@ -17,13 +17,13 @@ NONE = np.zeros(3, np.bool_)
 """No record is unreadable."""
 
 CHANGES: Mapping[str, Callable[[OutputRecords], OutputRecords]] = {
-    "a key": lambda records: replace(records, keys=[b"a", b"c", None]),
-    "where a key ends": lambda records: replace(records, keys=[b"ab", b"", None]),
-    "no key": lambda records: replace(records, keys=[b"a", b"b", b""]),
-    "a value": lambda records: replace(records, values=[b"1", b"23", None]),
-    "where a value ends": lambda records: replace(records, values=[b"12", b"2", None]),
-    "no value": lambda records: replace(records, values=[b"1", b"22", b""]),
-    "a time": lambda records: replace(records, timestamps=[10, 20, 31]),
+    "a key": lambda records: replace(records, keys=binary_column([b"a", b"c", None])),
+    "where a key ends": lambda records: replace(records, keys=binary_column([b"ab", b"", None])),
+    "no key": lambda records: replace(records, keys=binary_column([b"a", b"b", b""])),
+    "a value": lambda records: replace(records, values=binary_column([b"1", b"23", None])),
+    "where a value ends": lambda records: replace(records, values=binary_column([b"12", b"2", None])),
+    "no value": lambda records: replace(records, values=binary_column([b"1", b"22", b""])),
+    "a time": lambda records: replace(records, timestamps=np.array([10, 20, 31])),
     "a header's name": lambda records: replace(records, headers={**records.headers, 2: [("two", b"")]}),
     "a header's value": lambda records: replace(records, headers={**records.headers, 2: [("one", b"y")]}),
     "no value of a header": lambda records: replace(records, headers={**records.headers, 2: [("one", None)]}),
@@ -32,7 +32,7 @@ CHANGES: Mapping[str, Callable[[OutputRecords], OutputRecords]] = {
     ),
     "whose header it is": lambda records: replace(records, headers={0: records.headers[0], 1: records.headers[2]}),
     "no headers": lambda records: replace(records, headers={}),
-    "a record less": lambda records: OutputRecords(records.keys[:2], records.values[:2], records.timestamps[:2], {}),
+    "a record less": lambda records: OutputRecords.of(records.keys[:2], records.values[:2], records.timestamps[:2], {}),
 }
 
 

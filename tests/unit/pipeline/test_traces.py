@@ -7,7 +7,8 @@ import pytest
 
 from stream_app.backends.clock import ManualClock
 from stream_app.pipeline.batch import MAX_TRACE_BYTES, is_trace, open_batch
-from stream_app.records import UNREADABLE_HEADERS, Header, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import UNREADABLE_HEADERS, Header
 from stream_app.serialization.decode import DecodeLimits
 from stream_app.serialization.names import NameList
 from stream_app.worker.observer import WARNING_INTERVAL_S, Observer
@@ -56,7 +57,7 @@ def test_what_it_does_not(value: bytes | None) -> None:
 
 def _records(headers: Mapping[int, Sequence[Header]]) -> RawRecords:
     numbers = np.arange(1, 8, dtype=np.int64)
-    return RawRecords(numbers, numbers.copy(), [None] * 7, [b"x"] * 7, headers)
+    return RawRecords.of(numbers, numbers.copy(), [None] * 7, [b"x"] * 7, headers)
 
 
 def test_what_is_dropped_is_counted() -> None:

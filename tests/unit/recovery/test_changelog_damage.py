@@ -10,7 +10,6 @@ import pytest
 from stream_app.backends.base import Committed, Fetched, LogReader, TopicPartition
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import ErrorCode, StateError
-from stream_app.recovery.buffers import rows_of
 from stream_app.recovery.restore import OPEN_TRANSACTION_S
 from stream_app.task_state import TaskState
 from tests.support.changelog import EVERY, changelog_of, manifest_at, saved_world, target_of
@@ -121,7 +120,7 @@ class _Stopping:
         rows = int(np.searchsorted(fetched.records.offsets, self._end))
         self._reader.seek(min(self._end, self._place if not rows else int(fetched.records.offsets[rows - 1]) + 1))
         self._is_reported, was_reported = True, self._is_reported
-        return Fetched(fetched.partition, rows_of(fetched.records, 0, rows), at_end=True) if not was_reported else None
+        return Fetched(fetched.partition, fetched.records.rows(0, rows), at_end=True) if not was_reported else None
 
 
 @pytest.mark.parametrize(("hidden_s", "snapshots"), [(20.0, "newest"), (100.0, "older")])

@@ -12,7 +12,7 @@ from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.broker import EmbeddedBroker
 from stream_app.backends.memory.cluster import EmbeddedCluster
 from stream_app.errors import TransactionAbortedError
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 from stream_app.recovery.hanging_transactions import (
     HANGS_AFTER_S,
     LOOK_INTERVAL_S,

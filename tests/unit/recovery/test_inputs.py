@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from stream_app.backends.base import Fetched, TopicPartition
-from stream_app.records import Header, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Header
 from stream_app.recovery.buffers import WaitingRecords
 
 PLACE = TopicPartition("examples", 0)
 
 
 def _fetched(*offsets: int, at_end: bool = False, headers: dict[int, tuple[Header, ...]] | None = None) -> Fetched:
-    records = RawRecords(
+    records = RawRecords.of(
         np.array(offsets, np.int64),
         np.array(offsets, np.int64) * 10,
         [f"k{offset}".encode() for offset in offsets],

@@ -16,7 +16,8 @@ from safetensors.numpy import load_file, save_file
 from stream_app.config import METHODS, TaskSettings
 from stream_app.pipeline.outputs import chain_digest
 from stream_app.pipeline.task import Task
-from stream_app.records import Example, Label, RawRecords
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.snapshot.format import FORMAT, Entry, Manifest, read_manifest
 from stream_app.snapshot.segments import Blob, Book, load_task
@@ -36,13 +37,13 @@ def _records(first: int, count: int) -> tuple[RawRecords, RawRecords]:
     labels = [Label("ab"[n % 2], f"id-{n}", int(n % 5 == 0)) for n in numbers]
     offsets = np.arange(first, first + count, dtype=np.int64)
     return (
-        RawRecords(
+        RawRecords.of(
             offsets,
             10 * offsets + 1,
             [record.stream.encode() for record in examples],
             list(map(codec.encode, examples)),
         ),
-        RawRecords(
+        RawRecords.of(
             offsets.copy(),
             10 * offsets + 35,
             [record.stream.encode() for record in labels],

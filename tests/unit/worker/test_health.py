@@ -17,7 +17,7 @@ from stream_app.backends.clock import ManualClock
 from stream_app.backends.memory.transaction import EmbeddedTransaction
 from stream_app.errors import ErrorCode, TransactionAbortedError
 from stream_app.jit.compiler import reporting_compiled
-from stream_app.records import OutputRecords
+from stream_app.record_columns import OutputRecords
 from stream_app.recovery.hanging_transactions import HANGS_AFTER_S
 from stream_app.recovery.live_task import BatchCounts
 from stream_app.task_state import TaskState
@@ -160,7 +160,7 @@ def test_a_task_that_waits_for_a_dead_transaction() -> None:
     dead.initialise()
     dead.begin()
     place = TopicPartition(world.config.topics.predictions, 1)
-    dead.produce(place, OutputRecords([b"s"], [b"never committed"], [1]))
+    dead.produce(place, OutputRecords.of([b"s"], [b"never committed"], [1]))
     world.send(7)
     observer = HealthObserver(world.clock)
     member = _started(world.worker(observer=observer, joins=True))

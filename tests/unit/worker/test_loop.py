@@ -13,7 +13,8 @@ from stream_app.errors import (
     FencedAgainError,
     FencedError,
 )
-from stream_app.records import Example, Label, OutputRecords
+from stream_app.record_columns import OutputRecords
+from stream_app.records import Example, Label
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
 from stream_app.worker import worker
@@ -154,7 +155,7 @@ def test_an_idle_worker_sleeps() -> None:
     writer.initialise()
     writer.begin()
     place = TopicPartition(world.config.topics.labels, 0)
-    writer.produce(place, OutputRecords([None], [codec.encode(Label("s0", "4", 0))], [0]))
+    writer.produce(place, OutputRecords.of([None], [codec.encode(Label("s0", "4", 0))], [0]))
     member.tasks[0].waiting[1].at_end = False
     world.put("examples", 0, b"s0", codec.encode(Example("s0", "99", [1.0])), 1_000)
     for _ in range(10):

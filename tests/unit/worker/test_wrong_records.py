@@ -12,7 +12,8 @@ from stream_app.backends.partitioner import Placement, partition_of
 from stream_app.config import LearnerSettings, LimitSettings, StreamSettings, TaskSettings
 from stream_app.pipeline.outputs import DeadCount, Outputs
 from stream_app.pipeline.task import Task
-from stream_app.records import Example, Label, Mark, MarkKind, RawRecords, Reason, Side
+from stream_app.record_columns import RawRecords
+from stream_app.records import Example, Label, Mark, MarkKind, Reason, Side
 from stream_app.recovery.buffers import NO_RECORDS
 from stream_app.serialization import codec
 from stream_app.task_state import TaskState
@@ -38,7 +39,7 @@ def _raw(records: Sequence[Example | Label | Mark], key: object = ..., first: in
     """Return records in offset order, a millisecond apart, with `key` or, by default, the key of their stream."""
     offsets = np.arange(first, first + len(records), dtype=np.int64)
     keys = [record.stream.encode() if key is ... else key for record in records]
-    return RawRecords(offsets, offsets + TIME_MS, keys, [codec.encode(record) for record in records])  # type: ignore[arg-type]
+    return RawRecords.of(offsets, offsets + TIME_MS, keys, [codec.encode(record) for record in records])  # type: ignore[arg-type]
 
 
 def _reasons(outputs: Outputs) -> list[str]:
@@ -72,7 +73,7 @@ def test_one_wrong_key_among_right_ones() -> None:
     list(raw.keys)
     keys = list(raw.keys)
     keys[4] = b"s"
-    outputs = task.step(RawRecords(raw.offsets, raw.timestamps, keys, raw.values), NO_RECORDS)
+    outputs = task.step(RawRecords.of(raw.offsets, raw.timestamps, keys, raw.values), NO_RECORDS)
     assert len(outputs.topics["predictions"]) == 8
     assert outputs.dead == [DeadCount(Reason.WRONG_KEY, "new", Side.EXAMPLES, 1, 4)]
     assert task.stream_names == ("s", "new", "newer")
@@ -132,7 +133,7 @@ def test_dead_letters_are_counted() -> None:
     values = [*examples.values, b"garbage", codec.encode(Example("nobody", "x", [1.0]))]
     keys = [*examples.keys, b"s", b"nobody"]
     offsets = np.arange(6, dtype=np.int64)
-    outputs = task.step(RawRecords(offsets, offsets + TIME_MS, keys, values), _raw([Label("s", "a", 5)]))
+    outputs = task.step(RawRecords.of(offsets, offsets + TIME_MS, keys, values), _raw([Label("s", "a", 5)]))
     assert set(outputs.dead) == {
         DeadCount(Reason.WRONG_DIMENSION, "s", Side.EXAMPLES, 3, 3),
         DeadCount(Reason.WRONG_SCHEMA, None, Side.EXAMPLES, 1, 4),
@@ -180,7 +181,7 @@ def test_labels_before_the_first_example(cuts: Sequence[int]) -> None:
             rows = [number for number in range(start, end) if isinstance(sequence[number], kind)]
             raw = _raw([sequence[number] for number in rows])
             offsets = np.array(rows, np.int64)
-            sides.append(RawRecords(offsets, offsets + TIME_MS, raw.keys, raw.values))
+            sides.append(RawRecords.of(offsets, offsets + TIME_MS, raw.keys, raw.values))
         outputs = task.step(*sides)
         found += [*_reasons(outputs), *["outcome"] * len(outputs.topics["outcomes"])]
     assert found == ["unknown-stream", "unknown-stream", "outcome"]

@@ -1,0 +1,229 @@
+"""Batches of records in columns, as a log returns and takes them; keys and values are bytes in one buffer each."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias, overload
+
+import numpy as np
+
+from stream_app.records import Bytes, Header, Headers, Longs
+
+Cell: TypeAlias = bytes | None
+
+PADDING_BYTES = 16
+"""Bytes after the last cell, so that compiled code may read whole words from the beginning of any cell."""
+
+
+class CellArrays(NamedTuple):
+    """A `BinaryColumn` for compiled code."""
+
+    buffer: Bytes
+    starts: Longs
+    lengths: Longs
+
+
+class BinaryColumn(Sequence[Cell]):
+    """n cells, each of which is a byte string or null. A column is never changed; slices share its buffer.
+
+    Compiled code takes its `arrays`. Python code takes the column as a sequence: an item is `bytes` or None.
+
+    Args:
+        buffer: uint8, writable, since Numba compiles code for read-only arrays separately.
+        starts: int64 `[n]`, the index of the first byte of each cell.
+        lengths: int64 `[n]`, the number of bytes of each cell; -1 is null.
+    """
+
+    __slots__ = ("buffer", "lengths", "starts")
+
+    def __init__(self, buffer: Bytes, starts: Longs, lengths: Longs) -> None:
+        self.buffer = buffer
+        self.starts = starts
+        self.lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> Cell: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "BinaryColumn": ...
+
+    def __getitem__(self, index: int | slice) -> "Cell | BinaryColumn":
+        """Return a cell, or a column of the cells of a slice."""
+        if isinstance(index, slice):
+            return BinaryColumn(self.buffer, self.starts[index], self.lengths[index])
+        start, length = self.starts[index], self.lengths[index]
+        return None if length < 0 else self.buffer[start : start + length].tobytes()
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the other sequence has the same cells."""
+        return self.tolist() == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # arrays have no hash
+
+    def __repr__(self) -> str:
+        return f"BinaryColumn({self.tolist()!r})"
+
+    @property
+    def arrays(self) -> CellArrays:
+        """The column for compiled code."""
+        return CellArrays(self.buffer, self.starts, self.lengths)
+
+    @property
+    def bytes(self) -> int:
+        """The number of bytes of all cells."""
+        return int(self.lengths.sum(where=self.lengths > 0))
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether each cell begins where the cell before it ends."""
+        return bool((self.starts[1:] == (self.starts + self.lengths.clip(0))[:-1]).all())
+
+    def tolist(self) -> list[Cell]:
+        """Return the cells."""
+        if not len(self):
+            return []
+        stops = self.starts + self.lengths.clip(0)
+        first, last = int(self.starts.min()), int(stops.max())
+        data = self.buffer[first:last].tobytes()
+        ends = stops if not first else stops - first
+        begins = self.starts if not first else self.starts - first
+        cells: list[Cell] = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        for row in np.flatnonzero(self.lengths < 0).tolist():
+            cells[row] = None
+        return cells
+
+    def joined(self) -> Bytes:
+        """Return the bytes of all cells, one after the other: uint8 `[bytes]`, a view where that is possible."""
+        if not len(self):
+            return self.buffer[:0]
+        lengths = self.lengths.clip(0)
+        stops = np.cumsum(lengths)
+        if self.is_contiguous:
+            return self.buffer[self.starts[0] : self.starts[0] + stops[-1]]
+        places = np.arange(stops[-1]) + np.repeat(self.starts - stops + lengths, lengths)
+        gathered: Bytes = self.buffer[places]
+        return gathered
+
+
+def binary_column(cells: Iterable[Cell]) -> BinaryColumn:
+    """Return the column of these cells; a column is returned as it is."""
+    if isinstance(cells, BinaryColumn):
+        return cells
+    given = cells if isinstance(cells, Sequence) else list(cells)
+    try:
+        lengths = np.fromiter(map(len, given), np.int64, len(given))
+        present = given
+    except TypeError:  # a null, which is too rare to look for first
+        lengths = np.fromiter((-1 if cell is None else len(cell) for cell in given), np.int64, len(given))
+        present = [cell or b"" for cell in given]
+    joined = bytearray().join([*present, bytes(PADDING_BYTES)])
+    stops = np.cumsum(lengths.clip(0))
+    return BinaryColumn(np.frombuffer(joined, np.uint8), stops - lengths.clip(0), lengths)
+
+
+def concatenated(columns: Sequence[BinaryColumn]) -> BinaryColumn:
+    """Return the cells of all columns, in order, in a buffer of their own."""
+    if not columns:
+        return binary_column(())
+    lengths = np.concatenate([column.lengths for column in columns])
+    stops = np.cumsum(lengths.clip(0))
+    buffer = np.zeros((int(stops[-1]) if len(stops) else 0) + PADDING_BYTES, np.uint8)
+    np.concatenate([column.joined() for column in columns], out=buffer[:-PADDING_BYTES])
+    return BinaryColumn(buffer, stops - lengths.clip(0), lengths)
+
+
+def repeated(cell: Cell, count: int) -> BinaryColumn:
+    """Return a column of this number of equal cells, whose bytes exist once."""
+    one = binary_column([cell])
+    return BinaryColumn(one.buffer, one.starts.repeat(count), one.lengths.repeat(count))
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecords:
+    """Undecoded records of one input partition, n rows in the order of their offsets.
+
+    Attributes:
+        offsets: int64 `[n]`, ascending, with gaps at the control records of transactions.
+        timestamps: int64 `[n]`, milliseconds since 1970; -1 for a record without CreateTime.
+        keys: n keys.
+        values: n values; null is a tombstone, which is malformed in an input.
+        headers: By row; rows without headers are absent.
+    """
+
+    offsets: Longs
+    timestamps: Longs
+    keys: BinaryColumn
+    values: BinaryColumn
+    headers: Headers = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @classmethod
+    def of(
+        cls,
+        offsets: Longs,
+        timestamps: Longs,
+        keys: Iterable[Cell],
+        values: Iterable[Cell],
+        headers: Headers | None = None,
+    ) -> "RawRecords":
+        """Return the records with these keys and values."""
+        return cls(offsets, timestamps, binary_column(keys), binary_column(values), headers or {})
+
+    def rows(self, start: int, end: int) -> "RawRecords":
+        """Return the rows from `start` up to, but not including, `end`; they share the buffers."""
+        headers = {row - start: headers for row, headers in self.headers.items() if start <= row < end}
+        part = slice(start, end)
+        return RawRecords(self.offsets[part], self.timestamps[part], self.keys[part], self.values[part], headers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputRecords:
+    """Records for one output topic, in the order in which they are sent to the task's partition.
+
+    Attributes:
+        keys: n keys.
+        values: n values.
+        timestamps: int64 `[n]`, event times in milliseconds, each taken from the input record that caused it.
+        headers: By row; rows without headers are absent.
+    """
+
+    keys: BinaryColumn
+    values: BinaryColumn
+    timestamps: Longs
+    headers: Headers = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether the records are the same."""
+        if not isinstance(other, OutputRecords):
+            return NotImplemented
+        same = self.keys == other.keys and self.values == other.values and self.headers == other.headers
+        return same and np.array_equal(self.timestamps, other.timestamps)
+
+    __hash__ = None  # type: ignore[assignment]  # arrays have no hash
+
+    @classmethod
+    def of(
+        cls, keys: Iterable[Cell], values: Iterable[Cell], timestamps: Iterable[int], headers: Headers | None = None
+    ) -> "OutputRecords":
+        """Return the records with these keys, values and timestamps."""
+        return cls(binary_column(keys), binary_column(values), np.array(list(timestamps), np.int64), headers or {})
+
+
+def concatenated_headers(parts: Iterable[RawRecords | OutputRecords]) -> Headers:
+    """Return the headers of all parts, by row in their concatenation."""
+    headers: dict[int, Sequence[Header]] = {}
+    first = 0
+    for part in parts:
+        headers.update({first + row: cells for row, cells in part.headers.items()})
+        first += len(part)
+    return headers
