@@ -29,6 +29,7 @@ VERSIONS_KEPT = 4
 PACKAGE = Path(__file__).parents[1]
 
 CONSTANTS = (
+    "record_columns.py",
     "records.py",
     "join/constants.py",
     "join/input.py",
@@ -36,7 +37,7 @@ CONSTANTS = (
     "pipeline/outputs.py",
     "serialization/wire_format.py",
 )
-"""Files that compile nothing but whose constants and tuples are compiled in (tests/unit/test_native.py checks this)."""
+"""Files that compile nothing but whose constants and tuples are compiled in: tests/unit/jit/test_native.py checks it."""
 
 COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^(from|import) numba\b", re.MULTILINE)
 """Matches the text of a file that has compiled code: one of the decorators of `compiler`, or an import of Numba."""

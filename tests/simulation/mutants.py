@@ -64,7 +64,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "records for which a batch has no room are lost",
         "stream_app/recovery/live_task.py",
         "LiveTask._open",
-        "waiting.put_back(rows_of(records, count, len(records)))",
+        "waiting.put_back(records.rows(count, len(records)))",
         "pass",
     ),
     "progress-apart": Mutant(
@@ -290,8 +290,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "keys-unread": Mutant(
         "a record whose key is not its stream's name is given to that stream",
         "stream_app/pipeline/batch.py",
-        "_refuse_wrong_keys",
-        "decoded.kinds[wrong] = Kind.MALFORMED",
+        "_compare_keys",
+        "named.kinds[row] = MALFORMED",
         "pass",
     ),
     "never-resumed": Mutant(
