@@ -37,7 +37,7 @@ CONSTANTS = (
     "pipeline/outputs.py",
     "serialization/wire_format.py",
 )
-"""Files that compile nothing but whose constants and tuples are compiled in: tests/unit/jit/test_native.py checks it."""
+"""Files whose constants and tuples are compiled into other files: tests/unit/jit/test_native.py checks the list."""
 
 COMPILES = re.compile(rb"^@(compiled|inlined)(_without_refcounts)?$|^(from|import) numba\b", re.MULTILINE)
 """Matches the text of a file that has compiled code: one of the decorators of `compiler`, or an import of Numba."""
