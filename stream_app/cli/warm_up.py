@@ -111,10 +111,13 @@ def _rehearse(settings: TaskSettings) -> None:
 
     Of all streams with equal settings, one takes part: 10,000 streams would take long.
     """
-    from stream_app.pipeline.merge import cut  # noqa: PLC0415  (Numba takes a second; other commands do without)
+    # Numba takes a second to import; other commands do without it
+    from stream_app.backends.kafka.librdkafka.rehearsal import rehearse  # noqa: PLC0415  (as above)
+    from stream_app.pipeline.merge import cut  # noqa: PLC0415  (as above)
     from stream_app.pipeline.task import Task  # noqa: PLC0415  (as above)
     from stream_app.pipeline.transaction_bounds import Room  # noqa: PLC0415  (as above)
 
+    rehearse()
     # the same code reads both formats
     plain: dict[str, object] = {"unknown_streams": "model", "wire_format": None, "schema_ids": {}}
     settings = settings.model_copy(update=plain)

@@ -4,8 +4,7 @@ An error of a transaction allows one of three reactions: try again within a boun
 process. No other package needs to know librdkafka's error codes.
 """
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from confluent_kafka import KafkaError, KafkaException
@@ -148,18 +147,3 @@ def failed_request(
     if error.code() in REFUSED_CODES:
         return TopicError(refusal_text(error, what, resource, operation))
     return UnknownOutcomeError(f"{what}: {error_text(problem)}")
-
-
-@contextlib.contextmanager
-def unwrapped_fatal_errors() -> Iterator[None]:
-    """Raise a fatal error of a producer as a `KafkaException`, also where it arrives as a SystemError.
-
-    A producer raises its fatal error while it serves its callbacks. If it delivers a log line at the same time, the
-    interpreter finds the result of that callback beside an exception, and wraps the exception into a SystemError.
-    """
-    try:
-        yield
-    except SystemError as problem:
-        if isinstance(problem.__cause__, KafkaException):
-            raise problem.__cause__ from None
-        raise

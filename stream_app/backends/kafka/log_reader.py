@@ -89,7 +89,7 @@ class KafkaLogReader:
             if error.code() == PARTITION_EOF:
                 end = message.offset() or 0
             elif not self._skipped_deleted(error):
-                raise_read_error(message, error, self._next, self._group_id, is_member=False)
+                raise_read_error(self._partition, error, self._next, self._group_id, is_member=False)
         messages = [message for message in messages if message.error() is None]
         if not messages and end < 0:
             return None

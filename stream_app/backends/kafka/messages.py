@@ -25,11 +25,6 @@ def client_partitions(partitions: Iterable[TopicPartition]) -> list[ClientPartit
     return [ClientPartition(*partition) for partition in partitions]
 
 
-def application_partitions(partitions: Iterable[ClientPartition]) -> list[TopicPartition]:
-    """Return the client's partition objects as ours."""
-    return [TopicPartition(partition.topic, partition.partition) for partition in partitions]
-
-
 def drain(consumer: Consumer, max_records: int, timeout_s: float) -> list[Message]:
     """Return the messages that the client has; if it has none, wait for the first and return what came with it.
 
@@ -91,14 +86,14 @@ def _headers_by_row(messages: Sequence[Message]) -> dict[int, Sequence[Header]]:
 
 
 def raise_read_error(
-    message: Message, error: KafkaError, position: int | None, group_id: str, *, is_member: bool = True
+    partition: TopicPartition, error: KafkaError, position: int, group_id: str, *, is_member: bool = True
 ) -> None:
     """Raise an error after which reading cannot continue; log any other error, which the client retries.
 
     Args:
-        message: The message that carries the error.
+        partition: What was read.
         error: The error.
-        position: The offset that was to be read; None: unknown.
+        position: The offset that was to be read.
         group_id: The group of the reader.
         is_member: Whether the reader joins the group.
 
@@ -112,13 +107,11 @@ def raise_read_error(
         raise ConfigurationError(
             refusal_text(error, "consumer", f"group {group_id}", "Read" if is_member else "Describe")
         )
-    topic, number = message.topic() or "", message.partition() or 0
-    place = f"{topic}[{number}]"
+    place = f"{partition.topic}[{partition.partition}]"
     if error.code() == AUTO_OFFSET_RESET:
-        offset = position if position is not None else message.offset()
-        raise OffsetGoneError(f"{place}: offset {offset} does not exist ({error.str()})", (topic, number))
+        raise OffsetGoneError(f"{place}: offset {position} does not exist ({error.str()})", partition)
     if error.code() in REFUSED_CODES:
-        raise TopicError(refusal_text(error, place, f"topic {topic}", "Read"))
+        raise TopicError(refusal_text(error, place, f"topic {partition.topic}", "Read"))
     if error.fatal():
         raise FencedError(f"consumer: {error.str()}")
     events.log(events.FETCH_FAILED, LOGGER, partition=place, problem=error.str())

@@ -14,13 +14,14 @@ application depend on.
 import logging
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from stream_app import events
 from stream_app.backends.base import CLIENT_NAME, MAX_BATCH_BYTES
 from stream_app.backends.kafka.errors import ALL_BROKERS_DOWN, REFUSED_CODES, error_text
+from stream_app.backends.kafka.librdkafka.client import Callbacks
 from stream_app.backends.kafka.outages import Outages
 from stream_app.errors import ConfigurationError
 
@@ -89,6 +90,9 @@ SENDER_TUNING: Mapping[str, object] = MappingProxyType(
     }
 )
 
+Client = TypeVar("Client")
+"""A client of confluent-kafka, or ours."""
+
 _ADMIN_PREFIXES = ("security.", "ssl.", "sasl.", "socket.", "broker.", "client.", "enable.ssl")
 
 
@@ -101,19 +105,18 @@ class _ClientLogger:
     def __init__(self, outages: Outages) -> None:
         self._outages = outages
 
-    def log(self, level: int, form: str, facility: str, client: str, text: str) -> None:
+    def log(self, level: int, _form: str, facility: str, _client: str, text: str) -> None:
+        """Take a line as confluent-kafka gives it."""
+        self.line(level, facility, text)
+
+    def line(self, level: int, facility: str, text: str) -> None:
+        """Pass a line on."""
         is_about_connection = facility in {"FAIL", "ERROR"} or self._outages.is_suspected
-        LOGGER.log(logging.DEBUG if is_about_connection else level, form, facility, client, text)
+        LOGGER.log(logging.DEBUG if is_about_connection else level, "%s: %s", facility, text)
 
 
-def client_settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[str, object]) -> dict[str, Any]:
-    """Return the settings of a client: the layers, later ones over earlier ones, and what every client has.
-
-    Args:
-        bootstrap_servers: Addresses of brokers, separated by commas.
-        outages: Is informed when the client has lost all brokers.
-        layers: Settings of librdkafka by name.
-    """
+def _error_callback(outages: Outages) -> Callable[[KafkaError], None]:
+    """Return what handles the errors of a client that belong to no call."""
 
     def on_error(error: KafkaError) -> None:
         if error.code() == ALL_BROKERS_DOWN:
@@ -123,11 +126,32 @@ def client_settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[s
         else:
             LOGGER.debug("Kafka client: %s", error.str())
 
+    return on_error
+
+
+def callbacks(outages: Outages) -> Callbacks:
+    """Return what a client of `librdkafka` calls; `outages` is informed when the client has lost all brokers."""
+    return Callbacks(_error_callback(outages), _ClientLogger(outages).line)
+
+
+def merged_settings(bootstrap_servers: str, *layers: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings of a client: the layers, later ones over earlier ones, and what every client has.
+
+    Args:
+        bootstrap_servers: Addresses of brokers, separated by commas.
+        layers: Settings of librdkafka by name.
+    """
     merged: dict[str, Any] = {"log.connection.close": False, "reconnect.backoff.max.ms": 1_000}
     for layer in layers:
         merged.update(layer)
     merged["client.id"] = "/".join(filter(None, (CLIENT_NAME, merged.get("client.id"))))
-    return {**merged, "bootstrap.servers": bootstrap_servers, "error_cb": on_error, "logger": _ClientLogger(outages)}
+    return {**merged, "bootstrap.servers": bootstrap_servers}
+
+
+def client_settings(bootstrap_servers: str, outages: Outages, *layers: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings of a client of confluent-kafka; see `merged_settings` and `callbacks`."""
+    merged = merged_settings(bootstrap_servers, *layers)
+    return {**merged, "error_cb": _error_callback(outages), "logger": _ClientLogger(outages)}
 
 
 def admin_settings(settings: Mapping[str, str]) -> dict[str, str]:
@@ -135,7 +159,7 @@ def admin_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if name.startswith(_ADMIN_PREFIXES)}
 
 
-def create_client(make: Callable[[dict[str, Any]], Any], settings: dict[str, Any]) -> Any:  # noqa: ANN401  (any client)
+def create_client(make: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> Client:
     """Create a client of librdkafka.
 
     Raises:

@@ -3,40 +3,34 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from stream_app.backends.base import Committed, Fetched, TopicPartition, Watermarks, given_partitions
 from stream_app.backends.kafka import timeouts
 from stream_app.backends.kafka.errors import (
     AUTO_OFFSET_RESET,
-    PARTITION_EOF,
     REFUSED_CODES,
     WRONG_STATE,
     error_text,
     failed_request,
     kafka_error,
 )
-from stream_app.backends.kafka.messages import (
-    NO_RECORDS,
-    application_partitions,
-    by_partition,
-    client_partitions,
-    columns,
-    drain,
-    raise_read_error,
-)
+from stream_app.backends.kafka.librdkafka.consumer import ColumnConsumer
+from stream_app.backends.kafka.librdkafka.messages import Fetch, FetchError
+from stream_app.backends.kafka.messages import raise_read_error
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.requests import query_watermarks, reaches_broker
 from stream_app.backends.kafka.settings import (
     CONSUMER_GUARANTEES,
     CONSUMER_TUNING,
     admin_settings,
+    callbacks,
     client_settings,
     create_client,
+    merged_settings,
 )
-from stream_app.errors import OffsetGoneError, OutageError, UnstableOffsetsError
+from stream_app.errors import FencedError, OffsetGoneError, OutageError, UnstableOffsetsError
 
 SEEK_ATTEMPTS = 20
 """A partition accepts a seek once its fetcher has started, some milliseconds after the partition was assigned."""
@@ -64,10 +58,12 @@ class KafkaSource:
     ) -> None:
         self._outages = outages or Outages()
         self._group_id = group_id
-        common = (bootstrap_servers, self._outages)
         layers = (CONSUMER_TUNING, settings or {}, CONSUMER_GUARANTEES, {"group.id": group_id})
-        self._consumer: Consumer = create_client(Consumer, client_settings(*common, *layers))
-        for_admin = client_settings(*common, admin_settings(settings or {}))
+        self._consumer = create_client(
+            lambda merged: ColumnConsumer(merged, callbacks(self._outages)),
+            merged_settings(bootstrap_servers, *layers),
+        )
+        for_admin = client_settings(bootstrap_servers, self._outages, admin_settings(settings or {}))
         self._create_admin: Callable[[], AdminClient] = lambda: create_client(AdminClient, for_admin)
         self._admin: AdminClient | None = None
         self._assigned: frozenset[TopicPartition] = frozenset()
@@ -86,8 +82,8 @@ class KafkaSource:
     ) -> None:
         """Join the group; see `base.Source.subscribe`."""
 
-        def assigned(_: Consumer, found: list[ClientPartition]) -> None:
-            self._start_assignment(given_partitions(application_partitions(found), topics, partitions))
+        def assigned(found: list[TopicPartition]) -> None:
+            self._start_assignment(given_partitions(found, topics, partitions))
             self._is_assigning = True  # `start_at` only stores the offsets; the `_assign` below passes them on
             try:
                 on_assign(sorted(self._assigned))
@@ -95,14 +91,14 @@ class KafkaSource:
                 self._is_assigning = False
                 self._assign()
 
-        def revoked(_: Consumer, __: list[ClientPartition]) -> None:
+        def revoked(_: list[TopicPartition]) -> None:
             try:
                 on_revoke(sorted(self._assigned))
             finally:
                 self._start_assignment(())
                 self._consumer.unassign()
 
-        self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked)
+        self._consumer.subscribe(topics, assigned, revoked)
 
     def _start_assignment(self, assigned: Iterable[TopicPartition]) -> None:
         self._assigned = frozenset(assigned)
@@ -112,10 +108,10 @@ class KafkaSource:
 
     def _assign(self) -> None:
         """Tell the client which partitions are assigned, where each is read, and which are not read for now."""
-        self._consumer.assign([ClientPartition(*p, self._next.get(p, 0)) for p in self._assigned])
+        self._consumer.assign({p: self._next.get(p, 0) for p in self._assigned})
         active = set(self._active())
-        self._consumer.pause(client_partitions(self._assigned - active))
-        self._consumer.resume(client_partitions(active))  # the client keeps a pause across assignments
+        self._consumer.pause(self._assigned - active)
+        self._consumer.resume(active)  # the client keeps a pause across assignments
 
     def _active(self) -> dict[TopicPartition, int]:
         """Return the next offset of each partition that is read and not paused."""
@@ -137,17 +133,16 @@ class KafkaSource:
 
     def _seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         try:
-            for partition, offset in offsets.items():
-                self._seek_one(ClientPartition(*partition, offset))
+            self._seek_patiently(offsets)
         except KafkaException:
             self._assign()  # a fetcher that stopped at an error accepts no seek, but an assignment restarts it
         else:
-            self._consumer.resume(client_partitions(p for p in offsets if p not in self._paused))
+            self._consumer.resume(p for p in offsets if p not in self._paused)
 
-    def _seek_one(self, place: ClientPartition) -> None:
+    def _seek_patiently(self, offsets: Mapping[TopicPartition, int]) -> None:
         for attempt in range(SEEK_ATTEMPTS):
             try:
-                self._consumer.seek(place)
+                self._consumer.seek(offsets)
             except KafkaException as problem:
                 if kafka_error(problem).code() != WRONG_STATE or attempt == SEEK_ATTEMPTS - 1:
                     raise
@@ -160,14 +155,14 @@ class KafkaSource:
         stopped = [p for p in partitions if self._next.pop(p, None) is not None]
         self._paused.difference_update(stopped)
         if not self._is_assigning:
-            self._consumer.pause(client_partitions(stopped))
+            self._consumer.pause(stopped)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch no more of these partitions for now; records not yet returned are fetched again after `resume`."""
         chosen = [p for p in partitions if p in self._next]
         self._paused.update(chosen)
         if not self._is_assigning:
-            self._consumer.pause(client_partitions(chosen))
+            self._consumer.pause(chosen)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Continue after the last record that `poll` returned of these partitions."""
@@ -178,55 +173,38 @@ class KafkaSource:
 
     def poll(self, max_records: int, timeout_s: float) -> Sequence[Fetched]:
         """Return at most `max_records` records; see `base.Source.poll`."""
-        messages = drain(self._consumer, max_records, timeout_s)
+        try:
+            fetched, errors = self._consumer.consume(max_records, timeout_s)
+        except KafkaException as problem:
+            raise FencedError(f"consumer: {error_text(problem)}") from None
         if self._outages.is_suspected or self._outages.since_answer_s() > timeouts.SILENCE_S:
             self._probe()
         if self._was_rebalanced:  # the batch may mix messages from before and after the rebalance: read it again
             self._was_rebalanced = False
-            if messages:
+            if fetched or errors:
                 self._seek(self._active())
             return ()
         try:
-            return self._fetched(messages) if messages else ()
+            self._raise_read_errors(errors)
         except OffsetGoneError as error:  # records of other partitions came in the same batch: read them again
             self._seek({p: offset for p, offset in self._active().items() if p != error.partition})
             raise
+        return [self._advance(one) for one in fetched if one.partition in self._next]  # others: before `stop_reading`
 
-    def _fetched(self, messages: list[Message]) -> list[Fetched]:
-        errors = list(map(Message.error, messages))
-        ends: dict[TopicPartition, int] = {}
-        if any(errors):
-            ends = self._handle_errors(messages, errors)
-            messages = [message for message, error in zip(messages, errors, strict=True) if error is None]
-        result = []
-        for partition, chosen in by_partition(messages).items():
-            if partition not in self._next:
-                continue  # fetched before `stop_reading`
-            records = columns(chosen)
-            after_records = int(records.offsets[-1]) + 1
-            end = ends.pop(partition, -1)
-            self._next[partition] = max(after_records, end)
-            result.append(Fetched(partition, records, at_end=end >= after_records))
-        for partition, end in ends.items():
-            if partition in self._next:
-                self._next[partition] = end
-                result.append(Fetched(partition, NO_RECORDS, at_end=True))
-        return result
+    def _advance(self, fetch: Fetch) -> Fetched:
+        """Note how far a partition was read."""
+        after_records = int(fetch.records.offsets[-1]) + 1 if len(fetch.records) else fetch.end
+        self._next[fetch.partition] = max(after_records, fetch.end)
+        return Fetched(fetch.partition, fetch.records, at_end=fetch.end >= after_records)
 
-    def _handle_errors(
-        self, messages: Sequence[Message], errors: Sequence[KafkaError | None]
-    ) -> dict[TopicPartition, int]:
-        """Return the newest end-of-partition event of each partition; raise or log all other errors."""
-        ends = {}
-        for message, error in zip(messages, errors, strict=True):
-            if error is None:
+    def _raise_read_errors(self, errors: Sequence[FetchError]) -> None:
+        """Raise or log each error, except that an offset is gone where nobody reads any more."""
+        for partition, offset, error in errors:
+            if error.code() == AUTO_OFFSET_RESET and offset < self._next.get(partition, offset + 1):
+                # The answer came after a seek, which it has undone: the client does not read this partition any more.
+                self._seek({p: next_ for p, next_ in self._active().items() if p == partition})
                 continue
-            partition = TopicPartition(message.topic() or "", message.partition() or 0)
-            if error.code() == PARTITION_EOF:
-                ends[partition] = message.offset() or 0
-            elif error.code() != AUTO_OFFSET_RESET or partition in self._next:
-                raise_read_error(message, error, self._next.get(partition), self._group_id)
-        return ends
+            raise_read_error(partition, error, self._next.get(partition, offset), self._group_id)
 
     def _probe(self) -> None:
         """Find out whether a broker answers, at most every `timeouts.PROBE_INTERVAL_S`.
@@ -242,7 +220,7 @@ class KafkaSource:
         if min(self._outages.down_s(), now_s - self._compared_s) > timeouts.LOST_CLIENT_S:
             self._compared_s = now_s
             is_lost = reaches_broker(self._create_admin())
-        if reaches_broker(self._consumer):
+        if self._consumer.reaches_broker(timeouts.PROBE_S):
             self._outages.end()
             return
         self._outages.confirm()
@@ -261,24 +239,13 @@ class KafkaSource:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                answers = self._consumer.committed(client_partitions(partitions), timeout=timeout_s)
+                return self._consumer.committed(partitions, timeout_s)
             except KafkaException as problem:
                 if kafka_error(problem).code() in REFUSED_CODES:
                     raise failed_request(problem, "committed offsets", f"group {self._group_id}") from None
                 if time.monotonic() > deadline:
                     raise UnstableOffsetsError(f"committed offsets: {error_text(problem)}") from None
                 time.sleep(timeouts.RETRY_PAUSE_S)
-                continue
-            failed = [answer for answer in answers if answer.error is not None]
-            if not failed:
-                break
-            if time.monotonic() > deadline:
-                raise UnstableOffsetsError(f"committed offset of {failed[0].topic}: {failed[0].error}")
-            time.sleep(timeouts.RETRY_PAUSE_S)
-        return {
-            TopicPartition(a.topic, a.partition): Committed(a.offset, a.metadata or "") if a.offset >= 0 else None
-            for a in answers
-        }
 
     def watermarks(self, partition: TopicPartition) -> Watermarks:
         """Ask the broker for the first offset and the end of a partition's log; open transactions are included.
@@ -293,16 +260,12 @@ class KafkaSource:
 
     def known_end(self, partition: TopicPartition) -> int | None:
         """Return the end of a partition as the last fetch saw it, without a request; None: there was no fetch yet."""
-        try:
-            _, end = self._consumer.get_watermark_offsets(ClientPartition(*partition), cached=True)
-        except KafkaException:  # not assigned any more
-            return None
-        return int(end) if end >= 0 else None
+        end = self._consumer.known_end(partition)
+        return end if end >= 0 else None
 
     def group_metadata(self) -> object:
         """Return the group's generation and our member id, as the client encodes them."""
-        metadata: object = self._consumer.consumer_group_metadata()
-        return metadata
+        return self._consumer.group_metadata()
 
     def close(self) -> None:
         """Leave the group; `on_revoke` is called first."""

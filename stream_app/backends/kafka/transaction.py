@@ -4,10 +4,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from concurrent.futures import Future
+from typing import Any, NamedTuple, NoReturn
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka import TopicPartition as ClientPartition
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException
 
 from stream_app import events
 from stream_app.backends.base import Committed, TopicPartition
@@ -23,14 +24,15 @@ from stream_app.backends.kafka.errors import (
     error_text,
     kafka_error,
     refusal_text,
-    unwrapped_fatal_errors,
 )
+from stream_app.backends.kafka.librdkafka.producer import ColumnProducer
 from stream_app.backends.kafka.outages import Outages
 from stream_app.backends.kafka.settings import (
     TRANSACTION_GUARANTEES,
     TRANSACTION_TUNING,
-    client_settings,
+    callbacks,
     create_client,
+    merged_settings,
 )
 from stream_app.errors import (
     ConfigurationError,
@@ -40,12 +42,26 @@ from stream_app.errors import (
     UnknownOutcomeError,
 )
 from stream_app.record_columns import OutputRecords
+from stream_app.records import Longs
 
 LOGGER = logging.getLogger("areba.kafka")
 
 MAX_BLOCKED_CLIENTS = 4
 """Clients that were replaced while one of their calls blocks. Each has threads and memory; with more of them the
 process restarts."""
+
+
+class _Written(NamedTuple):
+    """Offsets of delivered records: as `ColumnProducer.produce` fills them, and the caller's list."""
+
+    found: Longs
+    offsets: list[int]
+
+
+def _destroy(producer: ColumnProducer, written: list[_Written]) -> None:
+    """Release a client, and only then the memory that it may write to."""
+    producer.destroy()
+    written.clear()
 
 
 class KafkaTransaction:
@@ -79,8 +95,10 @@ class KafkaTransaction:
         self._timeout_s = timeout_s
         names = {"transactional.id": transactional_id}
         layers = (TRANSACTION_TUNING, settings or {}, TRANSACTION_GUARANTEES, names)
-        merged = client_settings(bootstrap_servers, self._outages, *layers)
-        self._create_producer: Callable[[], Producer] = lambda: create_client(Producer, merged)
+        merged = merged_settings(bootstrap_servers, *layers)
+        self._create_producer: Callable[[], ColumnProducer] = lambda: create_client(
+            lambda settings: ColumnProducer(settings, callbacks(self._outages)), merged
+        )
         self._producer = self._create_producer()
         self._thread = BlockingCallThread()
         self._blocked_threads: list[BlockingCallThread] = []  # of clients that were replaced
@@ -88,6 +106,8 @@ class KafkaTransaction:
         self._cluster: KafkaCluster | None = None  # asked whether a broker answers; created when first needed
         self._is_initialised = False
         self._is_open = False
+        self._is_closed = False
+        self._written: list[_Written] = []  # by this transaction; the client has the addresses of the arrays
         self._begun_s = 0.0
         self._fenced_text = ""  # not empty once a newer producer has our id; nothing reverses that
 
@@ -103,48 +123,39 @@ class KafkaTransaction:
         self.initialise()
         self._begun_s = time.monotonic()
         try:
-            with unwrapped_fatal_errors():
-                self._producer.poll(0)  # may raise a fatal error, see `_call`
-                self._producer.begin_transaction()
+            self._producer.poll(0)  # may raise a fatal error, see `_call`
+            self._producer.begin_transaction()
         except KafkaException as problem:
             self._raise_for("begin", kafka_error(problem))
         self._is_open = True
 
     def produce(self, partition: TopicPartition, records: OutputRecords, offsets: list[int] | None = None) -> None:
         """Queue the records; see `base.Transaction.produce`. `offsets` is filled until `commit` returns."""
-        topic, number = partition
-        produce = self._producer.produce
-        headers = records.headers
-        on_delivery = None if offsets is None else _offset_collector(offsets)
-        rows = zip(records.values, records.keys, records.timestamps.tolist(), strict=True)
+        written = None
+        if offsets is not None:
+            written = np.zeros(1 + len(records), np.int64)
+            self._written.append(_Written(written, offsets))
+        row = 0
         try:
-            for row, (value, key, timestamp) in enumerate(rows):
-                named = headers.get(row) if headers else None
-                while True:
-                    try:
-                        if named:
-                            produce(topic, value, key, number, on_delivery, None, timestamp, list(named))
-                        else:
-                            produce(topic, value, key, number, on_delivery, None, timestamp)
-                    except BufferError:
-                        self._wait_for_queue_room()
-                    else:
-                        break
+            while (row := self._producer.produce(partition, records, row, written)) < len(records):
+                self._wait_for_queue_room()
         except KafkaException as problem:
-            self._raise_for(f"produce to {topic}[{number}]", kafka_error(problem))
+            self._raise_for(f"produce to {partition.topic}[{partition.partition}]", kafka_error(problem))
 
     def _wait_for_queue_room(self) -> None:
         deadline = time.monotonic() + timeouts.QUEUE_ROOM_S
         before = len(self._producer)
         while len(self._producer) >= before:
-            with unwrapped_fatal_errors():
-                self._producer.poll(timeouts.RETRY_PAUSE_S)
+            self._producer.poll(timeouts.RETRY_PAUSE_S)
             if time.monotonic() > deadline:
                 self._replace_client(f"the send queue stayed full for {timeouts.QUEUE_ROOM_S:.0f} s")
 
     def flush(self) -> None:
         """Wait until the broker has all records. Raises as `commit` does."""
         self._call("flush", self._flush)
+        for written, offsets in self._written:  # delivery reports of one partition come in the order of its records
+            offsets.extend(written[1 : 1 + written[0]].tolist())
+        self._written = []
 
     def _flush(self, timeout_s: float) -> None:
         if self._producer.flush(timeout_s):
@@ -152,14 +163,19 @@ class KafkaTransaction:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: object) -> None:
         """Make the group's offsets part of the transaction. Raises as `commit` does."""
-        places = [ClientPartition(*p, committed.offset, committed.metadata) for p, committed in offsets.items()]
-        send = self._producer.send_offsets_to_transaction
+        if not isinstance(group, bytes):
+            raise TypeError("group metadata must come from KafkaSource.group_metadata")
         self._call(
-            "send offsets", lambda timeout_s: self._run_in_thread(lambda: send(places, group, timeout_s), timeout_s)
+            "send offsets",
+            lambda timeout_s: self._run_in_thread(
+                lambda: self._producer.send_offsets(offsets, group, timeout_s), timeout_s
+            ),
         )
 
     def commit(self) -> None:
         """Commit once all records are written; see `base.Transaction.commit`."""
+        if self._written:
+            self.flush()
         self._call("commit", self._producer.commit_transaction)
         self._is_open = False
         self._outages.end()
@@ -170,18 +186,29 @@ class KafkaTransaction:
             with contextlib.suppress(TransactionAbortedError):  # replacing the client aborts the transaction as well
                 self._call("abort", self._producer.abort_transaction)
             self._is_open = False
+        self._written = []
 
     def close(self) -> None:
-        """Release the client; an open transaction is aborted if the broker answers in time."""
-        self._thread.close()
+        """Release the client; abort an open transaction if the broker answers in time. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
-            with unwrapped_fatal_errors():
-                if self._is_open:
-                    self._is_open = False
-                    self._producer.abort_transaction(timeouts.CLOSE_S)
-                self._producer.close()
+            if self._is_open:
+                self._is_open = False
+                self._producer.abort_transaction(timeouts.CLOSE_S)
         except KafkaException as problem:
             events.log(events.TRANSACTION_LEFT_OPEN, LOGGER, transactional_id=self._id, problem=error_text(problem))
+        released = self._release()
+        with contextlib.suppress(TimeoutError):  # a call of the thread blocks; the end of the process ends it
+            released.result(timeout=timeouts.CLOSE_S)
+
+    def _release(self) -> Future[None]:
+        """Release the client in its thread, once no call of that thread uses the client any more."""
+        producer, written, self._written = self._producer, self._written, []
+        released = self._thread.start(lambda: _destroy(producer, written))
+        self._thread.close()
+        return released
 
     def _run_in_thread(self, call: Callable[[], Any], timeout_s: float) -> None:
         """Make a call that ignores its timeout, and stop waiting for it after the timeout.
@@ -205,16 +232,14 @@ class KafkaTransaction:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                with unwrapped_fatal_errors():
-                    request(min(timeouts.TRANSACTION_ATTEMPT_S, timeout_s))
+                request(min(timeouts.TRANSACTION_ATTEMPT_S, timeout_s))
             except KafkaException as problem:
                 error = kafka_error(problem)
                 if not error.retriable() or time.monotonic() > deadline:
                     self._raise_for(what, error)
                 LOGGER.debug("%s: %s; trying again", what, error.str())
                 try:
-                    with unwrapped_fatal_errors():
-                        self._producer.poll(timeouts.RETRY_PAUSE_S)  # the client delivers pending errors now
+                    self._producer.poll(timeouts.RETRY_PAUSE_S)  # the client delivers pending errors now
                 except KafkaException as fatal:  # a fatal error is raised by `poll`, and not passed to `error_cb`
                     self._raise_for(what, kafka_error(fatal))
             else:
@@ -254,8 +279,7 @@ class KafkaTransaction:
             UnknownOutcomeError: Calls of too many replaced clients still block.
         """
         self._check_for_outage(reason)
-        self._thread.start(self._producer.close)
-        self._thread.close()
+        self._release()
         self._blocked_threads = [thread for thread in (*self._blocked_threads, self._thread) if thread.is_running]
         self._is_open = self._is_initialised = False
         if len(self._blocked_threads) > MAX_BLOCKED_CLIENTS:
@@ -271,13 +295,3 @@ class KafkaTransaction:
         if self._cluster.broker_count(timeouts.PROBE_INTERVAL_S) == 0:
             self._outages.suspect(reason)
             self._outages.confirm()
-
-
-def _offset_collector(offsets: list[int]) -> Callable[[KafkaError | None, Message], None]:
-    """Return a delivery callback that appends offsets; reports of one partition come in the order of its records."""
-
-    def on_delivery(error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            offsets.append(message.offset() or 0)
-
-    return on_delivery

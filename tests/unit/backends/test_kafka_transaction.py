@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from typing import NoReturn
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -19,29 +18,21 @@ def _failure(code: int, **kind: bool) -> KafkaException:
 class _Client:
     """A fake producer: every commit has to be repeated, and a poll raises the given error."""
 
-    def __init__(self, fatal: KafkaException, *, logs: bool = False) -> None:
+    def __init__(self, fatal: KafkaException) -> None:
         self._fatal = fatal
-        self._logs = logs
         self.is_broken = False
         self.is_initialised = False
-        self.closed = threading.Event()
+        self.destroyed = threading.Event()
 
     def init_transactions(self, _: float) -> None:
         """Succeed, or raise the given error once the client is broken."""
         if self.is_broken:
-            self._raise()
+            raise self._fatal
         self.is_initialised = True
 
-    def poll(self, _: float) -> int:
+    def poll(self, _: float) -> None:
         if self.is_broken:
-            self._raise()
-        return 0
-
-    def _raise(self) -> NoReturn:
-        """Raise as the client's C code does, which may call the log callback while an exception is set."""
-        if self._logs:
-            raise SystemError("a callback returned a result with an exception set") from self._fatal
-        raise self._fatal
+            raise self._fatal
 
     def begin_transaction(self) -> None:
         """Do nothing."""
@@ -50,8 +41,8 @@ class _Client:
         self.is_broken = True
         raise _failure(KafkaError._TIMED_OUT, retriable=True)
 
-    def close(self) -> None:
-        self.closed.set()
+    def destroy(self) -> None:
+        self.destroyed.set()
 
 
 class _Clients:
@@ -62,11 +53,8 @@ class _Clients:
         monkeypatch: pytest.MonkeyPatch,
         transaction: KafkaTransaction,
         fatal: KafkaException,
-        *,
-        logs: bool = False,
     ) -> None:
         self._fatal = fatal
-        self._logs = logs
         self.made: list[_Client] = []
         monkeypatch.setattr(transaction, "_create_producer", self._make)
         monkeypatch.setattr(transaction, "_check_for_outage", lambda _: None)
@@ -74,7 +62,7 @@ class _Clients:
         transaction.initialise()
 
     def _make(self) -> _Client:
-        self.made.append(_Client(self._fatal, logs=self._logs))
+        self.made.append(_Client(self._fatal))
         return self.made[-1]
 
 
@@ -90,7 +78,6 @@ def _begin(transaction: KafkaTransaction, client: _Client) -> None:
 
 
 @pytest.mark.parametrize("act", [_commit, _begin])
-@pytest.mark.parametrize("logs", [False, True])
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -102,7 +89,6 @@ def _begin(transaction: KafkaTransaction, client: _Client) -> None:
 def test_a_fatal_error_that_a_poll_raises_is_classified(
     monkeypatch: pytest.MonkeyPatch,
     act: Callable[[KafkaTransaction, _Client], None],
-    logs: bool,
     code: int,
     expected: type[ArebaError],
 ) -> None:
@@ -112,7 +98,7 @@ def test_a_fatal_error_that_a_poll_raises_is_classified(
     and a worker without a permission would restart again and again.
     """
     transaction = KafkaTransaction("127.0.0.1:1", "someone")
-    clients = _Clients(monkeypatch, transaction, _failure(code, fatal=True), logs=logs)
+    clients = _Clients(monkeypatch, transaction, _failure(code, fatal=True))
     with pytest.raises(expected):
         act(transaction, clients.made[0])
 
@@ -128,7 +114,7 @@ def test_a_client_that_failed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     assert not new.is_initialised, "no broker may be there now"
     transaction.begin()
     assert new.is_initialised, "it settles what became of the transaction"
-    assert old.closed.wait(10)
+    assert old.destroyed.wait(10)
 
 
 def test_a_transaction_that_took_too_long_is_not_fencing(monkeypatch: pytest.MonkeyPatch) -> None:

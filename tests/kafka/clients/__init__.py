@@ -1,0 +1,1 @@
+"""The clients of Kafka, over records of every kind."""
