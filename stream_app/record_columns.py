@@ -74,6 +74,11 @@ class BinaryColumn(Sequence[Cell]):
         return CellArrays(self.buffer, self.starts, self.lengths)
 
     @property
+    def stops(self) -> Longs:
+        """The place after each cell: int64 `[n]`."""
+        return self.starts + np.maximum(self.lengths, 0)  # `clip` takes ten times as long for few rows
+
+    @property
     def bytes(self) -> int:
         """The number of bytes of all cells."""
         return int(self.lengths.sum(where=self.lengths > 0))
@@ -81,13 +86,13 @@ class BinaryColumn(Sequence[Cell]):
     @property
     def is_contiguous(self) -> bool:
         """Whether each cell begins where the cell before it ends."""
-        return bool((self.starts[1:] == (self.starts + self.lengths.clip(0))[:-1]).all())
+        return bool((self.starts[1:] == self.stops[:-1]).all())
 
     def tolist(self) -> list[Cell]:
         """Return the cells."""
         if not len(self):
             return []
-        stops = self.starts + self.lengths.clip(0)
+        stops = self.stops
         first, last = int(self.starts.min()), int(stops.max())
         data = self.buffer[first:last].tobytes()
         ends = stops if not first else stops - first
@@ -101,7 +106,7 @@ class BinaryColumn(Sequence[Cell]):
         """Return the bytes of all cells, one after the other: uint8 `[bytes]`, a view where that is possible."""
         if not len(self):
             return self.buffer[:0]
-        lengths = self.lengths.clip(0)
+        lengths = np.maximum(self.lengths, 0)
         stops = np.cumsum(lengths)
         if self.is_contiguous:
             return self.buffer[self.starts[0] : self.starts[0] + stops[-1]]
@@ -122,8 +127,8 @@ def binary_column(cells: Iterable[Cell]) -> BinaryColumn:
         lengths = np.fromiter((-1 if cell is None else len(cell) for cell in given), np.int64, len(given))
         present = [cell or b"" for cell in given]
     joined = bytearray().join([*present, bytes(PADDING_BYTES)])
-    stops = np.cumsum(lengths.clip(0))
-    return BinaryColumn(np.frombuffer(joined, np.uint8), stops - lengths.clip(0), lengths)
+    sizes = np.maximum(lengths, 0)
+    return BinaryColumn(np.frombuffer(joined, np.uint8), np.cumsum(sizes) - sizes, lengths)
 
 
 def concatenated(columns: Sequence[BinaryColumn]) -> BinaryColumn:
@@ -131,10 +136,11 @@ def concatenated(columns: Sequence[BinaryColumn]) -> BinaryColumn:
     if not columns:
         return binary_column(())
     lengths = np.concatenate([column.lengths for column in columns])
-    stops = np.cumsum(lengths.clip(0))
+    sizes = np.maximum(lengths, 0)
+    stops = np.cumsum(sizes)
     buffer = np.zeros((int(stops[-1]) if len(stops) else 0) + PADDING_BYTES, np.uint8)
     np.concatenate([column.joined() for column in columns], out=buffer[:-PADDING_BYTES])
-    return BinaryColumn(buffer, stops - lengths.clip(0), lengths)
+    return BinaryColumn(buffer, stops - sizes, lengths)
 
 
 def repeated(cell: Cell, count: int) -> BinaryColumn:

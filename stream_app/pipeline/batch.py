@@ -214,7 +214,7 @@ def _compare_keys(keys: CellArrays, named: _Named, known: NameTable, new: NameTa
 
 def sizes_of(records: RawRecords) -> Longs:
     """Return int64 `[n]`, the bytes of each record as a dead letter: key, value, headers, and `DEAD_LETTER_BYTES`."""
-    sizes: Longs = records.values.lengths.clip(0) + records.keys.lengths.clip(0)
+    sizes: Longs = np.maximum(records.values.lengths, 0) + np.maximum(records.keys.lengths, 0)
     sizes += DEAD_LETTER_BYTES
     for row, headers in records.headers.items():
         sizes[row] += sum(map(_header_bytes, headers))
