@@ -236,7 +236,7 @@ class Collector:
 
     def _times(self, positions: Integers) -> Longs:
         """Return the timestamps of outputs: at least 1, since a record may have none and the client takes 0 for now."""
-        return np.maximum(self._batch.times[positions], 1)
+        return self._batch.times[positions].clip(min=1)
 
     def _encode_dead(self, form: OutputForm) -> OutputRecords:
         rows = sorted(self._dead, key=_position)
