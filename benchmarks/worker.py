@@ -1,7 +1,7 @@
-"""Measure a worker on a real Kafka: its CPU time, against a loop that only consumes and produces, and its latency.
+"""Measure a worker on a real Kafka: its CPU time, against loops that only consume and produce, and its latency.
 
-Each side runs in a separate process (`python -m benchmarks.worker ours|loop SERVERS PREFIX COUNT`), whose CPU time is
-measured from the moment when the member has joined the group and its code is compiled.
+Each side runs in a separate process (`python -m benchmarks.worker ours|native|confluent SERVERS PREFIX COUNT`), whose
+CPU time is measured from the moment when the member has joined the group and its code is compiled.
 """
 
 import json
@@ -9,19 +9,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from statistics import median
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from confluent_kafka import Consumer, Producer
 
+from benchmarks.peers.inputs import tiled
 from benchmarks.peers.measurement import cpu_s
 from benchmarks.rows import Row, at_most, below
 from benchmarks.way import DELAY_EXAMPLES, Inputs, fraud
 from ops.keeper import KeptProcess, temporary_folder
-from stream_app.backends.base import Committed, LogReader, TopicPartition
+from stream_app.backends.base import Committed, LogReader, TopicInfo, TopicPartition
 from stream_app.backends.clock import SystemClock
 from stream_app.backends.kafka.cluster import KafkaCluster
 from stream_app.backends.kafka.sender import KafkaSender
@@ -31,7 +35,7 @@ from stream_app.cli.topic_setup import create_topics
 from stream_app.cli.warm_up import warm_up
 from stream_app.config import Config
 from stream_app.jit.compiler import prepare_environment
-from stream_app.record_columns import OutputRecords
+from stream_app.record_columns import OutputRecords, repeated
 from stream_app.records import Label
 from stream_app.serialization import codec
 from stream_app.serialization.encode import encode_examples
@@ -42,7 +46,21 @@ from stream_app.worker.ports import Ports
 from stream_app.worker.worker import Worker
 
 COUNT = 50_000
-"""Labelled examples of one run, which include the fixed cost of some fifty rounds."""
+"""Half of the labelled examples of a run of `benchmarks.compare`."""
+
+EXAMPLES = 500_000
+"""Labelled examples of a run against the loops."""
+
+LOOP_RECORDS, LOOP_WAIT_S, OUTPUT = 10_000, 0.1, bytes(75)
+LOOP_CONSUMER = MappingProxyType(
+    {
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "queued.max.messages.kbytes": 65_536,
+    }
+)
+LOOP_PRODUCER = MappingProxyType({"queue.buffering.max.messages": 1_000_000, "linger.ms": 5, "batch.size": 1_000_000})
 
 REPETITIONS = 3
 LATENCY_RUNS = 5
@@ -75,14 +93,14 @@ def configuration(servers: str, prefix: str, instance: str = "worker-1") -> Conf
     )
 
 
-def loop_prefix(prefix: str) -> str:
-    """Return the prefix of the loop's output topics: a worker refuses topics with records of others."""
-    return f"{prefix}loop."
+def loop_topic(prefix: str) -> str:
+    """Return the output topic of the loops: a worker refuses topics with records of others."""
+    return f"{prefix}loop"
 
 
 def send(servers: str, config: Config, count: int) -> None:
     """Send the stream to the topics, each label a hundred examples late."""
-    inputs = Inputs(fraud(count))
+    inputs = Inputs(tiled(count))
     sender = KafkaSender(servers)
     now = int(time.time() * 1000) - 2 * count
     key = b"fraud"
@@ -96,8 +114,29 @@ def send(servers: str, config: Config, count: int) -> None:
 # The two sides, each in its own process --------------------------------------------------------------------------
 
 
-def run_ours(servers: str, prefix: str, count: int) -> float:
-    """Return the CPU seconds of a worker from the assignment to the last commit."""
+class _Halves:
+    """CPU seconds of this process over the first and the second half of the records."""
+
+    def __init__(self, records: int) -> None:
+        self._goals = [0, records // 2, records]
+        self._marks: list[float] = []
+        self._end_s = time.monotonic() + LIMIT_S
+
+    def are_done(self, records: int) -> bool:
+        """Say whether this many records are all; note the CPU time if they are a half."""
+        while len(self._marks) < len(self._goals) and records >= self._goals[len(self._marks)]:
+            self._marks.append(time.process_time())
+        if time.monotonic() > self._end_s:
+            raise TimeoutError(f"{records} of {self._goals[-1]} records after {LIMIT_S:g} s")
+        return len(self._marks) == len(self._goals)
+
+    def cpu_s(self) -> list[float]:
+        """Return the seconds of both halves."""
+        return [later - earlier for earlier, later in pairwise(self._marks)]
+
+
+def run_ours(servers: str, prefix: str, count: int) -> list[float]:
+    """Return the CPU seconds of a worker from the assignment to the last commit, for both halves."""
     config = configuration(servers, prefix)
     warm_up(config.task_settings())
     clock = SystemClock()
@@ -108,68 +147,71 @@ def run_ours(servers: str, prefix: str, count: int) -> float:
         Ports(source, transaction, KafkaCluster(servers), clock, partial(KafkaTransaction, servers)),
         Observer(clock),
     )
-    cpu: list[float] = []
-    end = time.monotonic() + LIMIT_S
-
-    def done() -> bool:
-        if worker.tasks and not cpu:
-            cpu.append(time.process_time())
-        worked = sum(sum(task.offsets) for task in worker.tasks)
-        if worked >= 2 * count and len(cpu) == 1:
-            cpu.append(time.process_time())
-        if time.monotonic() > end:
-            raise TimeoutError(f"{worked} of {2 * count} records after {LIMIT_S:g} s")
-        return len(cpu) == 2
-
-    worker.run(done)
-    return cpu[1] - cpu[0]
+    halves = _Halves(2 * count)
+    worker.run(lambda: bool(worker.tasks) and halves.are_done(sum(sum(task.offsets) for task in worker.tasks)))
+    return halves.cpu_s()
 
 
-def run_loop(servers: str, prefix: str, count: int) -> float:
-    """Return the CPU seconds of a loop with the same clients and guarantees, and outputs of the same size as ours."""
-    config = configuration(servers, prefix)
-    topics = config.topics
-    source = KafkaSource(servers, "bench-loop")
-    transaction = KafkaTransaction(servers, "bench-loop")
+def run_native(servers: str, prefix: str, count: int) -> list[float]:
+    """Return the same of a loop over areba's own clients, which copies columns: outputs of the same size as ours."""
+    topics = configuration(servers, prefix).topics
+    source, transaction = KafkaSource(servers, "bench-native"), KafkaTransaction(servers, "bench-native")
     transaction.initialise()
-    assigned: list[TopicPartition] = []
+    halves, done, is_assigned = _Halves(2 * count), 0, False
 
-    def on_assign(partitions: object) -> None:
-        assigned.extend(partitions)  # type: ignore[arg-type]  # TopicPartitions
-        source.start_at(dict.fromkeys(assigned, 0))
+    def on_assign(partitions: Sequence[TopicPartition]) -> None:
+        nonlocal is_assigned
+        source.start_at(dict.fromkeys(partitions, 0))
+        is_assigned = True
 
     source.subscribe((topics.examples, topics.labels), on_assign, lambda _: None, 100)
-    own = configuration(servers, loop_prefix(prefix)).topics
-    outputs = {topics.examples: (own.predictions, bytes(75)), topics.labels: (own.outcomes, bytes(75))}
-    done, cpu = 0, 0.0
-    end = time.monotonic() + LIMIT_S
-    while done < 2 * count and time.monotonic() < end:
-        fetched = [part for part in source.poll(10_000, 0.1) if len(part.records)]
-        cpu = cpu or (time.process_time() if assigned else 0.0)
+    while not (is_assigned and halves.are_done(done)):
+        fetched = [part for part in source.poll(LOOP_RECORDS, LOOP_WAIT_S) if len(part.records)]
         if not fetched:
             continue
         transaction.begin()
-        offsets = {}
+        group = source.group_metadata()
+        ends = {part.partition: Committed(int(part.records.offsets[-1]) + 1, "") for part in fetched}
+        transaction.send_offsets(ends, group)
         for part in fetched:
-            topic, value = outputs[part.partition.topic]
-            rows = len(part.records)
-            times = part.records.timestamps.tolist()
-            transaction.produce(
-                TopicPartition(topic, part.partition.partition),
-                OutputRecords.of(part.records.keys, [value] * rows, times),
-            )
-            offsets[part.partition] = Committed(int(part.records.offsets[-1]) + 1, "")
-            done += rows
-        transaction.send_offsets(offsets, source.group_metadata())
+            values = repeated(OUTPUT, len(part.records))
+            outputs = OutputRecords(part.records.keys, values, part.records.timestamps, {})
+            transaction.produce(TopicPartition(loop_topic(prefix), 0), outputs)
+            done += len(outputs)
+        transaction.flush()
         transaction.commit()
-    cpu = time.process_time() - cpu
     source.close()
     transaction.close()
-    return cpu
+    return halves.cpu_s()
 
 
-def _side(side: str, servers: str, prefix: str, count: int) -> float:
-    """Return the CPU seconds of one side in a new process."""
+def run_confluent(servers: str, prefix: str, count: int) -> list[float]:
+    """Return the same of a loop on confluent-kafka with its fastest calls, `consume` and `produce_batch`."""
+    topics = configuration(servers, prefix).topics
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench-confluent", **LOOP_CONSUMER})
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "bench-confluent", **LOOP_PRODUCER})
+    producer.init_transactions()
+    consumer.subscribe([topics.examples, topics.labels])
+    halves, done = _Halves(2 * count), 0
+    while not (consumer.assignment() and halves.are_done(done)):
+        messages = [message for message in consumer.consume(LOOP_RECORDS, LOOP_WAIT_S) if message.error() is None]
+        if not messages:
+            continue
+        producer.begin_transaction()
+        producer.produce_batch(loop_topic(prefix), [{"key": one.key(), "value": OUTPUT} for one in messages])
+        positions = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+        done += len(messages)
+    consumer.close()
+    return halves.cpu_s()
+
+
+SIDES = MappingProxyType({"ours": run_ours, "native": run_native, "confluent": run_confluent})
+
+
+def _side(side: str, servers: str, prefix: str, count: int) -> list[float]:
+    """Return the CPU seconds of one side in a new process, for both halves."""
     command = [sys.executable, "-m", "benchmarks.worker", side, servers, prefix, str(count)]
     process = KeptProcess(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -178,21 +220,27 @@ def _side(side: str, servers: str, prefix: str, count: int) -> float:
         process.end(STOP_S)
     if process.returncode != 0:
         raise RuntimeError(f"{side} ended with status {process.returncode}")
-    return float(json.loads(text.splitlines()[-1])["cpu_s"])
+    halves: list[float] = json.loads(text.splitlines()[-1])["cpu_s"]
+    return halves
 
 
-def _throughput(servers: str) -> Row:
-    ours, loop = [], []
+def _throughput(servers: str) -> list[Row]:
+    figures: dict[str, list[list[float]]] = {side: [] for side in SIDES}
     for number in range(REPETITIONS):
         prefix = f"bench{number}."
         config = configuration(servers, prefix)
         create_topics(config, 1, 1)
-        create_topics(configuration(servers, loop_prefix(prefix)), 1, 1)
-        send(servers, config, COUNT)
-        loop.append(_side("loop", servers, prefix, COUNT) / COUNT * 1e6)
-        ours.append(_side("ours", servers, prefix, COUNT) / COUNT * 1e6)
-    name = "the worker on Kafka, CPU a labelled example, against a loop that consumes two records and produces two"
-    return at_most(name, 30, median(ours), median(loop), 2.0)
+        KafkaCluster(servers).create([TopicInfo(loop_topic(prefix), 1, {})], 1)
+        send(servers, config, EXAMPLES)
+        for side in SIDES:
+            figures[side].append(_side(side, servers, prefix, EXAMPLES))
+    rows = []
+    for half, name in enumerate(("first", "second")):
+        us = {side: median(run[half] for run in runs) / (EXAMPLES / 2) * 1e6 for side, runs in figures.items()}
+        what = f"the worker on Kafka, CPU a labelled example, {name} half of {EXAMPLES:,}"
+        rows.append(at_most(f"{what}, against a loop on confluent-kafka", 30, us["ours"], us["confluent"], 2.0))
+        rows.append(at_most(f"{what}, against a loop on the C API", 30, us["ours"], us["native"], 4.0))
+    return rows
 
 
 # Latency --------------------------------------------------------------------------------------------------------------
@@ -329,10 +377,10 @@ def _read(reader: LogReader, seen: dict[str, float], stop: threading.Event) -> N
 def rows() -> list[Row]:
     """Measure throughput and latency on a local broker."""
     with start_kafka(1) as kafka:
-        return [_throughput(kafka.bootstrap_servers), *_latency(kafka)]
+        return [*_throughput(kafka.bootstrap_servers), *_latency(kafka)]
 
 
 if __name__ == "__main__":
     prepare_environment()
-    chosen = {"ours": run_ours, "loop": run_loop}[sys.argv[1]]
+    chosen = SIDES[sys.argv[1]]
     print(json.dumps({"cpu_s": chosen(sys.argv[2], sys.argv[3], int(sys.argv[4]))}))
