@@ -1,4 +1,7 @@
-"""`make bench`: run every benchmark, print the table, write `benchmarks/results.json`."""
+"""`make bench`: run every benchmark, print the table, write `benchmarks/results.json`.
+
+`python -m benchmarks GROUP ...` measures these groups alone, and replaces their rows.
+"""
 
 import json
 import platform
@@ -46,22 +49,30 @@ def table(rows: list[Row]) -> Table:
 
 
 def main(names: list[str]) -> None:
-    """Run the named groups, or all of them; only a full run writes `benchmarks/results.json`."""
+    """Run the named groups, or all of them, and store their rows."""
     chosen = {name: GROUPS[name] for name in names} if names else GROUPS
-    rows: list[Row] = []
+    rows: dict[str, list[Row]] = {}
     console = Terminal(width=160 if not sys.stdout.isatty() else None)
     begin = time.monotonic()
     with Progress(console=Terminal(stderr=True)) as progress:
         steps = progress.add_task("benchmarks", total=len(chosen))
         for name, run in chosen.items():
             progress.update(steps, description=name)
-            rows.extend(run())
+            rows[name] = run()
             progress.advance(steps)
-    console.print(table(rows))
+    console.print(table([row for found in rows.values() for row in found]))
     console.print(f"{time.monotonic() - begin:.0f} s")
-    if not names:
-        RESULTS.write_text(json.dumps([row.as_json() for row in rows], indent=1) + "\n", encoding="utf-8")
-        console.print(f"written: {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
+    _store(rows)
+    console.print(f"written: {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
+
+
+def _store(rows: Mapping[str, list[Row]]) -> None:
+    """Replace the rows of these groups in `benchmarks/results.json`."""
+    stored = [row for row in json.loads(RESULTS.read_text(encoding="utf-8")) if row["group"] not in rows]
+    stored += [{"group": group, **row.as_json()} for group, found in rows.items() for row in found]
+    order = list(GROUPS)
+    stored.sort(key=lambda row: order.index(row["group"]))
+    RESULTS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
