@@ -19,7 +19,7 @@ import numpy as np
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 import schemas
-from stream_app.jit.compiler import compiled_without_refcounts, inlined_without_refcounts
+from stream_app.jit.compiler import compiled, compiled_without_refcounts, inlined_without_refcounts
 from stream_app.records import (
     Act,
     Bytes,
@@ -253,7 +253,8 @@ def put_long(out: Bytes, position: int, value: Int) -> int:
     return position + 1
 
 
-def long_bytes(value: int) -> Bytes:
+@compiled
+def long_bytes(value: Int) -> Bytes:
     """Return a number as Avro writes it."""
     out = np.empty(MAX_VARINT_BYTES, np.uint8)
     return out[: put_long(out, 0, value)]
