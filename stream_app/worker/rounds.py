@@ -72,7 +72,8 @@ class Rounds:
     Attributes:
         cuts: How many batches took fewer records than were there, because their outputs could have become too large.
         is_starved: Whether no live task can continue without new records.
-        due_s: When the next round is due, by the monotonic clock.
+        due_s: When the next round is due, by the monotonic clock: at once after a batch that took as much as it could,
+            otherwise when records have gathered for `commit_interval_ms`.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Rounds:
         self.cuts = 0
         self.is_starved = False
         self.due_s = 0.0
+        self._is_full = False  # a batch of this round took as many records as it could
         self._room = room
         self._turn = 0
         self._interval_s = config.worker.commit_interval_ms / 1000
@@ -92,6 +94,11 @@ class Rounds:
 
     def run(self) -> None:
         """Process and commit one batch of every live task that has records."""
+        self._is_full = False
+        self._run()
+        self.due_s = self._ports.clock.monotonic_s() + (0.0 if self._is_full else self._interval_s)
+
+    def _run(self) -> None:
         parts: list[Part] = []
         room, cuts = self._room, self.cuts
         for task in self._in_turn():
@@ -106,7 +113,6 @@ class Rounds:
                 if batch is not None or task.writes_snapshot:
                     parts.append(Part(task, batch))
         self._turn += self.cuts > cuts
-        self.due_s = self._ports.clock.monotonic_s() + self._interval_s
         self._tasks.inputs.resume_drained()
         self.is_starved = not any(part.batch for part in parts)
         if not parts:
@@ -143,9 +149,11 @@ class Rounds:
         with self._observer.step(f"task {task.number}: a batch of {rows[0]} examples and {rows[1]} labels"):
             batch = task.live.step(rows, room, must=must)
         taken = batch.inputs if batch is not None else 0
+        self._is_full |= sum(rows) >= limit
         if taken == sum(rows):
             self._limits.learn(task.number, taken, self._ports.clock.monotonic_s() - start)
             return batch
+        self._is_full = True
         self.cuts += 1
         return batch
 

@@ -33,8 +33,8 @@ IDLE_POLL_S = 0.1
 READING_POLL_S = 0.01
 """The same while progress is read: records of progress do not end a poll of the inputs."""
 
-SHORTEST_POLL_S = 0.001
-"""The client counts in milliseconds: a shorter wait would be zero, and the loop would spin."""
+LONGEST_SLEEP_S = 0.02
+"""Longest sleep while records gather for the next round. The group's callbacks wait for its end."""
 
 POLL_RECORDS = 10_000
 """Records taken from the client at once: some 10 ms of work."""
@@ -138,7 +138,11 @@ class Worker:
 
     def turn(self) -> None:
         """Do one turn of the loop: poll, restore a slice, and commit a round when it is due."""
-        self._poll(self._wait_s())
+        wait_s = self._wait_s()
+        if self._only_gathers():  # a poll would return, and cost a turn, at each response to a fetch
+            self._ports.clock.sleep(min(wait_s, LONGEST_SLEEP_S))
+            wait_s = 0.0
+        self._poll(wait_s)
         if self._lost is not None:
             raise self._lost
         if self._ports.is_cut_off():  # a request would only time out; the poll reports when a broker answers again
@@ -215,8 +219,12 @@ class Worker:
         saves = any(task.writes_snapshot for task in self.tasks)
         if not saves and (self._rounds.is_starved or not any(map(_has_records, self.tasks))):
             return longest
-        left_s = min(self._rounds.due_s - self._ports.clock.monotonic_s(), longest)
-        return max(SHORTEST_POLL_S, left_s) if left_s > 0 else 0.0
+        return max(0.0, min(self._rounds.due_s - self._ports.clock.monotonic_s(), longest))
+
+    def _only_gathers(self) -> bool:
+        """Say whether nothing can be done before the next round is due, whatever is read until then."""
+        is_idle = self._rounds.is_starved or self._worked or bool(self._owned.new) or self._ports.is_cut_off()
+        return not is_idle and any(map(_has_records, self.tasks)) and all(t.state is TaskState.LIVE for t in self.tasks)
 
     def _poll(self, timeout_s: float) -> None:
         try:
