@@ -40,7 +40,7 @@ STREAM_BYTES = 20_000
 """What every stream takes: the histogram of delays, above all."""
 PROCESS_BYTES = 250 << 20
 """Python, Numba, the Kafka client: a worker without streams, measured."""
-PRODUCER_KBYTES, CONSUMER_KBYTES = 262_144, 65_536
+PRODUCER_KBYTES, CONSUMER_KBYTES = 262_144, 16_384
 """Of the client's queues, unless `kafka.*` has `queue.buffering.max.kbytes` or `queued.max.messages.kbytes`."""
 
 

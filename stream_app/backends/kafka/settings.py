@@ -35,10 +35,10 @@ CONSUMER_TUNING: Mapping[str, object] = MappingProxyType(
     {
         "session.timeout.ms": 6_000,  # the partitions of a killed member wait for this long; brokers allow no less
         "heartbeat.interval.ms": 200,  # a member learns of a rebalance by its next heartbeat, and all wait for the last
-        "fetch.queue.backoff.ms": 1,  # the default of 1 s stalls a fast consumer whose queue was full for a moment
+        "fetch.queue.backoff.ms": 5,  # the default of 1 s stalls a fast consumer whose queue was full for a moment
         "fetch.wait.max.ms": 10,  # an end-of-partition event is never older than this
         "fetch.error.backoff.ms": 50,
-        "queued.max.messages.kbytes": 65_536,  # memory for records that are fetched ahead
+        "queued.max.messages.kbytes": 16_384,  # memory for records that are fetched ahead
         "retry.backoff.ms": 10,
     }
 )

@@ -18,7 +18,7 @@ from stream_app.worker.observer import Observer
 from stream_app.worker.pages.metrics import MEMORY_ALLOCATED, MEMORY_BOUND
 from tests.support.world import PARTITIONS, World, _all_at, _config, _started, _turns
 
-QUEUES_BYTES = (262_144 + 65_536) * 1024
+QUEUES_BYTES = (262_144 + 16_384) * 1024
 
 
 def _bound(largest_label_bytes: int = DEFAULT_MESSAGE_BYTES, **sections: Any) -> MemoryBound:  # noqa: ANN401  (sections of a file)
