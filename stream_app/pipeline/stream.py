@@ -2,7 +2,7 @@
 
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Waiting: TypeAlias = dict[int, OriginalRecord]
 """The waiting labels, as they came, by slot of the join."""
 
+SeedOf: TypeAlias = Callable[[str, str, str], bytes]
+"""Returns 32 bytes that seed a learner, from the names of application, stream and learner."""
+
 
 OBJECT_BYTES = 4_000
 """Bytes of a stream and its parts as Python objects, measured on CPython 3.11."""
@@ -46,6 +49,12 @@ class OpenMark(NamedTuple):
     time_ms: int
 
 
+def seed_of(application_id: str, stream: str, learner: str) -> bytes:
+    """Return 32 bytes that seed a learner: the SHA-256 of application, stream and learner, each after its length."""
+    parts = (part.encode() for part in (application_id, stream, learner))
+    return hashlib.sha256(b"".join(struct.pack("<I", len(part)) + part for part in parts)).digest()
+
+
 class TaskResources(NamedTuple):
     """What the streams of a task share.
 
@@ -53,11 +62,13 @@ class TaskResources(NamedTuple):
         settings: Bounds and intervals.
         hash_key: `HASH_KEY_BYTES` bytes, the key of their tables of ids.
         learner_resources: For their learners, which never run at the same time.
+        seed_of: Returns the seed of a learner.
     """
 
     settings: TaskSettings
     hash_key: bytes
     learner_resources: LearnerResources
+    seed_of: SeedOf = seed_of
 
 
 class Stream:
@@ -92,6 +103,7 @@ class Stream:
         self._settings = settings
         self._task = task
         self._learner_resources = shared.learner_resources
+        self._seed_of = shared.seed_of
         self._open_marks: dict[OpenMark, None] = {}
 
     def set_features(self, features: int) -> None:
@@ -100,7 +112,11 @@ class Stream:
         self.join.set_features(features)
         self.learners = tuple(
             build(
-                name, settings, features, seed_of(self._task.application_id, self.name, name), self._learner_resources
+                name,
+                settings,
+                features,
+                self._seed_of(self._task.application_id, self.name, name),
+                self._learner_resources,
             )
             for name, settings in self._settings.learners.items()
         )
@@ -219,9 +235,3 @@ class Stream:
             gmean_before=change.gmean_before,
             labels_to_recover=change.labels_to_recover,
         )
-
-
-def seed_of(application_id: str, stream: str, learner: str) -> bytes:
-    """Return 32 bytes that seed a learner: the SHA-256 of application, stream and learner, each after its length."""
-    parts = (part.encode() for part in (application_id, stream, learner))
-    return hashlib.sha256(b"".join(struct.pack("<I", len(part)) + part for part in parts)).digest()

@@ -33,7 +33,7 @@ from stream_app.pipeline.steps.join_and_learn import (
 )
 from stream_app.pipeline.steps.output_rows import Owners, outcome_rows, prediction_rows
 from stream_app.pipeline.steps.route import group_by_stream
-from stream_app.pipeline.stream import Stream, TaskResources
+from stream_app.pipeline.stream import SeedOf, Stream, TaskResources, seed_of
 from stream_app.pipeline.transaction_bounds import StreamTable
 from stream_app.records import NO_LONG, Integers, Longs, Mark, MarkKind, Reason, Side
 from stream_app.serialization.names import NameList
@@ -78,20 +78,23 @@ class Streams:
     Args:
         settings: Everything that changes a result.
         hash_key: `HASH_KEY_BYTES` bytes, the key of the tables of ids; no result depends on it.
+        seed_of: Returns the seed of a learner.
 
     Attributes:
         names: The streams by number.
         learner_names: The learners of all streams by number.
         longest_name: Bytes of the longest name of a stream.
         hash_key: As given.
+        seed_of: As given.
     """
 
-    def __init__(self, settings: TaskSettings, hash_key: bytes) -> None:
+    def __init__(self, settings: TaskSettings, hash_key: bytes, seed_of: SeedOf = seed_of) -> None:
         self.names, self.learner_names = NameList(), NameList()
         self.longest_name = 0
         self.hash_key = hash_key
+        self.seed_of = seed_of
         self._settings = settings
-        self._resources = TaskResources(settings, hash_key, LearnerResources())
+        self._resources = TaskResources(settings, hash_key, LearnerResources(), seed_of)
         self._learner_numbers: dict[str, int] = {}
         self._streams: list[Stream] = []
         self._index: dict[str, int] = {}

@@ -19,7 +19,7 @@ from stream_app.pipeline.leftovers import Leftovers, close, leftovers_of
 from stream_app.pipeline.outputs import Collector, InputTopics, Names, OutputForm, Outputs
 from stream_app.pipeline.reconfigure import needs_rebuilding, rebuilt
 from stream_app.pipeline.steps.route import RoutedColumns, route_records
-from stream_app.pipeline.stream import Stream
+from stream_app.pipeline.stream import SeedOf, Stream, seed_of
 from stream_app.pipeline.stream_set import Streams
 from stream_app.pipeline.stream_state import SEEN, StreamState, learner_state, load_stream
 from stream_app.pipeline.transaction_bounds import Room, Rules, columns_of, costs_of, fitting
@@ -60,15 +60,21 @@ class Task:
         topics: Full names of the two input topics, `examples` first.
         hash_key: `HASH_KEY_BYTES` bytes that senders of records must not know, see `join.id_table`; no result depends
             on it.
+        seed_of: Returns the seed of a learner.
     """
 
     def __init__(
-        self, partition: int, settings: TaskSettings, topics: tuple[str, str], hash_key: bytes = NO_HASH_KEY
+        self,
+        partition: int,
+        settings: TaskSettings,
+        topics: tuple[str, str],
+        hash_key: bytes = NO_HASH_KEY,
+        seed_of: SeedOf = seed_of,
     ) -> None:
         self.settings = settings
         self._inputs = InputTopics(topics, partition)
         self._limits = _decode_limits(settings)
-        self._streams = Streams(settings, hash_key)
+        self._streams = Streams(settings, hash_key, seed_of)
         self._seeds = Seeds()
         self._changed: set[str] = set()  # since the last snapshot
         self._leftovers: list[Leftovers] = []  # of streams that were reset since the last batch

@@ -13,6 +13,7 @@ from producers.events import Sent, events, id_prefix
 from producers.label_delay import parse_label_delay
 from producers.plan import Plan, StreamPlan
 from stream_app.config import MetricSettings, StreamSettings, TaskSettings
+from stream_app.pipeline.stream import seed_of
 from stream_app.pipeline.task import Task
 from stream_app.record_columns import RawRecords
 from study.run.experiment import Run
@@ -72,6 +73,11 @@ def plan_of(run: Run, data: DataSet, seed: int) -> Plan:
     return Plan(streams=(stream,), seed=seed, start_ms=START_MS)
 
 
+def same_seed(application_id: str, stream: str, _learner: str) -> bytes:
+    """Return the seed of all learners of a repetition, so that equal networks start from equal weights."""
+    return seed_of(application_id, stream, "")
+
+
 def repeat(run: Run, repetition: int) -> Repetition:
     """Run one repetition.
 
@@ -83,7 +89,7 @@ def repeat(run: Run, repetition: int) -> Repetition:
     data = data_of(run, repetition)
     plan = plan_of(run, data, data_seed(run, repetition))
     learners = tuple(run.experiment.methods)
-    task = Task(0, settings_of(run, repetition), TOPICS)
+    task = Task(0, settings_of(run, repetition), TOPICS, seed_of=same_seed)
     answered = Answered.empty(len(learners), len(data))
     prefix = id_prefix(plan, plan.streams[0])
     for examples, labels in batches(plan):

@@ -28,7 +28,7 @@ def data_seed(run: Run, repetition: int) -> int:
 
 
 def application_id(run: Run, repetition: int) -> str:
-    """Return the application id of a repetition; a learner's seed depends on it, the stream and the learner's name."""
+    """Return the application id of a repetition; the seed of its learners depends on it and on the stream."""
     return f"study-{run.experiment.seed + (0 if run.varies == 'data' else repetition)}"
 
 

@@ -45,7 +45,7 @@ def test_a_repetition_has_what_the_task_published(monkeypatch: pytest.MonkeyPatc
     result = repeat(run, 0)
     data = data_of(run, 0)
     plan = plan_of(run, data, data_seed(run, 0))
-    task = Task(0, settings_of(run, 0), runs.TOPICS)
+    task = Task(0, settings_of(run, 0), runs.TOPICS, seed_of=runs.same_seed)
     prefix = id_prefix(plan, plan.streams[0])
     seen = 0
     for examples, labels in batches(plan):
@@ -79,6 +79,13 @@ def test_what_a_repetition_varies() -> None:
     for varies, data_differ, weights_differ in (("both", True, True), ("data", True, False), ("weights", False, True)):
         one, two = first(varies, 0), first(varies, 1)  # type: ignore[arg-type]  # of the three ways
         assert (one[0] != two[0], one[1] != two[1]) == (data_differ, weights_differ)
+
+
+def test_learners_of_a_repetition_start_from_the_same_weights() -> None:
+    """Otherwise a difference between two learners could be the luck of one start, in every repetition the same."""
+    both = repeat(_run(), 0)
+    assert (both.scores[:, 0] == both.scores[0, 0]).all()
+    assert (both.scores[0] != both.scores[1]).any()
 
 
 def test_learners_get_the_noise_and_the_scorer_does_not() -> None:
