@@ -13,7 +13,19 @@ from pathlib import Path
 from rich.progress import Progress
 from rich.table import Table
 
-from benchmarks import codec, learners, metrics_cost, opening, rebalances, restarts, snapshots, way, worker
+from benchmarks import (
+    codec,
+    cold_start,
+    learners,
+    metrics_cost,
+    opening,
+    rebalances,
+    restarts,
+    scaling,
+    snapshots,
+    way,
+    worker,
+)
 from benchmarks.rows import Row
 from stream_app.terminal import Terminal
 
@@ -26,6 +38,8 @@ GROUPS: Mapping[str, Callable[[], list[Row]]] = {
     "opening": opening.rows,
     "metrics": metrics_cost.rows,
     "worker": worker.rows,
+    "scaling": scaling.rows,
+    "cold start": cold_start.rows,
     "snapshots": snapshots.rows,
     "restarts": restarts.rows,
     "rebalances": rebalances.rows,

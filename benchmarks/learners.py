@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks.eager import ENSEMBLE, Stream, eager
 from benchmarks.rows import Row, at_most, faster, median_cpu_us
+from benchmarks.strict import StrictAreba
 from producers.datasets import DataSet, load
 from producers.synthetic import SyntheticSpec, synthetic
 from stream_app.config import LearnerSettings
@@ -78,6 +79,25 @@ def compare(
 
     ours_us = median_cpu_us(run_ours, repetitions)
     return ours_us, median_cpu_us(run_eager, repetitions)
+
+
+def against_strict(stream: Stream, warm: int, steps: int, repetitions: int) -> tuple[float, float]:
+    """Return the median microseconds per example, ours and those of `strict.StrictAreba`, over the same examples."""
+    learner, reference = ours(stream), StrictAreba(stream)
+    learn(learner, stream, 0, warm)
+    reference(0, warm)
+    ours_at, strict_at = iter(range(warm, 1 << 30, steps)), iter(range(warm, 1 << 30, steps))
+
+    def run_ours() -> int:
+        start = next(ours_at)
+        learn(learner, stream, start, start + steps)
+        return steps
+
+    def run_strict() -> int:
+        start = next(strict_at)
+        return reference(start, start + steps)
+
+    return median_cpu_us(run_ours, repetitions), median_cpu_us(run_strict, repetitions)
 
 
 def converged(stream: Stream) -> tuple[float, float]:
@@ -186,7 +206,12 @@ def rows() -> list[Row]:
     own, reference = ensemble(mnist, 10, 3)
     text = f"{once}: {mnist.name}, 784-512-512-1, 160 MB of parameters and moments"
     ensembles.append(Row(text, 784, own, reference, own / reference, "printed", None))
-    return [*small, large, *others((sine, fraud), mnist), *ensembles, *late(sine, fraud)]
+    plain = "predict and learn, AREBA_20, against a page of plain Numba in strict order"
+    strict = [
+        at_most(f"{plain}: {stream.name}", stream.examples.shape[1], *against_strict(stream, 5_000, 5_000, 9), 1.25)
+        for stream in (sine, fraud)
+    ]
+    return [*small, *strict, large, *others((sine, fraud), mnist), *ensembles, *late(sine, fraud)]
 
 
 def late(sine: Stream, fraud: Stream) -> list[Row]:
