@@ -76,7 +76,8 @@ def _scaled(data: DataSet, scaling: str, folder: Path | None) -> DataSet:
 def _standardised(features: NDArray[np.float32]) -> NDArray[np.float32]:
     deviations = features.std(axis=0, dtype=np.float64)
     centred = features - features.mean(axis=0, dtype=np.float64)
-    return (centred / np.where(deviations, deviations, 1.0)).astype(np.float32)
+    result: NDArray[np.float32] = (centred / np.where(deviations, deviations, 1.0)).astype(np.float32)
+    return result
 
 
 def _unscaled(features: NDArray[np.float32], lowest: Sequence[int], highest: Sequence[int]) -> NDArray[np.float32]:
