@@ -21,7 +21,7 @@ RANGES: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
 """The smallest and largest values of the columns that a recipe scales."""
 
 SCHILLER = 33
-YES_NO = (4, 7, 9, 11, 27, 28, 29, 30, 32, SCHILLER, 34)
+YES_NO = (4, 7, 9, 11, 28, 29, 30, 31, 32, SCHILLER, 34)
 """Columns of Cervical Cancer that become one-hot: smoking, contraceptives, IUD, STDs, four diagnoses, three
 examinations. The columns of single diseases stay as they are."""
 

@@ -10,7 +10,9 @@ pytest.importorskip("statsmodels", reason="the optional extra `study` is not ins
 
 
 from stream_app.terminal import Terminal
+from study.paper import table_figures
 from study.report.compare import compare_repetitions
+from study.report.differences import gap
 from study.report.report import write_report
 from study.report.summary import summarise
 from study.report.tables import write_repetitions
@@ -130,6 +132,19 @@ def test_the_table_shows_the_papers_figure_beside_ours(page: Path) -> None:
     ours = float(cells[5].replace("*", "").split()[0])
     assert float(cells[6]) == pytest.approx(ours - 0.4807, abs=1.1e-4)
     assert cells[7] == ("yes" if abs(ours - 0.4807) > 0.1 else cells[7])
+    deviation = float(cells[5].partition("(")[2].partition(")")[0])
+    assert float(cells[8].replace("*", "")) == pytest.approx(abs(ours - 0.4807) / deviation, rel=0.05)
+    assert cells[8].startswith("**") == (abs(ours - 0.4807) > 2 * deviation)
+
+
+def test_a_figure_of_the_paper_is_held_against_single_draws() -> None:
+    """With 50 repetitions, two standard errors mark a figure that one repetition in three misses as well."""
+    figure = next(one for one in table_figures() if one.row == "Baseline" and one.column == "Credit Score")
+    near, far = (gap(figure, figure.mean + difference, 0.04, 50) for difference in (0.04, 0.1))
+    assert (near.beyond_errors, near.beyond_draws, far.beyond_errors, far.beyond_draws) == (True, False, True, True)
+    assert (near.draws, far.draws) == (pytest.approx(1.0), pytest.approx(2.5))
+    fixed = [gap(figure, figure.mean + difference, 0.0, 50).draws for difference in (0.00004, 0.1)]
+    assert fixed == [0.0, np.inf]
 
 
 @pytest.mark.slow
