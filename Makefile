@@ -87,8 +87,10 @@ bench-peers: setup ## compare with Kafka Streams, Quix Streams and plain loops, 
 
 study-quick: setup ## run a part of the study, 10 repetitions each, and compare it with the committed results
 	rm -rf .local/study-quick
-	$(BIN)/python -m study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --reps 10 --store .local/study-quick/store
-	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical --store .local/study-quick/store \
+	$(BIN)/python -m study run 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical \
+		variant-cervical-onehot --reps 10 --store .local/study-quick/store
+	$(BIN)/python -m study report 'sine-1-*' 'budget-circle-1-stationary' real-credit real-cervical \
+		variant-cervical-onehot --store .local/study-quick/store \
 		--results .local/study-quick/results --compare study/results
 
 reference: setup ## write docs/reference.md and asyncapi.yaml from the code

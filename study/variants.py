@@ -29,6 +29,9 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-7
 KERAS_LEAK = 0.3
 """The slope that Keras' LeakyReLU has by default; the authors' program sets 0.01."""
 
+KERAS_LOGITS = (math.log(1e-7 / (1.0 - 1e-7)), math.log(2.0**23 - 1.0))
+"""Logits of 1e-7 and of 1 - 1e-7, which is 1 - 2**-23 in float32: -16.118 and 15.942."""
+
 
 class GlorotNetwork(DenseNetwork):
     """A network with uniform weights after Glorot and Bengio (2010), the default of Keras' layers."""
@@ -51,12 +54,30 @@ class UntruncatedNetwork(DenseNetwork):
                 self.layers[2 * number].normal_(0.0, math.sqrt(2.0 / inputs))
 
 
+def _seeded() -> np.random.Generator:
+    """Return a generator of weights, seeded from Torch, which the engine has seeded for this network."""
+    return np.random.Generator(np.random.Philox(int(torch.randint(2**62, ()).item())))
+
+
+class ClippedNetwork(DenseNetwork):
+    """A network whose loss has no gradient where the probability is below 1e-7 or above 1 - 1e-7, as in Keras 2.2.4.
+
+    Keras clips the sigmoid's output before the loss. A network that is sure and wrong then learns nothing.
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__(features, HIDDEN, _seeded())
+
+    def forward(self, examples: torch.Tensor) -> torch.Tensor:
+        """Return the clipped logits `[n]` of examples `[n, d]`."""
+        return super().forward(examples).clamp(*KERAS_LOGITS)
+
+
 class LeakyNetwork(DenseNetwork):
     """A network whose LeakyReLU has a slope of 0.3."""
 
     def __init__(self, features: int) -> None:
-        seed = int(torch.randint(2**62, ()).item())
-        super().__init__(features, HIDDEN, np.random.Generator(np.random.Philox(seed)))
+        super().__init__(features, HIDDEN, _seeded())
 
     def forward(self, examples: torch.Tensor) -> torch.Tensor:
         """Return the logits `[n]` of examples `[n, d]`."""

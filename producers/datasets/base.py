@@ -115,24 +115,30 @@ class Recipe:
     hidden: tuple[int, ...] = (8,)
     l2: float = 0.0
 
+    def rows(self, data_dir: Path | None) -> Rows:
+        """Return the rows of the publisher's files in a folder, or (None) of the shipped file, as `select` does.
+
+        Raises:
+            DataSetError: A file is missing, damaged, or has another checksum.
+        """
+        if data_dir is None:
+            return self.restore(self.shipped.read())
+        return self.select([file.read(data_dir) for file in self.files])
+
     def load(self, data_dir: Path | None) -> DataSet:
         """Make the data set from the publisher's files in a folder, or (None) from the shipped file.
 
         Raises:
             DataSetError: A file is missing, damaged, or has another checksum.
         """
-        if data_dir is None:
-            rows, source = self.restore(self.shipped.read()), "shipped"
-        else:
-            rows, source = self.select([file.read(data_dir) for file in self.files]), "published"
-        features, labels = self.prepare(rows)
+        features, labels = self.prepare(self.rows(data_dir))
         return DataSet(
             name=self.name,
             features=features,
             labels=labels,
             clean_labels=None,
             preprocessing=self.preprocessing,
-            source=source,
+            source="shipped" if data_dir is None else "published",
             learning_rate=self.learning_rate,
             hidden=self.hidden,
             l2=self.l2,

@@ -23,24 +23,24 @@ SEED_NAMES = ("datasets", "mnist", "7-2")
 """Names of the random numbers that choose and order the images (`chosen`)."""
 
 
-def chosen(labels: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return positions in the training set: each digit is shuffled by `SEED_NAMES` and cut, then all together."""
+def chosen(labels: NDArray[np.uint8], seed_names: Sequence[str | int] = SEED_NAMES) -> NDArray[np.int64]:
+    """Return positions in the training set: each digit is shuffled by `seed_names` and cut, then all together."""
     positions = []
     for digit, count in ((NEGATIVE_DIGIT, NEGATIVES), (POSITIVE_DIGIT, POSITIVES)):
         found = np.flatnonzero(labels == digit)
-        positions.append(found[Draws(*SEED_NAMES, digit).shuffled(len(found))[:count]])
+        positions.append(found[Draws(*seed_names, digit).shuffled(len(found))[:count]])
     together = np.concatenate(positions)
-    return together[Draws(*SEED_NAMES, "order").shuffled(len(together))]
+    return together[Draws(*seed_names, "order").shuffled(len(together))]
 
 
-def select(contents: Sequence[bytes]) -> Rows:
-    """Return the chosen images: class, then pixels, uint8 `[6060, 785]`."""
+def select(contents: Sequence[bytes], seed_names: Sequence[str | int] = SEED_NAMES) -> Rows:
+    """Return the images that `seed_names` choose: class, then pixels, uint8 `[6060, 785]`."""
     images, labels = contents
     if int.from_bytes(images[:4], "big") != IMAGES_MAGIC or int.from_bytes(labels[:4], "big") != LABELS_MAGIC:
         raise DataSetError("mnist: not the IDX files of images and labels")
     pixels = np.frombuffer(images, np.uint8, offset=16).reshape(-1, PIXELS)
     digits = np.frombuffer(labels, np.uint8, offset=8)
-    rows = chosen(digits)
+    rows = chosen(digits, seed_names)
     return np.hstack([(digits[rows] == POSITIVE_DIGIT).astype(np.uint8)[:, None], pixels[rows]])
 
 

@@ -6,7 +6,7 @@ The first way of varying in a file is the experiment's own; each further way is 
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,12 +31,18 @@ MAX_REPETITIONS = 10_000
 Varies = Literal["both", "data", "weights"]
 """What differs between two repetitions: the data (their order), the learners' seeds (initial weights), or both."""
 
-RAW_FEATURES = ("cervical", "credit")
-"""Data sets whose scaling can be reverted."""
+Scaling = Literal["study", "standard", "raw", "onehot-46", "onehot-45"]
+
+SCALINGS: Mapping[Scaling, tuple[str, ...]] = {
+    "raw": ("cervical", "credit"),
+    "onehot-46": ("cervical",),
+    "onehot-45": ("cervical",),
+}
+"""The data sets of a scaling that not all data sets have."""
 
 VARIES_TEXT = {
     "both": "data and initial weights",
-    "data": "data alone; a learner starts from the same weights in every repetition",
+    "data": "data alone; every repetition starts from the same weights",
     "weights": "initial weights alone; the data keep their published order",
 }
 
@@ -64,7 +70,8 @@ class StreamChoice(Section):
         label_delay: Delay from an example to its label, as `areba-replay` takes it.
         label_share: Share of labels that are sent.
         scaling: Of a data set's features: `study` as its recipe has them, `standard` less their mean and divided by
-            their standard deviation over the whole set, `raw` as published (cervical and credit).
+            their standard deviation over the whole set, `raw` as published (cervical and credit), `onehot-46` and
+            `onehot-45` with two columns for a yes or no (cervical; with 45 columns Schiller keeps one).
         rows: `file` brings the rows of Forest Cover Type back into the order of the publisher's file.
     """
 
@@ -78,7 +85,7 @@ class StreamChoice(Section):
     features: Annotated[int, Field(ge=2, le=10_000)] = 2
     label_delay: str = "none"
     label_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    scaling: Literal["study", "standard", "raw"] = "study"
+    scaling: Scaling = "study"
     rows: Literal["study", "file"] = "study"
 
     @field_validator("source")
@@ -106,8 +113,8 @@ class StreamChoice(Section):
             raise ValueError(f"{min(given)} is only for synthetic streams; {self.source} is a data set")
         if self.scaling != "study" and self.is_synthetic:
             raise ValueError("scaling is only for data sets")
-        if self.scaling == "raw" and self.source not in RAW_FEATURES:
-            raise ValueError(f"scaling: raw is only for {' and '.join(RAW_FEATURES)}")
+        if self.source not in (known := SCALINGS.get(self.scaling, (self.source,))):
+            raise ValueError(f"scaling: {self.scaling} is only for {' and '.join(known)}")
         if self.rows == "file" and self.source != "forest":
             raise ValueError("rows: file is only for forest")
         if self.drift is Drift.NONE and (self.drift_step or self.drift_every):

@@ -1,20 +1,16 @@
 """The data of one repetition: features, the labels that are sent, and the clean labels, which decide the scores."""
 
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from producers import datasets
-from producers.datasets import cervical, credit, forest
 from producers.datasets.base import DataSet
-from producers.datasets.files import DATA_DIR_VARIABLE, data_dir_from_environment
+from producers.datasets.files import data_dir_from_environment
 from producers.draws import Draws
 from producers.synthetic import Drift, Piece, SyntheticSpec, generate, synthetic
-from stream_app.errors import DataSetError
 from study.run.experiment import Run, StreamChoice
+from study.run.preparations import mnist_drawn, prepared
 
 DEFAULT_LENGTH = 5_000
 """The length of the paper's short streams."""
@@ -54,45 +50,15 @@ def data_of(run: Run, repetition: int) -> DataSet:
     seed = data_seed(run, repetition)
     if choice.is_synthetic:
         return made(choice, seed)
-    data = _loaded(choice.source, choice.scaling, choice.rows, data_dir_from_environment())
-    if run.varies != "weights":
-        order = Draws("study", choice.source, seed).shuffled(len(data))
-        data = replace(data, features=data.features[order], labels=data.labels[order])
+    folder = data_dir_from_environment()
+    if choice.source == "mnist" and run.varies != "weights" and folder is not None:
+        data = mnist_drawn(choice.scaling, folder, seed)
+    else:
+        data = prepared(choice.source, choice.scaling, choice.rows, folder)
+        if run.varies != "weights":
+            order = Draws("study", choice.source, seed).shuffled(len(data))
+            data = replace(data, features=data.features[order], labels=data.labels[order])
     return data if choice.length is None else data.prefix(choice.length)
-
-
-@lru_cache(maxsize=1)
-def _loaded(name: str, scaling: str, rows: str, folder: Path | None) -> DataSet:
-    """Load a data set and keep it for the next repetition, because reading the largest takes ten seconds."""
-    data = datasets.load(name, folder)
-    if rows == "file":
-        order = np.argsort(_forest_places(folder))
-        data = replace(data, features=data.features[order], labels=data.labels[order])
-    if scaling == "standard":
-        deviations = data.features.std(axis=0, dtype=np.float64)
-        scaled = (data.features - data.features.mean(axis=0, dtype=np.float64)) / np.where(deviations, deviations, 1.0)
-        data = replace(data, features=scaled.astype(np.float32))
-    elif scaling == "raw":
-        ranges = {"cervical": (cervical.LOWEST, cervical.HIGHEST), "credit": (credit.LOWEST, credit.HIGHEST)}
-        lowest, highest = (np.array(bounds) for bounds in ranges[name])
-        features = data.features.copy()
-        features[:, : len(lowest)] *= np.where(highest > lowest, highest - lowest, 1)
-        features[:, : len(lowest)] += lowest
-        data = replace(data, features=features)
-    return data
-
-
-def _forest_places(folder: Path | None) -> NDArray[np.int64]:
-    """Return where in the publisher's file the rows of the study are.
-
-    Raises:
-        DataSetError: The publisher's file is missing; the shipped file does not contain the order.
-    """
-    if folder is None:
-        raise DataSetError(f"rows in the order of the file need the publisher's files: set {DATA_DIR_VARIABLE}")
-    (file,) = forest.RECIPE.files
-    types = [int(line.rpartition(b",")[2]) for line in file.read(folder).splitlines()]
-    return forest.chosen(np.array(types, np.int16))
 
 
 def made(choice: StreamChoice, seed: int) -> DataSet:

@@ -51,6 +51,8 @@ def test_each_error_is_one_line_with_the_file_and_the_key() -> None:
     ("stream", "message"),
     [
         ({"source": "fraud", "noise": 0.1}, "noise is only for synthetic streams; fraud is a data set"),
+        ({"source": "credit", "scaling": "onehot-46"}, "scaling: onehot-46 is only for cervical"),
+        ({"source": "forest", "scaling": "raw"}, "scaling: raw is only for cervical and credit"),
         ({"source": "sine", "drift_step": 5}, "drift_step and drift_every need a drift"),
         ({"source": "sine", "drift": "prior", "drift_every": 5}, "drift_every needs a posterior drift"),
         ({"source": "sine", "label_delay": "soon"}, "label delay soon: soon is not one of"),

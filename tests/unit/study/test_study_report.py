@@ -10,7 +10,10 @@ pytest.importorskip("statsmodels", reason="the optional extra `study` is not ins
 
 
 from stream_app.terminal import Terminal
+from study.paper import table_figures
 from study.report.compare import compare_repetitions
+from study.report.differences import differences, gap
+from study.report.page import Context
 from study.report.report import write_report
 from study.report.summary import summarise
 from study.report.tables import write_repetitions
@@ -130,6 +133,46 @@ def test_the_table_shows_the_papers_figure_beside_ours(page: Path) -> None:
     ours = float(cells[5].replace("*", "").split()[0])
     assert float(cells[6]) == pytest.approx(ours - 0.4807, abs=1.1e-4)
     assert cells[7] == ("yes" if abs(ours - 0.4807) > 0.1 else cells[7])
+    deviation = float(cells[5].partition("(")[2].partition(")")[0])
+    assert float(cells[8].replace("*", "")) == pytest.approx(abs(ours - 0.4807) / deviation, rel=0.05)
+    assert cells[8].startswith("**") == (abs(ours - 0.4807) > 2 * deviation)
+
+
+def test_a_figure_of_the_paper_is_held_against_single_draws() -> None:
+    """With 50 repetitions, two standard errors mark a figure that one repetition in three misses as well."""
+    figure = next(one for one in table_figures() if one.row == "Baseline" and one.column == "Credit Score")
+    near, far = (gap(figure, figure.mean + difference, 0.04, 50) for difference in (0.04, 0.1))
+    assert (near.beyond_errors, near.beyond_draws, far.beyond_errors, far.beyond_draws) == (True, False, True, True)
+    assert [near.draws, far.draws] == pytest.approx([1.0, 2.5])
+    fixed = [gap(figure, figure.mean + difference, 0.0, 50).draws for difference in (0.00004, 0.1)]
+    assert fixed == [0.0, np.inf]
+
+
+def _credit(name: str, **more: Any) -> Run:  # noqa: ANN401  (plain data)
+    methods: dict[str, Any] = dict.fromkeys(("oob_single", "adaptive_cs", "sliding", "baseline"))
+    methods |= {f"areba_{budget}": {"method": "areba", "budget": budget} for budget in (2, 20)}
+    data = {"name": name, "title": name, "stream": {"source": "credit"}, "varies": ["weights"], "methods": methods}
+    return runs_of([parse({**data, **more}, name)])[0]
+
+
+def test_a_variant_with_dead_starts_has_a_row_without_them(tmp_path: Path) -> None:
+    """The mean over living and dead networks is no network's figure; the paper's one start lived."""
+    runs = [
+        _credit("real-credit", group="real"),
+        _credit("variant-credit-clip", group="variant", variant_of="real-credit", note="clipped"),
+    ]
+    store = Store(tmp_path, engine_version())
+    _fill(store, runs)
+    dead = store.get(runs[1], 3)
+    store.put(runs[1], 3, Repetition(0 * dead.classes, dead.classes.astype(np.float32), dead.labels, 1.0))
+    summaries = {run.name: summary for run in runs if (summary := summarise(run, store)) is not None}
+    text = differences(Context(summaries=summaries, fisher={}, friedman={}, findings=[], folder=tmp_path))
+    rows = [[cell.strip() for cell in line.split("|")] for line in text if line.startswith("| `variant-credit-clip`")]
+    assert sorted(row[3] for row in rows) == ["3", "4"]
+    (with_dead,), (living,) = ([row for row in rows if row[3] == count] for count in ("4", "3"))
+    assert "3 of 4 starts" in living[2]
+    assert float(living[7].partition(" ")[0].strip("*")) > float(with_dead[7].partition(" ")[0].strip("*")) + 0.1
+    assert not [line for line in text if line.startswith("| `real-credit`") and "starts" in line]
 
 
 @pytest.mark.slow
