@@ -13,6 +13,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from stream_app.config.messages import or_nearest
@@ -28,9 +29,16 @@ METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "oob": ("ensemble_size", "theta"),
         "uob": ("ensemble_size", "theta"),
         "oob_single": ("theta",),
+        "relay": ("replay_per_class",),
     }
 )
 """The learning methods, each with the settings that not every method has."""
+
+_DECIDED: Mapping[str, frozenset[str]] = MappingProxyType({"relay": frozenset({"learning_rate", "l2", "scaler"})})
+"""The settings of all other methods that a method decides itself."""
+
+_OWN_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"relay": MappingProxyType({"hidden": (16,)})})
+"""The defaults of a method where they are not those of the other methods."""
 
 _SOME_HAVE = frozenset(name for own in METHOD_SETTINGS.values() for name in own)
 
@@ -45,6 +53,7 @@ OWN_CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 Budget: TypeAlias = Annotated[Integer, Field(ge=2, le=10_000, multiple_of=2)]
 Theta: TypeAlias = Annotated[Number, Field(gt=0, lt=1)]
+ReplayPerClass: TypeAlias = Annotated[Integer, Field(ge=1, le=10_000)]
 Window: TypeAlias = Annotated[Integer, Field(ge=1, le=10_000)]
 Cost: TypeAlias = Annotated[Number, Field(ge=1, le=1e6)]
 CostInterval: TypeAlias = Annotated[Integer, Field(ge=1, le=1_000_000_000)]
@@ -66,7 +75,7 @@ def has_setting(method: str, name: str) -> bool:
     """Say whether learners of this method have the setting."""
     if is_own(method):
         return name in _OWN_HAVE
-    if name == "options":
+    if name == "options" or name in _DECIDED.get(method, ()):
         return False
     return name not in _SOME_HAVE or method not in METHOD_SETTINGS or name in METHOD_SETTINGS[method]
 
@@ -75,15 +84,15 @@ def no_such_setting(method: str, name: str) -> str:
     """Return the line that says that learners of this method do not have the setting."""
     if is_own(method):
         return "a learner of your own has no setting but options"
-    having = [of for of, own in METHOD_SETTINGS.items() if name in own] or ["learners of your own"]
+    having = [of for of in METHODS if has_setting(of, name)] or ["learners of your own"]
     return f"the method {method} has no such setting (it belongs to {', '.join(having)})"
 
 
 class LearnerSettings(Settings):
     """One learner: a method and its hyper-parameters, named as in the AREBA paper (Malialis et al., TNNLS 2020).
 
-    A method has the settings that `METHOD_SETTINGS` lists for it, and all from `learning_rate` to `network`. Any other
-    setting is refused.
+    A method has the settings that `METHOD_SETTINGS` lists for it, and all from `learning_rate` to `network`; RELAY
+    decides `learning_rate`, `l2` and `scaler` itself. Any other setting is refused.
 
     Attributes:
         method: One of `METHODS`, or `package.module:Class`: a user's own learner, which has `options` and no other.
@@ -94,8 +103,9 @@ class LearnerSettings(Settings):
         largest_cost: Upper bound on a cost.
         cost_interval_labels: Number of labels between two changes of the costs.
         ensemble_size: Number of networks in the ensemble.
+        replay_per_class: The most examples of each class that RELAY keeps and draws from.
         learning_rate: Step size of Adam.
-        hidden: Number of units of each hidden layer.
+        hidden: Number of units of each hidden layer; RELAY's default is one layer of 16.
         l2: Weight of the sum of squared hidden-layer weights in the loss.
         scaler: `standard` scales features by their running mean and deviation, updated at prediction; or `none`.
         network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.
@@ -112,6 +122,7 @@ class LearnerSettings(Settings):
     largest_cost: Cost = 50.0
     cost_interval_labels: CostInterval = 250
     ensemble_size: EnsembleSize = 20
+    replay_per_class: ReplayPerClass = 500
     learning_rate: LearningRate = 0.01
     hidden: Hidden = (8,)
     l2: Penalty = 0.0
@@ -123,6 +134,12 @@ class LearnerSettings(Settings):
     def key(self) -> tuple[Hashable, ...]:
         """All settings but `options`, which only users' own learners have: equal keys make equal learners."""
         return tuple([value for name, value in self.__dict__.items() if name != "options"])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_method(cls, data: object) -> object:
+        """Add the method's own defaults."""
+        return {**_OWN_DEFAULTS.get(str(data.get("method")), {}), **data} if isinstance(data, Mapping) else data
 
     @field_validator("method")
     @classmethod
@@ -158,6 +175,7 @@ class LearnerOverrides(Settings):
     largest_cost: Cost | None = None
     cost_interval_labels: CostInterval | None = None
     ensemble_size: EnsembleSize | None = None
+    replay_per_class: ReplayPerClass | None = None
     learning_rate: LearningRate | None = None
     hidden: Hidden | None = None
     l2: Penalty | None = None

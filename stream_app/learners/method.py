@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_app.learners.method_state import NEGATIVE, POSITIVE, MethodState
+from stream_app.learners.method_state import NEGATIVE, POSITIVE, RELAY, MethodState
 from stream_app.records import ID_WORDS, Longs
 
 State = Mapping[str, NDArray[np.generic]]
@@ -44,6 +44,11 @@ class Method:
     def examples(self) -> int:
         """The most examples of one step."""
         return len(self.state.starts)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all networks start from the same weights."""
+        return self.state.kind == RELAY
 
     def arrays(self) -> State:
         """Return copies of the state."""
@@ -151,6 +156,12 @@ CLASS_SIZES = _array_part("class_sizes", lambda state: state.sizes)
 
 COSTS = _array_part("costs", lambda state: state.costs)
 """float64 `[2]`, the negative class's first."""
+
+MOMENTS = _array_part("moments", lambda state: state.moments)
+"""float64 `[1 + 2 * width]`, see `standardisation`."""
+
+ERRORS = _array_part("errors", lambda state: state.errors)
+"""float64, RELAY's faded errors."""
 
 LABELS = _array_part("labels", lambda state: state.labels)
 """int64 `[1]`, the number of labels that were learned."""
