@@ -13,7 +13,6 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_serializer,
-    model_validator,
 )
 
 from stream_app.config.messages import or_nearest
@@ -36,9 +35,6 @@ METHOD_SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 _DECIDED: Mapping[str, frozenset[str]] = MappingProxyType({"relay": frozenset({"learning_rate", "l2", "scaler"})})
 """The settings of all other methods that a method decides itself."""
-
-_OWN_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"relay": MappingProxyType({"hidden": (16,)})})
-"""The defaults of a method where they are not those of the other methods."""
 
 _SOME_HAVE = frozenset(name for own in METHOD_SETTINGS.values() for name in own)
 
@@ -105,7 +101,7 @@ class LearnerSettings(Settings):
         ensemble_size: Number of networks in the ensemble.
         replay_per_class: The most examples of each class that RELAY keeps and draws from.
         learning_rate: Step size of Adam.
-        hidden: Number of units of each hidden layer; RELAY's default is one layer of 16.
+        hidden: Number of units of each hidden layer.
         l2: Weight of the sum of squared hidden-layer weights in the loss.
         scaler: `standard` scales features by their running mean and deviation, updated at prediction; or `none`.
         network: `dense`, or `package.module:Class`, a `torch.nn.Module` that is trained through autograd.
@@ -134,12 +130,6 @@ class LearnerSettings(Settings):
     def key(self) -> tuple[Hashable, ...]:
         """All settings but `options`, which only users' own learners have: equal keys make equal learners."""
         return tuple([value for name, value in self.__dict__.items() if name != "options"])
-
-    @model_validator(mode="before")
-    @classmethod
-    def _defaults_of_the_method(cls, data: object) -> object:
-        """Add the method's own defaults."""
-        return {**_OWN_DEFAULTS.get(str(data.get("method")), {}), **data} if isinstance(data, Mapping) else data
 
     @field_validator("method")
     @classmethod

@@ -52,6 +52,7 @@ from stream_app.learners.networks.dense_networks import (
     NETWORKS_FIELDS,
     ZERO,
     DenseNetworks,
+    DenseNetworksView,
     networks_fields,
     view_of_networks,
 )
@@ -129,6 +130,26 @@ def _admit(state: MethodStateView, scaler: ScalerView, slot: int, label: int) ->
     if state.kind == QBR:
         return admit_qbr(state, scaler, slot, label)
     return admit_uob(state, scaler, slot, label)
+
+
+@inlined
+def _predict(state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int) -> None:
+    """Put the P(class 1) of the networks that vote into the method's scores."""
+    if state.kind == RELAY:
+        predict_relay(state, scaler, networks, slot)
+    else:
+        scale(scaler, slot)
+        predict(networks, scaler.seen, slot * scaler.width, state.scores)
+
+
+@inlined
+def _learn(state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int, label: int) -> int:
+    """Learn a labelled example; return how many steps the networks took."""
+    if state.kind == RELAY:
+        return learn_relay(state, scaler, networks, slot, label)
+    count = _admit(state, scaler, slot, label)
+    source = state.examples if state.rows > 0 else scaler.seen
+    return learn(networks, source, state.starts, state.targets, count, state.weight[0], state.steps)
 
 
 @compiled
@@ -212,23 +233,14 @@ def run_part(
         slot = buffers.slots[k]
         buffers.versions[k] = updates
         if buffers.codes[k] == Operation.PREDICT:
-            if state.kind == RELAY:
-                predict_relay(state, scaler, networks, slot)
-            else:
-                scale(scaler, slot)
-                predict(networks, scaler.seen, slot * scaler.width, state.scores)
+            _predict(state, scaler, networks, slot)
             buffers.scores[k], buffers.classes[k] = _vote(state)
             if keep:
                 buffers.kept_scores[slot], buffers.kept_classes[slot] = buffers.scores[k], buffers.classes[k]
         elif buffers.codes[k] == Operation.LEARN:
             if keep:
                 buffers.scores[k], buffers.classes[k] = buffers.kept_scores[slot], buffers.kept_classes[slot]
-            if state.kind == RELAY:
-                updates += learn_relay(state, scaler, networks, slot, buffers.labels[k])
-            else:
-                count = _admit(state, scaler, slot, buffers.labels[k])
-                source = state.examples if state.rows > 0 else scaler.seen
-                updates += learn(networks, source, state.starts, state.targets, count, state.weight[0], state.steps)
+            updates += _learn(state, scaler, networks, slot, buffers.labels[k])
         elif buffers.codes[k] == Operation.CORRECT:
             _correct(state, scaler, slot, buffers.labels[k])
         else:

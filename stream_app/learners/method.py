@@ -157,8 +157,25 @@ CLASS_SIZES = _array_part("class_sizes", lambda state: state.sizes)
 COSTS = _array_part("costs", lambda state: state.costs)
 """float64 `[2]`, the negative class's first."""
 
-MOMENTS = _array_part("moments", lambda state: state.moments)
-"""float64 `[1 + 2 * width]`, see `standardisation`."""
+
+def _moments(state: MethodState) -> dict[str, NDArray[np.float64]]:
+    examples, mean, squares = np.split(state.moments, [1, 1 + state.width])
+    return {"scaler.examples": examples, "scaler.mean": mean, "scaler.squares": squares}
+
+
+def _moments_fit(state: MethodState, arrays: State) -> bool:
+    return all(_is(arrays[name], np.float64, *own.shape) for name, own in _moments(state).items())
+
+
+def _load_moments(state: MethodState, arrays: State) -> None:
+    for name, own in _moments(state).items():
+        own[...] = arrays[name]
+
+
+MOMENTS = StatePart(
+    lambda state: {name: own.copy() for name, own in _moments(state).items()}, _moments_fit, _load_moments
+)
+"""float64, by the names of a scaler's arrays: examples `[1]`, mean and squares `[width]`; see `standardisation`."""
 
 ERRORS = _array_part("errors", lambda state: state.errors)
 """float64, RELAY's faded errors."""

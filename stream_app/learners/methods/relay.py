@@ -1,7 +1,8 @@
 """RELAY: long balanced replay, with a challenger that takes over after a sudden drift. A method of this project.
 
 Each class has a queue of its most recently labelled examples, 500 by default. On a label, the network takes steps of
-Adam, each on four examples of each class that are drawn from the queues; the newest example is in the first step.
+Adam, each on four examples of each class that are drawn from the queues, one of them from the newest 50: a concept may
+change slowly. The newest example is in the first step.
 Four things make a network better that learns so:
 
 - **Standardisation.** Features are standardised by their running moments. The queues keep examples as they came, so
@@ -50,10 +51,10 @@ NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = [np.int64(number) for 
 """The networks; see `dense_networks.ZERO`."""
 NETWORKS = 5
 
-DRAWN = 4
-"""Examples of each class in a step."""
+DRAWN, LATE = 4, 50
+"""Examples of each class in a step; the last of them is one of this many newest examples."""
 
-NARROW_WIDTH, NARROW_STEPS = 8, 2
+NARROW_WIDTH, NARROW_STEPS = 8, 4
 """Examples with fewer features than the first are worth as many steps as the second; others one."""
 
 MOST_LABELS = 8
@@ -206,9 +207,7 @@ def _watch(state: MethodStateView, label: int) -> bool:
 
 
 @compiled
-def admit_relay(
-    state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int, label: int
-) -> None:
+def admit_relay(state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int, label: int) -> None:
     """Take a labelled example in, whose scores are in `scores`: judge, append, set how many steps to take."""
     tallies = state.tallies
     alarm = _watch(state, label) and tallies[_ON] == 0
@@ -245,7 +244,7 @@ def _draw_examples(state: MethodStateView, label: int, kept: int, count: int, ne
         (state.words[0] >> _HALF_SHIFT) * np.uint64(kept) >> _HALF_SHIFT,
         (state.words[0] & _HALF_WORD) * np.uint64(kept) >> _HALF_SHIFT,
         (state.words[1] >> _HALF_SHIFT) * np.uint64(kept) >> _HALF_SHIFT,
-        (state.words[1] & _HALF_WORD) * np.uint64(kept) >> _HALF_SHIFT,
+        (state.words[1] & _HALF_WORD) * np.uint64(min(kept, LATE)) >> _HALF_SHIFT,
     )
     for k in range(DRAWN):
         back = 0 if newest and k == 0 else np.int64(ages[k])
@@ -309,9 +308,7 @@ def next_batch(state: MethodStateView, networks: DenseNetworksView, newest: int)
 
 
 @compiled
-def learn_relay(
-    state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int, label: int
-) -> int:
+def learn_relay(state: MethodStateView, scaler: ScalerView, networks: DenseNetworksView, slot: int, label: int) -> int:
     """Take a labelled example in, and let the networks take their steps; return how many they were."""
     standardise_slot(state, scaler, slot)
     average = _score(state, networks, AVERAGE)
