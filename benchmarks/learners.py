@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.eager import ENSEMBLE, Stream, eager
-from benchmarks.rows import Row, at_most, faster, median_cpu_us
+from benchmarks.rows import Row, at_most, below, faster, median_cpu_us
 from producers.datasets import DataSet, load
 from producers.synthetic import SyntheticSpec, synthetic
 from stream_app.config import LearnerSettings
@@ -78,6 +78,21 @@ def compare(
 
     ours_us = median_cpu_us(run_ours, repetitions)
     return ours_us, median_cpu_us(run_eager, repetitions)
+
+
+def relay(stream: Stream, most_us: float) -> Row:
+    """Measure RELAY with its defaults when both of its queues have grown; it has no counterpart in eager Torch."""
+    features = stream.examples.shape[1]
+    learner = build("relay", LearnerSettings(method="relay"), features, bytes(32))
+    learn(learner, stream, 0, 10_000)
+    position = iter(range(10_000, len(stream.labels), 5_000))
+
+    def run() -> int:
+        start = next(position)
+        learn(learner, stream, start, start + 5_000)
+        return 5_000
+
+    return below(f"predict and learn, RELAY: {stream.name}", features, median_cpu_us(run, 9), "us", most_us)
 
 
 def converged(stream: Stream) -> tuple[float, float]:
@@ -186,7 +201,8 @@ def rows() -> list[Row]:
     own, reference = ensemble(mnist, 10, 3)
     text = f"{once}: {mnist.name}, 784-512-512-1, 160 MB of parameters and moments"
     ensembles.append(Row(text, 784, own, reference, own / reference, "printed", None))
-    return [*small, large, *others((sine, fraud), mnist), *ensembles, *late(sine, fraud)]
+    replays = [relay(sine, 3.0), relay(fraud, 6.0)]
+    return [*small, *replays, large, *others((sine, fraud), mnist), *ensembles, *late(sine, fraud)]
 
 
 def late(sine: Stream, fraud: Stream) -> list[Row]:

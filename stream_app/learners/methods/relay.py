@@ -380,4 +380,5 @@ def relay(replay_per_class: int, features: int, seed: bytes) -> Method:
         generator=new_generator(seed),
         replay=Replay(2 * DRAWN, TALLIES, ERROR_COUNT),
     )
+    state.steps[:] = 0  # `next_batch` says which of two networks takes a step; the others never do
     return Method(state, QUEUES, GENERATOR, MOMENTS, _TALLIES, ERRORS)
