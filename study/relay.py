@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_app.config import LearnerSettings
-from stream_app.terminal import Terminal
 from study.run.experiment import Experiment, Run, load_all
 
 LEARNERS = ("areba_20", "relay")
@@ -69,12 +68,15 @@ class Verdict(NamedTuple):
     result: str
 
 
-def runs() -> Iterator[tuple[Run, int]]:
-    """Yield each run with two learners, and its repetitions."""
+def runs(short: int = SHORT) -> Iterator[tuple[Run, int]]:
+    """Yield each run with two learners, and its repetitions, which are `short` for a short run."""
     experiments = {experiment.name: experiment for experiment in load_all()}
     for name, repetitions in RUNS:
         experiment = experiments[name.removesuffix(".both")]
-        yield Run(two_learners(experiment), "both" if name.endswith(".both") else experiment.varies[0]), repetitions
+        yield (
+            Run(two_learners(experiment), "both" if name.endswith(".both") else experiment.varies[0]),
+            short if repetitions == SHORT else repetitions,
+        )
 
 
 def two_learners(experiment: Experiment) -> Experiment:
@@ -83,26 +85,26 @@ def two_learners(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"methods": {"areba_20": areba, "relay": LearnerSettings(method="relay")}})
 
 
-def run_missing(store: Path) -> None:
-    """Run what is missing in the store, in this process."""
+def run_missing(store: Path, short: int) -> None:
+    """Run what is missing in the store, in this process; `short` is the number of repetitions of the short runs."""
     from study.run.runs import repeat  # noqa: PLC0415  (Torch and Numba take seconds)
     from study.run.store import Store, engine_version  # noqa: PLC0415
 
     finished = Store(store, engine_version())
-    for run, repetitions in runs():
+    for run, repetitions in runs(short):
         for number in sorted(set(range(repetitions)) - set(finished.finished(run))):
             finished.put(run, number, repeat(run, number))
         sys.stdout.write(f"{run.name}: {repetitions}\n")
         sys.stdout.flush()
 
 
-def scores_of(store: Path) -> dict[str, Score]:
+def scores_of(store: Path, short: int) -> dict[str, Score]:
     """Return the figures of all finished repetitions, float64 `[repetitions, 2]`, by run."""
     from study.report.scores import curves_of  # noqa: PLC0415  (as above)
     from study.run.store import Store, engine_version  # noqa: PLC0415
 
     finished, scores = Store(store, engine_version()), {}
-    for run, repetitions in runs():
+    for run, repetitions in runs(short):
         rows = []
         for number in finished.finished(run)[:repetitions]:
             stored = finished.get(run, number)
@@ -170,7 +172,7 @@ def table(scores: dict[str, Score]) -> str:
     averages = verdicts([score.average for score in scores.values()])
     for (name, score), end, average in zip(scores.items(), ends, averages, strict=True):
         pairs = [f"{end.means[k]:.3f}, {average.means[k]:.3f}" for k in range(2)]
-        results = [f"{one.result} (p = {one.p_value:.3f})" for one in (end, average)]
+        results = [f"{one.result} ({_p(one.p_value)})" for one in (end, average)]
         lines.append(f"| {name} ({len(score.final)}) | {pairs[0]} | {pairs[1]} | {results[0]} | {results[1]} |")
     lines.append("")
     for title, found in (("At the end", ends), ("On average", averages)):
@@ -183,20 +185,25 @@ def table(scores: dict[str, Score]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _p(value: float) -> str:
+    return "p < .001" if value < 0.001 else f"p = {value:.3f}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m study.relay", description=__doc__.split("\n", 1)[0])
     parser.add_argument("command", choices=("run", "report"))
+    parser.add_argument("--repetitions", type=int, default=SHORT, help="repetitions of the short runs")
     parser.add_argument("--store", type=Path, default=STORE, help="folder of finished repetitions")
     parser.add_argument("--committed", action="store_true", help="report the committed figures, not those of the store")
     given = parser.parse_args(arguments)
     if given.command == "run":
-        run_missing(given.store)
+        run_missing(given.store, given.repetitions)
         return 0
-    scores = read_results(RESULTS) if given.committed else scores_of(given.store)
+    scores = read_results(RESULTS) if given.committed else scores_of(given.store, given.repetitions)
     if not given.committed:
         write_results(scores, RESULTS)
-    Terminal().print(table(scores), markup=False, soft_wrap=True)
+    sys.stdout.write(table(scores))
     return 0
 
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from producers.synthetic import Drift
 from stream_app.config import LearnerSettings
 from stream_app.learners.api import Operations
 from stream_app.learners.registry import build
 from stream_app.records import ID_WORDS, Floats, Operation
-from stream_app.terminal import Terminal
 from study.relay import LEARNERS, Score, table, write_results
 from study.report.scores import curves_of
 from study.run.experiment import StreamChoice
@@ -87,7 +87,7 @@ def checkerboard(random: np.random.Generator) -> Made:
 
 def late_recurring(random: np.random.Generator) -> Made:
     """Return Sine, 1 % positive, 60,000 examples; a drift every 15,000, labels 2,000 events late."""
-    choice = StreamChoice(source="sine", imbalance=1.0, length=60_000, drift="posterior", drift_every=15_000)
+    choice = StreamChoice(source="sine", imbalance=1.0, length=60_000, drift=Drift.POSTERIOR, drift_every=15_000)
     data = made(choice, int(random.integers(1 << 30)))
     return Made(data.features, data.labels, data.labels, choice.resets(60_000), 2_000)
 
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     scores = {name: score(name, given.repetitions) for name in UNSEEN}
     write_results(scores, RESULTS)
-    Terminal().print(table(scores), markup=False, soft_wrap=True)
+    sys.stdout.write(table(scores))
     return 0
 
 
