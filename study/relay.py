@@ -139,14 +139,14 @@ def verdicts(figures: Sequence[NDArray[np.float64]], alpha: float = 0.05) -> lis
     return found
 
 
-def write_results(scores: dict[str, Score], path: Path) -> None:
+def write_results(scores: dict[str, Score], path: Path, learners: Sequence[str] = LEARNERS) -> None:
     """Write the figures of each repetition as CSV."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["run", "repetition", "learner", "final_gmean", "average_gmean"])
         for name, score in scores.items():
             for number in range(len(score.final)):
-                for place, learner in enumerate(LEARNERS):
+                for place, learner in enumerate(learners):
                     figures = (score.final[number, place], score.average[number, place])
                     writer.writerow([name, number, learner, *(f"{figure:.6f}" for figure in figures)])
 
@@ -162,10 +162,10 @@ def read_results(path: Path) -> dict[str, Score]:
     return {name: Score(array[:, :, 0], array[:, :, 1]) for name, array in arrays.items()}
 
 
-def table(scores: dict[str, Score]) -> str:
-    """Return a Markdown table of all runs, and a line of counts for each figure."""
+def table(scores: dict[str, Score], other: str = "AREBA_20") -> str:
+    """Return a Markdown table of all runs, and a line of counts for each figure; `other` is the first learner."""
     lines = [
-        "| run (repetitions) | AREBA_20: end, average | RELAY: end, average | end | average |",
+        f"| run (repetitions) | {other}: end, average | RELAY: end, average | end | average |",
         "| --- | --- | --- | --- | --- |",
     ]
     ends = verdicts([score.final for score in scores.values()])
@@ -179,7 +179,7 @@ def table(scores: dict[str, Score]) -> str:
         counts = [sum(one.result == result for one in found) for result in ("better", "not told apart", "worse")]
         higher = sum(one.means[1] > one.means[0] for one in found)
         lines.append(
-            f"{title}, RELAY is better than AREBA_20 on {counts[0]} of {len(found)} runs, not told apart on "
+            f"{title}, RELAY is better than {other} on {counts[0]} of {len(found)} runs, not told apart on "
             f"{counts[1]}, worse on {counts[2]}; its mean is higher on {higher}."
         )
     return "\n".join(lines) + "\n"

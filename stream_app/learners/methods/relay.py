@@ -24,6 +24,8 @@ The networks of a learner: the learning one, the average of its weights, the sam
 weights, which never change. A corrected example moves to the end of the other class's queue, as with AREBA.
 """
 
+from typing import Any
+
 import numpy as np
 
 from stream_app.jit.compiler import compiled
@@ -47,9 +49,10 @@ from stream_app.learners.queues import age_of, append, drop_oldest, move_to_clas
 from stream_app.learners.scaler import ScalerView
 from stream_app.learners.standardisation import fill_factors, standardise, take_into_moments
 
-NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = [np.int64(number) for number in range(5)]
-"""The networks; see `dense_networks.ZERO`."""
 NETWORKS = 5
+_NUMBERS: Any = [np.int64(number) for number in range(NETWORKS)]
+NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = _NUMBERS
+"""The networks; see `dense_networks.ZERO`."""
 
 DRAWN, LATE = 4, 50
 """Examples of each class in a step; the last of them is one of this many newest examples."""
@@ -108,7 +111,8 @@ def prepare_relay(state: MethodStateView, scaler: ScalerView, slot: int) -> None
 def _score(state: MethodStateView, networks: DenseNetworksView, number: int) -> np.float32:
     """Return a network's P(class 1) of the example at the beginning of `batch`; overwrites `scores`."""
     predict(member_of(networks, number), state.batch, ZERO, state.scores)
-    return state.scores[0]
+    score: np.float32 = state.scores[0]
+    return score
 
 
 @compiled
@@ -200,7 +204,8 @@ def _watch(state: MethodStateView, label: int) -> bool:
     if seen <= ALARM_LABELS or tallies[_SEEN + 1 - label] < ALARM_LABELS_OF_BOTH or tallies[_PAUSE] < ALARM_PAUSE:
         return False
     deviation = np.sqrt((expected * (1.0 - expected) + ALARM_VARIANCE) / ALARM_WEIGHT)
-    return errors[_FAST_ERROR + label] > expected + ALARM_DEVIATIONS * deviation
+    is_alarm: bool = errors[_FAST_ERROR + label] > expected + ALARM_DEVIATIONS * deviation
+    return is_alarm
 
 
 # Learning -------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tests.support.learner_steps import SEED, ids, in_turn, learner, operations,
 NETWORK, AVERAGE, CHALLENGER, CHALLENGER_AVERAGE, FIRST = range(5)
 
 
-def weights(which: Learner) -> NDArray[np.float32]:
+def weights(which: Learner) -> NDArray[np.generic]:
     """Return the weights of the five networks `[5, p]`."""
     return which.arrays()["parameters"].reshape(5, -1)
 
@@ -160,5 +160,5 @@ def test_networks_under_autograd_learn_the_same() -> None:
     ours, theirs = run(fast, examples, labels), run(slow, examples, labels)
     assert (ours == theirs).mean() > 0.95
     for which in (fast, slow):
-        assert np.array_equal(which.arrays()["updates"] > 0, [True, False, True, False, False])
+        assert np.array_equal(which.arrays()["updates"].astype(bool), [True, False, True, False, False])
     assert (theirs[700:] == labels[700:]).mean() > 0.8
