@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, LearnerSettings] = {
 """The learners; the last is RELAY without a challenger."""
 
 PAUSE, QUIET_OPERATIONS = 7, 300
-"""The place of the labels since an alarm in RELAY's tallies; operations, half of them labels, that keep it below 200."""
+"""The place of the labels since an alarm in RELAY's tallies, and operations that keep it below 200."""
 
 
 class Made(NamedTuple):
