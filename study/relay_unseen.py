@@ -148,7 +148,8 @@ def predicted_by(name: str, stream: Made, steps: Operations, seed: bytes) -> NDA
             arrays = dict(learner.arrays())
             arrays["tallies"][PAUSE] = 0
             learner.load(arrays)
-    return np.concatenate(classes)[steps.codes == Operation.PREDICT]
+    predicted: NDArray[np.int8] = np.concatenate(classes)[steps.codes == Operation.PREDICT]
+    return predicted
 
 
 def score(name: str, repetitions: int) -> Score:
